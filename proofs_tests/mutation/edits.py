@@ -74,11 +74,6 @@ def functions(text: str) -> dict[str, str]:
     return {name: ast.unparse(node) for name, node in _functions(ast.parse(text))}
 
 
-def changed(mutant: Mutant, text: str) -> ast.Module:
-    """The syntax of the file with the change."""
-    return Syntax(text).changed(mutant)
-
-
 class Syntax:
     """The syntax of a file, in which one change can be made, once: a process of its own has all of them to itself."""
 

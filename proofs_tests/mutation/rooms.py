@@ -64,9 +64,9 @@ ROOMS: Final = {
             "proofs_tests/kernel/test_certificates.py",
             "proofs_tests/own/test_own_rules.py",
             "proofs_tests/sparse/test_packed.py",
-            *_of("proofs_tests/sparse/test_sparsify.py", "a_loaded_certificate_gives_the_same_kernel"),
             *_of(
                 "proofs_tests/sparse/test_sparsify.py",
+                "a_loaded_certificate_gives_the_same_kernel",
                 "a_certificate_that_names_another_format_is_refused",
                 "a_format_of_the_same_arrays_and_another_meaning_is_refused",
                 "without_formats_arrays_are_passed_one_by_one",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proofs_tests.mutation.__main__ import told
-from proofs_tests.mutation.edits import Mutant, Syntax, changed, mutants
+from proofs_tests.mutation.edits import Mutant, Syntax, mutants
 from proofs_tests.mutation.explained import EXPLAINED
 from proofs_tests.mutation.planting import planted
 from proofs_tests.mutation.reaching import Reaching, _Traced, reaching
@@ -49,7 +49,7 @@ def test_every_kind_of_change_is_made_and_words_are_left_alone() -> None:
 def test_each_mutant_differs_from_the_file_in_its_change_alone() -> None:
     plain = ast.unparse(ast.parse(TEXT)).splitlines()
     for mutant in mutants("box.py", TEXT):
-        text = ast.unparse(changed(mutant, TEXT)).splitlines()
+        text = ast.unparse(Syntax(TEXT).changed(mutant)).splitlines()
         differing = set(text) ^ set(plain)
         assert 1 <= len(differing) <= 3, mutant
         assert 'Whether low <= at < high, 3 times."""' in "\n".join(text)
@@ -65,7 +65,7 @@ def test_a_planted_fault_is_what_runs() -> None:
     nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
     child = os.fork()
     if child == 0:
-        done = planted(nothing, changed(nothing, text)) and any(
+        done = planted(nothing, Syntax(text).changed(nothing)) and any(
             path.endswith("__init__.py") for path in ROOMS["padtypes"].paths()
         )
         os._exit(0 if done else 1)
