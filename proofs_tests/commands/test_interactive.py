@@ -261,7 +261,7 @@ def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], op
         ("store buf swizzled", "a session in Python"),
         ("99", "no call of number 99 has been listed"),
         ("9999999999999", "no call of number"),
-        ("undo 7", "undo(7), and 0 made"),
+        ("undo 7", "undo(7) of 0 calls"),
         ("undo x", "x is no number"),
         ("explain 3", "no call has been made"),
         ("at q", "nothing in the goal is bound as q"),

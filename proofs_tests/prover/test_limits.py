@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -125,11 +126,11 @@ def test_a_quick_question_looks_at_facts_that_are_relevant_only() -> None:
 
 def test_cases_are_split_only_after_numbers_were_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
-    seen = prover.refuted
+    seen: Callable[..., Any] = vars(prover)["refuted"]
 
-    def noted(*arguments: Any, effort: int, splits: int = -1, wide: bool = False) -> bool:
-        asked.append((effort, splits))
-        return seen(*arguments, effort=effort, wide=wide, **({} if splits < 0 else {"splits": splits}))
+    def noted(*arguments: Any, effort: int, **how: Any) -> Any:
+        asked.append((effort, how.get("splits", -1)))
+        return seen(*arguments, effort=effort, **how)
 
     monkeypatch.setattr(prover, "refuted", noted)
     forget()

@@ -381,9 +381,9 @@ def test_undo_redo_and_branch_are_identities() -> None:
     other = s.branch().undo()
     assert (other.goal, s.goal) == (fused, tiled)
     other.tile("i", 4)
-    with pytest.raises(WrongArgument, match=r"redo\(1\), and 0 undone"):
+    with pytest.raises(WrongArgument, match=r"redo\(1\) of 0 undone"):
         other.redo()
-    with pytest.raises(WrongArgument, match=r"undo\(9\), and 2 made"):
+    with pytest.raises(WrongArgument, match=r"undo\(9\) of 2 calls"):
         s.undo(9)
 
 

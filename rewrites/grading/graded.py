@@ -34,7 +34,7 @@ def standing_of(rule: Rule) -> Standing | None:
 
 
 def is_own(name: str) -> bool:
-    """Whether a user's own rule of this name is about."""
+    """Whether there is a user's own rule of this name."""
     return any(rule.name == name for rule in _GRADED)
 
 

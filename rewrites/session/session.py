@@ -113,7 +113,7 @@ class Session(OnGpu, Applies):
         """Takes back the last calls."""
         if not is_position(count) or count > len(self._calls):
             raise WrongArgument(
-                f"undo({brief(count)}), and {len(self._calls)} made",
+                f"undo({brief(count)}) of {len(self._calls)} calls",
                 required=f"a number from 0 to {len(self._calls)}, that of the calls made",
             )
         for _ in range(count):
@@ -124,7 +124,7 @@ class Session(OnGpu, Applies):
         """Makes undone calls again."""
         if not is_position(count) or count > len(self._undone):
             raise WrongArgument(
-                f"redo({brief(count)}), and {len(self._undone)} undone",
+                f"redo({brief(count)}) of {len(self._undone)} undone calls",
                 required="a number from 0 to that of the calls undone",
             )
         for _ in range(count):
