@@ -73,8 +73,9 @@ def several_in(body: object) -> Results | None:
     match body:
         case Results():
             return body
-        case tuple() if body and not hasattr(body, "_fields"):
-            return results(*body)
+        case tuple() if body:
+            names = getattr(body, "_fields", None)
+            return results(*body) if names is None else _of(dict(zip(names, body, strict=True)))
         case dict() if body:
             return _of(body)
         case _:

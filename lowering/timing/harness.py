@@ -108,7 +108,7 @@ def ratio(samples: Samples, over: str, under: str, scale: float = 1.0) -> Spread
         if not isinstance(name, str) or name not in samples.times:
             raise WrongArgument(f"{brief(name)} is no contestant", required=f"one of {', '.join(samples.times)}")
     pairs = zip(samples.times[over], samples.times[under], strict=True)
-    return spread([scale * a / b for a, b in pairs if a is not None and b is not None])
+    return spread([scale * a / b for a, b in pairs if a is not None and b])  # a coarse clock may say 0
 
 
 def alternate(

@@ -161,6 +161,8 @@ def test_ratios_are_of_one_round_and_so_a_drift_of_the_machine_is_none_of_theirs
     assert ratio(drifting, "rival", "ours") == Spread(2.0, 2.0, 2.0, 3)
     assert ratio(drifting, "rival", "ours", scale=0.5) == Spread(1.0, 1.0, 1.0, 3)
     assert ratio(Samples({"a": [None, 1.0], "b": [1.0, None]}), "a", "b") is None
+    coarse = Samples({"a": [2.0, 3.0], "b": [0.0, 1.0]})  # a clock that does not see so short a run
+    assert ratio(coarse, "a", "b") == Spread(3.0, 3.0, 3.0, 1)
 
 
 def test_the_spread_is_from_ten_to_ninety_percent() -> None:

@@ -164,6 +164,8 @@ def test_how_they_are_written() -> None:
     assert np.array_equal(found.r0, [2, 4])
     assert np.array_equal(found.r1, [1, 9])
     assert atl.evaluate(atl.program("one", [x], {"only": x}), np.ones(2)).only.tolist() == [1, 1]
+    again = atl.program("f", [x], found._replace(r0=x, r1=x))  # a tuple with names, as a call gives it
+    assert again.results == by_tuple.results
     nested = atl.let(x + 1, lambda y: atl.let(y * y, lambda z: (y, z)))
     assert atl.evaluate(atl.program("nested", [x], nested), np.array([1.0])).r1.tolist() == [4]
 
