@@ -27,6 +27,12 @@ HERE: Final = Path(__file__).resolve().parent.parent
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "HL_NUM_THREADS")
+PRETENDED: Final = (
+    "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR",
+    "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES",
+    "NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES",
+)  # fmt: skip
+"""Settings that tell a rival of another processor than there is: OpenBLAS took twice its time with one of them."""
 QUICK: Final = 1.0
 """Seconds of measuring for each case of a quick run: with what is built it takes about a minute."""
 
@@ -142,7 +148,8 @@ def described(around: dict[str, Any]) -> str:
 def in_own_process(case: Case, watch: Callable[[str], None]) -> tuple[Outcome, dict[str, Any]]:
     """A case measured by `bench.measure` in a process of its own; an interrupt is passed on, a second one ends it."""
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    settings = {**os.environ, **dict.fromkeys(THREADS, str(case.threads)), "PYTHONPATH": path}
+    kept = {name: value for name, value in os.environ.items() if name not in PRETENDED}
+    settings = {**kept, **dict.fromkeys(THREADS, str(case.threads)), "PYTHONPATH": path}
     command = [sys.executable, "-m", "bench.measure", json.dumps(asdict(case))]
     begun: dict[str, Any] = {}
     told = False

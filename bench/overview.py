@@ -1,6 +1,6 @@
 """What was measured, at a glance: a bar and a line of a table for each workload, from the files of `--json`.
 
-    python -m bench.overview rows.json … --plot docs/speed.svg > table.md
+    python -m bench.overview rows.json … --plot docs/speed.png > table.md
 
 Of each workload at each size it is our fastest schedule beside the rival that is the fastest there.
 """
@@ -59,7 +59,8 @@ def plot(path: Path, lines: Sequence[Line]) -> None:
 
 
 def _name(line: Line) -> str:
-    return f"{line['workload']} {line['size']}{', 2 threads' if line['threads'] == 2 else ''}"
+    threads = f", {line['threads']} threads" if line["threads"] > 1 else ""
+    return f"{line['workload']} {line['size']}{threads}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -115,7 +115,7 @@ def _run(arguments: argparse.Namespace) -> int:
     program = program_in(arguments.program)
     given = values_given(program, arguments.values)
     result = compiled(program)(**given)
-    several = dict(zip([each.name for each in program.results], result, strict=True)) if program.results else {}
+    several: dict[str, Any] = result._asdict() if program.results else {}
     if arguments.out is None:
         print("\n".join(f"{name} = {value}" for name, value in several.items()) if several else result)
         return 0

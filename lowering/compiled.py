@@ -156,7 +156,9 @@ class Kernel:
     Several results come as a tuple with their names, views of one array; `out` is that array, of one dimension.
     """
 
-    def __init__(self, program: Program, nest: LoopNest, code: Code, pattern: OnPattern | None = None) -> None:
+    def __init__(
+        self, program: Program, nest: LoopNest, code: Code, pattern: OnPattern | None = None, *, whole: bool = False
+    ) -> None:
         for given, of in ((program, Program), (nest, LoopNest), (code, Code)):
             if not isinstance(given, of):
                 raise WrongArgument(
@@ -180,7 +182,7 @@ class Kernel:
             for array in nest.inputs
         )
         self._names = tuple(array.name for array in nest.inputs)
-        self._several = Several(program) if program.results else None
+        self._several = Several(program) if program.results and not whole else None
         self._arrays_at = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
@@ -325,10 +327,8 @@ class Kernel:
 
     @property
     def _whole(self) -> Kernel:
-        """The kernel whose result is the array of all elements."""
-        if not self.program.results:
-            return self
-        return Kernel(self.program.whole, self.nest, self._code)
+        """The kernel as it is, but that its result is the array of all elements."""
+        return Kernel(self.program, self.nest, self._code, self._pattern, whole=True)
 
     def write(
         self,

@@ -16,7 +16,6 @@ from atl.checks.wellformed import check_meaning
 from atl.core.index import Array, Index, Read, Size, atoms
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.program import Program
-from atl.core.results import Result
 from atl.core.terms import Expr, Type
 from atl.core.traversal import arrays_in, indices_in, subterms
 from atl.errors import ATLError
@@ -41,7 +40,7 @@ def admit_program(program: Program) -> Program:
         raise NotAdmitted(f"{type(program).__name__} is no program", required="a program, as atl.program makes it")
     inputs = tuple(map(remade_array, program.inputs))
     conditions = tuple(map(remade_predicate, program.assumptions))
-    results = tuple(Result(each.name, tuple(map(remade_index, each.shape))) for each in program.results)
+    results = tuple(each.over(remade_index) for each in program.results)
     made = Program(program.name, inputs, remade_term(program.body), conditions, program.packed, results)
     check_parts(made)
     check_meaning(made)

@@ -86,8 +86,8 @@ Literal: TypeAlias = NonNegative | Zero | NonZero
 Predicate: TypeAlias = NonNegative | Zero | NonZero | All | Any
 
 PREDICATES: Final[tuple[type[Predicate], ...]] = (NonNegative, Zero, NonZero, All, Any)
-_NUMBERS_OF_PREDICATES: Final = frozenset(map(id, PREDICATES))
 """The constructors of predicates: the members of `Predicate`."""
+_NUMBERS_OF_PREDICATES: Final = frozenset(map(id, PREDICATES))
 
 
 def is_predicate(value: object) -> TypeGuard[Predicate]:

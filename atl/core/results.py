@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from keyword import iskeyword
 
@@ -31,6 +31,10 @@ class Result:
                 "a name that an attribute of Python can have and that does not begin with _, and extents over sizes",
             )
 
+    def over(self, extent: Callable[[Index], Index]) -> Result:
+        """The result with each extent as this function gives it."""
+        return Result(self.name, tuple(map(extent, self.shape)))
+
     @property
     def count(self) -> Index:
         """How many elements it has."""
@@ -42,15 +46,12 @@ class Result:
 
 def bounds(results: Iterable[Result]) -> Iterator[tuple[Result, Index, Index]]:
     """Each result with the first of its elements and the one after its last, among those of all."""
-    start = ZERO
+    end = ZERO
     for result in results:
-        yield result, start, start + result.count
-        start = start + result.count
+        start, end = end, end + result.count
+        yield result, start, end
 
 
 def total(results: Iterable[Result]) -> Index:
     """How many elements all of them have."""
-    count = ZERO
-    for result in results:
-        count = count + result.count
-    return count
+    return [ZERO, *(end for _, _, end in bounds(results))][-1]

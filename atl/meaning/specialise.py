@@ -31,7 +31,6 @@ from atl.core.index import (
 )
 from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
 from atl.core.program import Packed, Program, checked_program
-from atl.core.results import Result
 from atl.core.substitution import rebuild
 from atl.core.terms import Expr, Gen, Guard, Input, Padding, Reduce, Select, Type
 from atl.core.traversal import divisors, indices_in, subterms
@@ -65,7 +64,7 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
     assumptions = [substitution.assumption(program, assumption) for assumption in program.assumptions]
     inputs = tuple(substitution.array(array) for array in program.inputs)
     body = substitution.expr(program.body)
-    results = tuple(Result(each.name, tuple(map(substitution.index, each.shape))) for each in program.results)
+    results = tuple(each.over(substitution.index) for each in program.results)
     made = make_program(program.name, inputs, body, [p for p in assumptions if p != TRUE], results)
     return replace(made, packed=tuple(_packed(substitution, each) for each in program.packed))
 

@@ -69,8 +69,8 @@ def means(lines: Iterable[Line]) -> str:
         ratios = [line.ratio for line in group]
         minima = [line.of_minima for line in group]
         said = f"{geometric(ratios):9.2f}{geometric(minima):9.2f}{min(ratios):9.2f}{len(group):10}"
-        alone = f"{geometric([line.of_prepared for line in group]):17.2f}" if rival == TACO else ""
-        rows.append(f"{form:18}{rival:30}{said}{alone}")
+        prepared = f"{geometric([line.of_prepared for line in group]):17.2f}" if rival == TACO else ""
+        rows.append(f"{form:18}{rival:30}{said}{prepared}")
     return "\n".join(rows)
 
 

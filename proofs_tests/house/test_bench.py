@@ -479,6 +479,23 @@ def test_a_fault_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "WRONG" in capsys.readouterr().out
 
 
+def test_nobody_is_told_of_another_processor_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS took twice its time where OPENBLAS_CORETYPE named an older one."""
+    given: dict[str, str] = {}
+
+    def run(*_: object, env: dict[str, str], **__: object) -> None:
+        given.update(env)
+        raise KeyboardInterrupt
+
+    for name in command.PRETENDED:
+        monkeypatch.setenv(name, "Haswell")
+    monkeypatch.setattr(subprocess, "Popen", run)
+    with pytest.raises(KeyboardInterrupt):
+        command.in_own_process(Case("addition", 40, 1, 1, 0.1), lambda _: None)
+    assert given["OPENBLAS_NUM_THREADS"] == "1"
+    assert not given.keys() & set(command.PRETENDED)
+
+
 @pytest.fixture
 def started() -> Iterator[list[subprocess.Popen[str]]]:
     """Processes that are ended with the test, whatever becomes of it."""

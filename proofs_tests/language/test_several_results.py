@@ -80,6 +80,15 @@ def test_every_room_gives_them_back(numbers: Any, tmp_path: Path) -> None:
     assert "moments" in trace(program).source
 
 
+def test_a_size_may_stand_in_the_shape_of_a_result_alone() -> None:
+    program = atl.parse("f (x : float64[n], q : size) : (a : float64[n], e : float64[q, 0]) := x")
+    kernel = compile(program)
+    for found in (atl.evaluate(program, np.ones(2), q=3), kernel(np.ones(2), q=3)):
+        assert found.a.tolist() == [1, 1]
+        assert found.e.shape == (3, 0)
+    assert kernel.time(np.ones(2), q=3, seconds=0.001).median > 0
+
+
 def test_the_text_has_their_names_and_types() -> None:
     program = moments()
     assert "(mu : float64[n], centred : float64[n, m], total : float64)" in str(program)

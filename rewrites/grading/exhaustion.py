@@ -16,7 +16,7 @@ from itertools import product
 from math import prod
 from random import Random
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +70,7 @@ class Counterexample:
     elements: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-Side = tuple[tuple[int, ...], npt.NDArray[Any]]
+Side: TypeAlias = tuple[tuple[int, ...], npt.NDArray[Any]]
 """What a side of a rule means: its shape and its elements."""
 
 
