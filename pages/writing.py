@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from atl.errors import brief
-from atl.files.whole import write_text
+from atl.files.whole import file_named, write_text
 from lowering import GpuKernel, Kernel
 from pages.document import page
 from pages.errors import PageError
@@ -31,6 +30,5 @@ def write(
     ...     (pathlib.Path(folder) / "f.html").read_text(encoding="utf-8")[:15]
     '<!DOCTYPE html>'
     """
-    if not isinstance(path, str | os.PathLike):
-        raise PageError(f"{brief(path)} is no path of a file", required='a path: "x.html"')
-    write_text(path, page(theorem, kernel=kernel, target=target), refused=PageError)
+    file = file_named(path, refused=PageError, like="x.html")
+    write_text(file, page(theorem, kernel=kernel, target=target), refused=PageError)

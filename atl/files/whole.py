@@ -75,6 +75,14 @@ def write_text(
         raise refused(f"{named} cannot be written: {reason(error)}", required=required) from error
 
 
+def file_named(path: object, *, refused: type[ATLError] = WrongArgument, like: str) -> Path:
+    """The path of a file. Raises `refused`, with the name of a file such as is meant, for what is no path."""
+    try:
+        return Path(path)  # type: ignore[arg-type]
+    except TypeError:
+        raise refused(f"{brief(path)} is no path of a file", required=f'a path: "{like}"') from None
+
+
 def reason(error: Exception) -> str:
     """What the system says of a file that it does not read or write, without its number and the file's name."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

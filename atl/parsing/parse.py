@@ -57,7 +57,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import ATLError, DtypeError, Location, ShapeError, WrongArgument, brief
+from atl.errors import DtypeError, Location, ShapeError, WrongArgument, brief
 from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
 from atl.prove import Proved, prove
@@ -122,6 +122,14 @@ class _Announced:
     start: Token
     stop: int
 
+    def place(self, text: str) -> Location:
+        """Where it stands in the text."""
+        return Location(text, self.start.start, self.stop)
+
+
+def _of_shape(name: str, found: Type) -> str:
+    return f"the body of {name} has the shape ({', '.join(map(str, found.shape))})"
+
 
 class _Reader(IndexReader):
     """Reads programs and tensor expressions."""
@@ -149,7 +157,8 @@ class _Reader(IndexReader):
         if self.next.kind != "end":
             return Program(name, tuple(declared), body)  # refused by the caller, which tells what is too much
         if announced is not None and announced.results and body.type.rank != 1:
-            raise self._mistyped(announced, ShapeError, name, body.type, "one dimension: that of all their elements")
+            required = "one dimension: that of all their elements"
+            raise ShapeError(_of_shape(name, body.type), place=announced.place(self.text), required=required)
         made = make_program(name, tuple(declared), body, given, announced.results if announced else ())
         if announced is not None:
             self._check_type(made, announced)
@@ -280,25 +289,18 @@ class _Reader(IndexReader):
         """The type in the first line must be that of the body."""
         computed, told = Type(made.dtype, made.type.shape), announced.type
         if told.dtype != computed.dtype:
-            raise self._mistyped(announced, DtypeError, made.name, computed, "the type of the body")
+            raise DtypeError(
+                f"the body of {made.name} has elements of type {computed.dtype}, not {told.dtype}",
+                place=announced.place(self.text), required="the type of the body",
+            )  # fmt: skip
         facts = outermost(made).facts
         alike = told.rank == computed.rank and all(
             a == b or isinstance(prove(facts, equal(a, b)), Proved)
             for a, b in zip(told.shape, computed.shape, strict=True)
         )
         if not alike:
-            raise self._mistyped(announced, ShapeError, made.name, computed, "the shape of the body")
-
-    def _mistyped(
-        self, announced: _Announced, error: type[ATLError], name: str, found: Type, required: str
-    ) -> ATLError:
-        has = (
-            f"elements of type {found.dtype}, not {announced.type.dtype}"
-            if error is DtypeError
-            else f"the shape ({', '.join(map(str, found.shape))})"
-        )
-        place = Location(self.text, announced.start.start, announced.stop)
-        return error(f"the body of {name} has {has}", place=place, required=required)
+            said, place = _of_shape(made.name, computed), announced.place(self.text)
+            raise ShapeError(said, place=place, required="the shape of the body")
 
     # -- expressions --------------------------------------------------------------------------------------------------
 

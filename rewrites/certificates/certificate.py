@@ -26,7 +26,7 @@ from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import ATLError, brief
-from atl.files.whole import reason, write_text
+from atl.files.whole import file_named, reason, write_text
 from atl.parsing.parse import parse, parse_predicate
 from atl.prove import without_smt
 from atl.text.printing import show_predicate, show_program
@@ -80,10 +80,7 @@ def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
 
 
 def _file(path: object) -> File:
-    try:
-        return File(path)  # type: ignore[arg-type]
-    except TypeError:
-        raise CertificateError(f"{brief(path)} is no path of a file", required='a path: "x.atl.json"') from None
+    return file_named(path, refused=CertificateError, like="x.atl.json")
 
 
 def dumps(theorem: Theorem) -> str:

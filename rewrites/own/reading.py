@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from atl.errors import WrongArgument, brief
 from atl.files.programs import module_in
+from atl.files.whole import file_named
 from rewrites.grading.graded import standing_of
 from rewrites.own import tactics
 from rewrites.rule import Rule
@@ -26,9 +26,8 @@ def read(path: str | os.PathLike[str]) -> Own:
 
     Raises what the file raises of ours, and `WrongArgument` for what is no file that can be run.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise WrongArgument(f"{brief(path)} is no path of a file", required='a path: "rules.py"')
-    values = list(vars(module_in(os.fspath(path))).values())
+    file = file_named(path, like="rules.py")
+    values = list(vars(module_in(str(file))).values())
     known = tactics.tactics()
     stated = {value.name: value for value in values if isinstance(value, Rule) and standing_of(value) is not None}
     found = {name: made for name, made in known.items() if any(made is value for value in values)}
