@@ -11,16 +11,17 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from importlib.util import find_spec
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from atl.errors import AssumptionError, brief
 from bench.contest import Ours, Problem, Rival, Tuning, Workload
 from bench.limits import limit_of
-from bench.outcome import LIMIT, Case, Contestant, LeftOut, Outcome, concluded
+from bench.outcome import ALONE, LIMIT, Case, Contestant, LeftOut, Outcome, concluded
 from bench.settling import settle
+from bench.threads import Pools, settable
 from lowering import Clock, Run, ThreadClock, WallClock, alternate
 
 Watch = Callable[[str], None]
@@ -30,7 +31,7 @@ IDLE_FOR: Final = 0.2
 def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | None = None) -> Outcome:
     """Everybody in the tables of a workload, at one size. An interrupt keeps what was measured until then.
 
-    Whoever computes something wrong is not timed, and told.
+    Whoever computes something wrong is not timed, and told. With several threads all take turns with one thread too.
     """
     clock = clock or (ThreadClock() if case.threads == 1 else WallClock())
     watch("making the inputs and the result by NumPy")
@@ -41,6 +42,7 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
     taking_part: list[Contestant] = []
     interrupted = False
     limit, scale = limit_of(workload.limit, problem, case.threads)
+    alone = replace(case, threads=1) if case.threads > 1 and settable() else None
     try:
         everybody: tuple[Ours | Rival | Tuning, ...] = (*workload.rivals, *workload.ours, *workload.tuned)
         for one in everybody:
@@ -51,6 +53,12 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
                 case contestant, run:
                     taking_part.append(contestant)
                     runs[contestant.name] = run
+                    if alone is not None and not isinstance(one, Tuning):
+                        match _prepared(one, problem, alone):
+                            case LeftOut() as why:
+                                left_out.append(why)
+                            case _, by_itself:
+                                runs[contestant.name + ALONE] = by_itself
     except KeyboardInterrupt:
         interrupted = True
     samples = alternate(
@@ -59,10 +67,22 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
         seconds=case.seconds,
         clock=clock,
         watch=lambda number: watch(f"measuring {len(runs)} in turn, round {number} of {case.rounds}"),
-        settle=settle if case.threads > 1 else lambda: None,
+        before=_between_turns(case.threads) if case.threads > 1 else lambda _: None,
     )
     samples.interrupted |= interrupted
     return concluded(case, workload.says, (workload.limit.kind, scale), tuple(taking_part), samples, tuple(left_out))
+
+
+def _between_turns(threads: int) -> Callable[[str], None]:
+    """What is done before a turn: libraries are told how many threads it has; those of the one before sleep."""
+    pools = Pools() if settable() else None
+
+    def before(name: str) -> None:
+        if pools is not None:
+            pools.use(1 if name.endswith(ALONE) else threads)
+        settle()
+
+    return before
 
 
 def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contestant, Run] | LeftOut:
@@ -129,20 +149,6 @@ def _idle() -> dict[int, int]:
     return {int(line[0][3:]): int(line[4]) for line in lines}
 
 
-def _threads_limited(threads: int, stack: ExitStack) -> list[dict[str, Any]]:
-    """Holds BLAS and OpenMP to so many threads, and says what they are; their environment has said it already."""
-    import numpy as np
-
-    np.ones((2, 2)) @ np.ones((2, 2))
-    if find_spec("threadpoolctl") is None:
-        return []
-    from threadpoolctl import threadpool_info, threadpool_limits
-
-    stack.enter_context(threadpool_limits(limits=threads))
-    told = ("internal_api", "version", "architecture", "num_threads")
-    return [{key: pool[key] for key in told if key in pool} for pool in threadpool_info()]
-
-
 def main() -> None:
     """Measures the case in the first argument, and writes events: progress, and in the end the outcome."""
     from bench.workloads import WORKLOADS
@@ -155,10 +161,13 @@ def main() -> None:
     def tell(**event: object) -> None:
         print(json.dumps(event), file=events, flush=True)
 
-    with ExitStack() as stack, events:
+    with events:
         core = pinned() if case.threads == 1 else None
-        pools = _threads_limited(case.threads, stack)
-        tell(core=core, pools=pools)
+        pools = Pools() if settable() else None
+        if pools is not None:
+            # Their environment has said it already, but to those alone that read it.
+            pools.use(case.threads)
+        tell(core=core, pools=[] if pools is None else pools.told())
         outcome = measured(WORKLOADS[case.workload], case, watch=lambda said: tell(said=said))
         tell(outcome=outcome.as_json())
 

@@ -41,7 +41,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Somebody who was measured: milliseconds, median and 10–90 %, over so many clean samples; limit ÷ that time."""
+    """Somebody who was measured: milliseconds, median and 10–90 %, over so many clean samples; limit ÷ that time.
+
+    With several threads, `speed_up` is the time that it took in the same rounds with one of them, over this one.
+    """
 
     name: str
     ours: bool
@@ -52,6 +55,7 @@ class Entry:
     high: float | None
     samples: int
     limit_ratio: float | None
+    speed_up: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Row:
     """One of our schedules beside one rival, or beside none where there is none.
 
     `ratio` is the rival's time over ours, the median over rounds, with 10–90 % of them as its spread; above 1 we are
-    faster. `limit_ratio` is the time at the machine's limit over ours, 1 at the limit.
+    faster. `limit_ratio` is the time at the machine's limit over ours, 1 at the limit. `speed_up` is that of `Entry`.
     """
 
     workload: str
@@ -76,6 +80,8 @@ class Row:
     rounds: int
     limit: str
     limit_ratio: float | None
+    speed_up: float | None
+    rival_speed_up: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,8 @@ class Contestant:
 
 LIMIT = "the limit"
 """The name under which the limit takes its turns."""
+ALONE = " (one thread)"
+"""What follows the name of somebody who takes a turn with one thread, where there are several."""
 
 
 def concluded(
@@ -162,6 +170,8 @@ def concluded(
             rounds=compared.count if compared else 0,
             limit=kind,
             limit_ratio=ours.limit_ratio,
+            speed_up=ours.speed_up,
+            rival_speed_up=rival.speed_up if rival else None,
         )
 
     beside: list[Entry | None] = [*rivals] or [None]
@@ -173,6 +183,8 @@ def concluded(
 def _entry(one: Contestant, samples: Samples, scale: float) -> Entry:
     taken = spread(samples.clean(one.name))
     to_limit = ratio(samples, LIMIT, one.name, scale)
+    alone = one.name + ALONE
+    speed_up = ratio(samples, alone, one.name) if alone in samples.times else None
     return Entry(
         name=one.name,
         ours=one.ours,
@@ -183,4 +195,5 @@ def _entry(one: Contestant, samples: Samples, scale: float) -> Entry:
         high=taken.high if taken else None,
         samples=taken.count if taken else 0,
         limit_ratio=to_limit.middle if to_limit else None,
+        speed_up=speed_up.middle if speed_up else None,
     )

@@ -27,13 +27,14 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         "one thread, CPU time" if outcome.case.threads == 1 else f"{outcome.case.threads} threads, time on the wall"
     )
     yield f"{outcome.case}: {outcome.says}; {threads}"
-    yield f"  {'':{NAME}}{'ms':>10}{'of limit':>10}  best rival ÷ ours [10-90 %]"
+    several = "  speed-up" if outcome.case.threads > 1 else ""
+    yield f"  {'':{NAME}}{'ms':>10}{'of limit':>10}{several}  best rival ÷ ours [10-90 %]"
     yield f"  {f'limit: {LIMITS[outcome.limit]}':{NAME}}{_number(outcome.limit_ms)}"
     for entry in sorted((entry for entry in outcome.entries if not entry.ours), key=_by_time):
-        yield _line(entry, "makes its result anew" if entry.allocates else "")
+        yield _line(entry, "makes its result anew" if entry.allocates else "", several=bool(several))
     best = {row.schedule: row for row in outcome.rows if row.best}
     for entry in sorted((entry for entry in outcome.entries if entry.ours), key=_by_time):
-        yield _line(entry, _compared(best.get(entry.name)), mark="*")
+        yield _line(entry, _compared(best.get(entry.name)), mark="*", several=bool(several))
     if any(entry.ours and not entry.derived for entry in outcome.entries):
         yield "  (as written: a program of which no schedule was derived)"
     yield from (_missing(one) for one in outcome.left_out)
@@ -49,11 +50,12 @@ def _number(value: float | None) -> str:
     return f"{'-':>10}" if value is None else f"{value:10.3f}" if value < 100 else f"{value:10.0f}"
 
 
-def _line(entry: Entry, said: str, mark: str = " ") -> str:
+def _line(entry: Entry, said: str, mark: str = " ", *, several: bool) -> str:
     name = f"{entry.name}, as written" if entry.ours and not entry.derived else entry.name
     of_limit = f"{'-':>10}" if entry.limit_ratio is None else f"{100 * entry.limit_ratio:8.0f} %"
+    faster = "" if not several else f"{'-':>10}" if entry.speed_up is None else f"{entry.speed_up:10.2f}"
     none = " no clean sample" if not entry.samples else ""
-    return f"{mark} {name:{NAME}}{_number(entry.ms)}{of_limit}  {said}{none}".rstrip()
+    return f"{mark} {name:{NAME}}{_number(entry.ms)}{of_limit}{faster}  {said}{none}".rstrip()
 
 
 def _compared(row: Row | None) -> str:

@@ -118,11 +118,12 @@ def alternate(
     seconds: float,
     clock: Clock,
     watch: Callable[[int], None] = lambda _: None,
-    settle: Callable[[], object] = lambda: None,
+    before: Callable[[str], object] = lambda _: None,
 ) -> Samples:
     """Runs all in turn, so many rounds or until each has had its share of the seconds, but thrice at least.
 
-    Before anybody's turn `settle` is called, and not timed: what waits until the threads of the one before rest.
+    Before each turn `before` is called with the name of whose it is, and not timed: what waits until the threads of the
+    one before rest, say.
 
     Who has used up its share sits out, so that a slow program does not keep the others from being measured well. The
     order is turned from round to round: nobody always finds the caches as the same neighbour left them. An interrupt
@@ -134,9 +135,10 @@ def alternate(
         raise WrongArgument(
             f"rounds={brief(rounds)}, seconds={brief(seconds)}", required="two numbers, the first whole"
         )
-    if not callable(getattr(clock, "now", None)) or not callable(watch) or not callable(settle):
+    if not callable(getattr(clock, "now", None)) or not callable(watch) or not callable(before):
         raise WrongArgument(
-            f"clock={brief(clock)}", required="a clock, such as ThreadClock(), and functions to watch and to settle"
+            f"clock={brief(clock)}",
+            required="a clock, such as ThreadClock(), and functions for watch and before",
         )
     samples = Samples({name: [] for name in contestants})
     repeats: dict[str, int] = {}
@@ -151,7 +153,7 @@ def alternate(
             for name in turned(names, number):
                 taken: float | None = None
                 if name in playing:
-                    settle()
+                    before(name)
                     begun = clock.now()
                     taken = _sample(contestants[name], clock, repeats, name)
                     spent[name] += clock.now() - begun

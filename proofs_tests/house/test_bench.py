@@ -118,7 +118,7 @@ def test_the_measuring_ends_when_everybody_has_used_up_its_share() -> None:
 def test_everybody_finds_the_machine_settled_which_is_not_timed() -> None:
     clock = Fake()
     who = {name: clock.running(name, 150 * MS) for name in "ab"}
-    samples = alternate(who, rounds=3, seconds=100, clock=clock, settle=clock.running(".", 70 * MS))
+    samples = alternate(who, rounds=3, seconds=100, clock=clock, before=lambda _: clock.running(".", 70 * MS)())
     assert "".join(clock.ran) == ".a.b.b.a.a.b"
     assert samples.times == {name: [150.0] * 3 for name in "ab"}
 
