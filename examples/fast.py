@@ -191,11 +191,15 @@ def blur_in_two_stages() -> Session:
     return s
 
 
-def transpose_in_tiles(columns: int = 64, rows: int = 8) -> Session:
-    """Tiles of which each row that is written and each column that is read stays in the cache."""
+def transpose_in_tiles(tile: int = 16) -> Session:
+    """Square tiles, read along their rows into registers, and stored from there along their columns.
+
+    With sixteen a row of a tile of float32 is a line of the cache: each line is read once, and stored once.
+    """
     s = reschedule(anchors.transpose())
-    s.tile(["j", "i"], [columns, rows])
+    s.tile(["j", "i"], tile)
     s.tails(strategy="split")
+    s.stage("A", at=f"⊞[io < n // {tile}] _", name="tile").mark("tile", "registers")
     return s
 
 

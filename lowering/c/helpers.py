@@ -7,7 +7,7 @@ from typing import Final
 
 from lowering.c.functions.exponential import EXPONENTIALS
 from lowering.c.functions.extremes import EXTREMES, KEYS, REDUCTIONS, extreme_of_vectors
-from lowering.c.functions.lanes import EACH_LANE, of_each_lane
+from lowering.c.functions.lanes import CHOOSE, EACH_LANE, chosen_lanes, of_each_lane
 from lowering.c.functions.streams import STREAMS
 
 OUT_OF_MEMORY: Final = 1
@@ -114,26 +114,28 @@ def _vector_type(dtype: str, lanes: int) -> str:
     return f"typedef {c_type} {vector_type(dtype, lanes)} __attribute__(({attributes}));\n"
 
 
-_VECTORS: Final = {
-    vector_type(dtype, size // width): _vector_type(dtype, size // width)
+_KINDS: Final = {
+    vector_type(dtype, size // width): (dtype, size // width)
     for dtype, (_, width) in _TYPES.items()
     for size in (16, 32, 64)
 }
-_ELEMENTS: Final = {
-    vector_type(dtype, size // width): c_type for dtype, (c_type, width) in _TYPES.items() for size in (16, 32, 64)
-}
+_VECTORS: Final = {vector: _vector_type(*kind) for vector, kind in _KINDS.items()}
 _EXTREMES_OF_VECTORS: Final = {
     f"{kind}_{vector}": extreme_of_vectors(kind, vector, of_floats=vector.endswith(("float", "double")))
     for kind in ("min", "max")
-    for vector in _VECTORS
+    for vector in _KINDS
 }
 _EACH_LANE: Final = {
-    f"{op}_{vector}": of_each_lane(function, f"{op}_{vector}", vector, element)
-    for vector, element in _ELEMENTS.items()
-    for op, function in EACH_LANE[element].items()
+    f"{op}_{vector}": of_each_lane(function, f"{op}_{vector}", vector, _TYPES[dtype][0])
+    for vector, (dtype, _) in _KINDS.items()
+    for op, function in EACH_LANE[_TYPES[dtype][0]].items()
+}
+_CHOSEN: Final = {
+    (name := f"{CHOOSE}_{vector}"): chosen_lanes(name, _TYPES[dtype][1], lanes)
+    for vector, (dtype, lanes) in _KINDS.items()
 }
 
-OURS: Final = frozenset((*_HELPERS, *_VECTORS, *_EXTREMES_OF_VECTORS, *_EACH_LANE))
+OURS: Final = frozenset((*_HELPERS, *_VECTORS, *_EXTREMES_OF_VECTORS, *_EACH_LANE, *_CHOSEN))
 """What generated code calls its own constants and functions."""
 
 
@@ -146,7 +148,7 @@ def preamble(code: str) -> str:
     """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
     used = identifiers(code)
     vectors = "".join(text for name, text in _VECTORS.items() if name in used)
-    functions = _HELPERS | _EXTREMES_OF_VECTORS | _EACH_LANE
+    functions = _HELPERS | _EXTREMES_OF_VECTORS | _EACH_LANE | _CHOSEN
     while more := identifiers("".join(functions[name] for name in used & functions.keys())) - used:
         used |= more
     helpers = [*([vectors] if vectors else []), *(text for name, text in functions.items() if name in used)]

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate
 from math import prod
 from random import Random
 from typing import Any, TypeAlias, assert_never, cast
@@ -57,7 +56,7 @@ from lowering.nest.loopnest import (
     numerators,
     under,
 )
-from lowering.nest.tiles import cells_of, occurs, over_lanes, tiles_of
+from lowering.nest.tiles import Lanes, cells_of, over_lanes, tiles_of
 from lowering.nest.traps import Trap
 from lowering.nest.walks.merges import Merge, NoMerge
 from lowering.nest.walks.running import meetings, runs_in, streamed_in, walk_at
@@ -296,21 +295,18 @@ class Run:
         self._conditions = outside
 
     def _lanes(self, loop: For, values: range) -> None:
-        """A loop over the lanes of a vector: all are read before any is stored, from consecutive cells into such."""
+        """A loop over the lanes of a vector: all are read before any is stored, into consecutive cells."""
         (statement,) = loop.body
         self._lane = loop.variable
         if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
             raise Trap("register", f"{type(statement).__name__} is no operation on vectors")
-        starts: dict[Cell, int] = {}
+        lanes = Lanes(self._tiles, loop.variable, len(values))
         found: list[Any] = []
         for lane, value in enumerate(values):
             self._variables[loop.variable] = value
             for cell, stored in cells_of(loop.body):
-                address = self._index(cell.address)
-                first = starts.setdefault(cell, address)
-                if address != first + lane and (stored or address != first):
-                    raise Trap("register", f"{cell.buffer.name} at {address}, as lane {lane} of a vector at {first}")
-                self._check_vector(cell, first, len(values))
+                if (said := lanes.fault_of(cell, lane, self._index(cell.address), stored=stored)) is not None:
+                    raise Trap("register", said)
             found.append(self._value(statement.value))
         for value, result in zip(values, found, strict=True):
             self._variables[loop.variable] = value
@@ -319,14 +315,6 @@ class Run:
             else:
                 self._accumulate(statement.target, statement.op, result)
         self._lane = None
-
-    def _check_vector(self, cell: Cell, first: int, lanes: int) -> None:
-        """Raises a trap where the loop over lanes is over something else than one vector of the tile."""
-        if cell.buffer.uid in self._tiles and self._lane is not None and occurs(cell, self._lane):
-            lengths = self._tiles[cell.buffer.uid]
-            starts = {end - length: length for end, length in zip(accumulate(lengths), lengths, strict=True)}
-            if starts.get(first % sum(lengths)) != lanes:
-                raise Trap("register", f"{lanes} elements of {cell.buffer.name} at {first} are not one vector of it")
 
     def _ordered(self, loop: For, values: range) -> Iterator[int]:
         """The iterations of a loop as they are to run; those that run at once are watched."""

@@ -8,13 +8,13 @@ interpreter runs it lane by lane, which is the same: no lane reads what another 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, product
 from typing import Final, TypeAlias, assert_never
 
 import numpy as np
 
-from atl.core.index import Index, Var, factor_of
+from atl.core.index import Index, Var, constant, factor_of
 from atl.core.predicate import expressions
 from atl.text.names import INFIX
 from lowering.nest.loopnest import (
@@ -45,6 +45,9 @@ from lowering.nest.substitution import at_iteration
 
 LEAST_VECTOR: Final = 16
 """Fewer bytes make no vector: such elements are scalar variables."""
+
+MOST_CHOSEN_OF: Final = 2
+"""So many vectors the lanes of one are chosen of at most, by one instruction."""
 
 LANE_BY_LANE: Final = frozenset((*INFIX, "min", "max"))
 """The operations of two operands that are done to all lanes at once."""
@@ -118,9 +121,11 @@ def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> froz
     found: set[Vector] = set()
     for statement in block:
         match statement:
-            case For(variable, low, _, body):
-                own = any(cell.buffer == buffer and occurs(cell, variable) for cell, _ in cells_of(body))
-                found |= vectors_read(at_iteration(statement, low) if own else body, buffer, lengths)
+            case For(variable, low, high, body):
+                own = [cell for cell, _ in cells_of(body) if cell.buffer == buffer and occurs(cell, variable)]
+                chosen = any(are_chosen(cell, variable) for cell in own)
+                for lane in iterations(low, high) if chosen else (low,):
+                    found |= vectors_read(at_iteration(statement, lane) if own else body, buffer, lengths)
             case If(_, body):
                 found |= vectors_read(body, buffer, lengths)
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
@@ -132,6 +137,19 @@ def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> froz
 
 
 # -- loops over lanes -------------------------------------------------------------------------------------------------
+
+
+def iterations(low: Index, high: Index) -> Iterator[Index]:
+    """The values of the variable of a loop between constants."""
+    start, stop = low.constant, high.constant
+    if start is None or stop is None:
+        raise AssertionError("a loop over lanes is not between constants")
+    return map(constant, range(start, stop))
+
+
+def are_chosen(cell: Cell, variable: Var) -> bool:
+    """Whether a loop over lanes reads no vector of a tile there, but elements that are chosen of some, lane by lane."""
+    return occurs(cell, variable) and step(cell.address, variable) != 1
 
 
 def step(e: Index, variable: Var) -> int | None:
@@ -267,3 +285,45 @@ def tiles_of(nest: LoopNest) -> dict[int, tuple[int, ...]]:
         for statement in statements(nest.body)
         if isinstance(statement, Allocate) and statement.storage == "registers"
     }
+
+
+@dataclass(slots=True)
+class Lanes:
+    """A loop over so many lanes while it runs: where it began at each cell, and what it chose its lanes of."""
+
+    tiles: Tiles
+    variable: Var
+    count: int
+    _first: dict[Cell, int] = field(default_factory=dict)
+    _chosen_of: dict[Cell, set[int]] = field(default_factory=dict)
+
+    def fault_of(self, cell: Cell, lane: int, address: int, *, stored: bool) -> str | None:
+        """Why the cell at an address cannot be this lane of an operation on vectors, if so.
+
+        Lanes are at consecutive cells, of a tile at those of one vector. One that is read may also be the same in all,
+        or chosen, lane by lane, of `MOST_CHOSEN_OF` vectors of a tile.
+        """
+        name, first = cell.buffer.name, self._first.setdefault(cell, address)
+        lengths = self.tiles.get(cell.buffer.uid)
+        if lengths is not None and not stored and are_chosen(cell, self.variable):
+            start, length = _vector_around(address, lengths)
+            chosen_of = self._chosen_of.setdefault(cell, set())
+            chosen_of.add(start)
+            if length != self.count or len(chosen_of) > MOST_CHOSEN_OF:
+                return f"{self.count} elements of {name}, one of them at {address}, are not of {MOST_CHOSEN_OF} vectors"
+        elif address != first + lane and (stored or address != first):
+            return f"{name} at {address}, as lane {lane} of a vector at {first}"
+        elif (
+            lengths is not None
+            and occurs(cell, self.variable)
+            and _vector_around(first, lengths) != (first, self.count)
+        ):
+            return f"{self.count} elements of {name} at {first} are not one vector of it"
+        return None
+
+
+def _vector_around(address: int, lengths: tuple[int, ...]) -> tuple[int, int]:
+    """Where the vector of a tile begins that an element is in, and how many it has."""
+    row, column = divmod(address, sum(lengths))
+    last, length = next((last, n) for last, n in zip(accumulate(lengths), lengths, strict=True) if column < last)
+    return row * sum(lengths) + last - length, length

@@ -22,11 +22,11 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.compiler import find_compiler, vector_bytes
 from lowering.nest import tiles as loops
-from lowering.nest.loopnest import Allocate, Assign, Buffer, Free, If, LoopNest, statements
+from lowering.nest.loopnest import Allocate, Assign, Buffer, Free, If, LoopNest, Number, statements
 from lowering.nest.machine import run
 from lowering.nest.tiles import vectors_of_row
 from lowering.nest.traps import Trap
-from lowering.passes.storage import copies, registers
+from lowering.passes.storage import copies, registers, transposition
 from lowering.toolchain import build_shared
 from proofs_tests.nests.by_hand import WARNINGS, at, cell, i, loop, n, nest, output, tensor, vi
 from proofs_tests.nests.tiles import BODIES, VALUES, tiled
@@ -326,6 +326,121 @@ def test_a_packed_product_with_its_accumulator_in_registers_is_the_product(tile:
         np.testing.assert_array_equal(kernel(a, b), a @ b)
 
 
+# -- tiles that are read down their columns ---------------------------------------------------------------------------
+
+
+def read_down(rows: int, columns: int, dtype: str, element: str = "tile[i, j]") -> atl.Program:
+    """A tile that is stored row by row, and read column by column."""
+    inputs = f"Z : {dtype}[{rows}, {columns}], x : {dtype}[{columns}], y : {dtype}[{rows}]"
+    return atl.parse(
+        f"t ({inputs}) : {dtype}[{columns}, {rows}] :="
+        f" let tile | registers := ⊞[i < {rows}] ⊞[j < {columns}] Z[i, j] in ⊞[j < {columns}] ⊞[i < {rows}] {element}"
+    )
+
+
+def storages(nest: LoopNest) -> list[str]:
+    return [statement.storage for statement in statements(nest.body) if isinstance(statement, Allocate)]
+
+
+def given_for(made: atl.Program) -> dict[str, Any]:
+    draw = np.random.default_rng(5)
+    return {
+        one.name: draw.integers(-99, 99, [extent.constant or 0 for extent in one.shape]).astype(one.dtype)
+        for one in made.inputs
+    }
+
+
+SQUARES: Final = [
+    (dtype, size, down, across)
+    for dtype in ("float32", "float64", "int32", "int64")
+    for size in (16, 32, 64)
+    for down, across in ((1, 1), (1, 2), (2, 1))
+]
+
+
+@pytest.mark.parametrize(("dtype", "size", "down", "across"), SQUARES)
+def test_a_tile_of_squares_is_transposed_by_exchanges_of_lanes(dtype: str, size: int, down: int, across: int) -> None:
+    lanes = size // np.dtype(dtype).itemsize
+    made = read_down(down * lanes, across * lanes, dtype)
+    nest = lower(made, vector_bytes=size)
+    assert storages(nest) == ["registers"] * lanes.bit_length()
+    given = given_for(made)
+    np.testing.assert_array_equal(run(nest, {}, given), given["Z"].T)
+
+
+READ: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
+    "tile[i, j]": (lambda z, x, y: z.T, True),
+    "2 * tile[i, j] - x[j]": (lambda z, x, y: 2 * z.T - x[:, None], True),
+    "max(tile[i, j], y[i]) * tile[i, 3]": (lambda z, x, y: np.maximum(z.T, y) * z[:, 3], True),
+    "tile[i, 15 - j]": (lambda z, x, y: z[:, ::-1].T, True),
+    "tile[i, j] + tile[j, i]": (lambda z, x, y: z.T + z, False),
+    "tile[15 - i, j]": (lambda z, x, y: z[::-1].T, False),
+}
+"""What is made of a tile of 16 x 16, and whether the transposed tile alone is read for it."""
+
+
+@pytest.mark.parametrize("element", READ)
+def test_what_else_is_read_beside_a_column_is_read_right(element: str) -> None:
+    made, (meaning, transposed) = read_down(16, 16, "float32", element), READ[element]
+    nest, given = lower(made, vector_bytes=64), given_for(made)
+    assert ("stack" not in storages(nest)) == transposed
+    wanted = meaning(given["Z"], given["x"], given["y"])
+    np.testing.assert_array_equal(run(nest, {}, given), wanted)
+    np.testing.assert_array_equal(compiled(made)(**given), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_compilers_with_either_builtin_choose_the_same_lanes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes = 64 // np.dtype(dtype).itemsize
+    made = read_down(lanes, lanes, dtype)
+    given = given_for(made)
+    newer = "defined(__clang__) || __GNUC__ >= 12"
+    sources: list[str] = []
+
+    def older(nest: LoopNest) -> str:
+        printed = print_c(lower(made, vector_bytes=64))
+        sources.append(printed)
+        return printed.replace(newer, "0")
+
+    np.testing.assert_array_equal(compiled(made)(**given), given["Z"].T)
+    monkeypatch.setattr(kernels, "print_c", older)
+    with own_cache():
+        np.testing.assert_array_equal(compiled(made)(**given), given["Z"].T)
+    assert newer in sources[0]
+
+
+def test_a_tile_of_no_squares_is_copied_to_memory() -> None:
+    for rows, columns in ((8, 16), (16, 20), (12, 12)):
+        made = read_down(rows, columns, "float32")
+        nest, given = lower(made, vector_bytes=64), given_for(made)
+        assert "stack" in storages(nest)
+        np.testing.assert_array_equal(run(nest, {}, given), given["Z"].T)
+
+
+ROUND: Final = transposition._round
+
+WRONG_ROUNDS: Final[dict[str, Callable[..., Any]]] = {
+    "the rounds are all of the distance 1": lambda source, target, distance, length, lane: ROUND(
+        source, target, max(1, length // 2) if 2 * distance == length else 1, length, lane
+    ),
+    "the last round leaves the squares where they are": lambda source, target, distance, length, lane: ROUND(
+        source, target, distance, 2 * length, lane
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG_ROUNDS)
+def test_a_round_that_goes_wrong_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transposition, "_round", WRONG_ROUNDS[fault])
+    made = read_down(16, 8, "float32")
+    given = given_for(made)
+    try:
+        found = run(lower(made, vector_bytes=32), {}, given)
+    except (Trap, AssertionError):
+        return
+    assert not np.array_equal(found, given["Z"].T)
+
+
 # -- planted faults ---------------------------------------------------------------------------------------------------
 
 VECTORS: Final = loops.vectors
@@ -384,3 +499,20 @@ def test_the_interpreter_traps_what_registers_cannot_do(says: str) -> None:
     with pytest.raises(Trap, match=says) as caught:
         run(wrong, {"n": 8}, {"A": np.ones(8, np.float32)})
     assert caught.value.kind == "register"
+
+
+def test_lanes_are_chosen_of_two_vectors_at_most_and_as_many_as_they_have() -> None:
+    tile = Buffer(78, "tile", "float32", (constant(16),))
+    ends = Allocate(tile, constant(16), "registers", vectors=(4,) * 4), Free(tile)
+
+    def chosen(position: Any, lanes: int = 4) -> LoopNest:
+        into = [loop(vi, constant(4), Assign(cell(tile, i + 4 * part), at(MADE, i))) for part in range(4)]
+        read = loop(vi, constant(lanes), Assign(cell(OUT, i), at(tile, position)))
+        rest = [Assign(cell(OUT, constant(lane)), Number(0, "float32")) for lane in range(lanes, 4)]
+        return nest("t", [A], OUT, ends[0], *into, read, *rest, ends[1], sizes="n")
+
+    given = {"A": np.arange(4, dtype=np.float32)}
+    assert run(chosen(3 * i % 8), {"n": 4}, given).tolist() == [0, 3, 2, 1]
+    for wrong in (chosen(4 * i), chosen(3 * i % 8, 2)):
+        with pytest.raises(Trap, match="are not of 2 vectors"):
+            run(wrong, {"n": 4}, given)

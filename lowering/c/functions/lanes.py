@@ -30,3 +30,23 @@ static inline {vector} {name}({vector} a)
     return a;
 }}
 """
+
+
+CHOOSE: Final = "choose"
+"""What a choice of lanes of two vectors is called, before the vector's type."""
+
+
+def chosen_lanes(name: str, width: int, lanes: int) -> str:
+    """A macro, for the numbers have to be constants; gcc has the builtin of both compilers from version 12 on.
+
+    `width` is that of an element, in bytes.
+    """
+    return f"""\
+/* The lanes with these numbers of a and then b. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define {name}(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int{8 * width}_t {name}_numbers __attribute__((vector_size({width * lanes})));
+#define {name}(a, b, ...) __builtin_shuffle(a, b, ({name}_numbers){{__VA_ARGS__}})
+#endif
+"""

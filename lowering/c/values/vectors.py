@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import assert_never
 
 from atl.text.names import INFIX
+from lowering.c.functions.lanes import CHOOSE
 from lowering.c.helpers import vector_type
 from lowering.c.text import SUM, UNARY, Text
 from lowering.c.values.scalars import C_TYPES, applied, literal, scalar_text, storage_text, variable_of
@@ -27,15 +28,20 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.substitution import cell_at
 from lowering.nest.text_scope import TextScope
-from lowering.nest.tiles import Vector, varies, vectors, vectors_read
+from lowering.nest.tiles import MOST_CHOSEN_OF, Vector, are_chosen, iterations, varies, vectors, vectors_read
 
 
 def declared(scope: TextScope, statement: Allocate, rest: Block) -> tuple[TextScope, list[str]]:
-    """The variables of a tile, all zero: a line for those of one type in a row. `rest` is what follows in the block."""
+    """The variables of a tile, all zero: a line for those of one type in a row, or in all rows of one vector.
+
+    `rest` is what follows in the block.
+    """
     buffer, lines = statement.buffer, list[str]()
     _, scope = scope.bind(key(buffer), buffer.name)
     scope = scope.with_tile(buffer.uid, statement.vectors)
-    for (_, length), group in groupby(vectors(buffer, statement.vectors), lambda vector: (vector.row, vector.length)):
+    alone = len(statement.vectors) == 1
+    together = groupby(vectors(buffer, statement.vectors), lambda v: (() if alone else v.row, v.length))
+    for (_, length), group in together:
         names: list[str] = []
         for vector in group:
             name, scope = scope.bind((key(buffer), vector), _hint(buffer.name, vector, statement.vectors))
@@ -111,7 +117,22 @@ class _Lanes:
                 raise AssertionError("an expression that is no operation on vectors")
         assert_never(e)
 
+    def _chosen(self, cell: Cell) -> str:
+        """Lanes of one or two vectors of a tile, by their numbers; those of the second follow on those of the first."""
+        lanes = [
+            variable_of(self._scope, cell_at(cell, self._loop.variable, value))
+            for value in iterations(self._loop.low, self._loop.high)
+        ]
+        names = list(dict.fromkeys(name for name, _, _ in lanes))
+        if len(names) > MOST_CHOSEN_OF or {length for _, _, length in lanes} != {self._length}:
+            raise AssertionError(f"the loop {self._loop.variable.name} chooses lanes of {', '.join(names)}")
+        numbers = ", ".join(str(names.index(name) * self._length + lane) for name, lane, _ in lanes)
+        kind = vector_type(cell.buffer.dtype, self._length)
+        return f"{CHOOSE}_{kind}({names[0]}, {names[-1]}, {numbers})"
+
     def _vector(self, cell: Cell, *, const: str) -> str:
+        if cell.buffer.uid in self._scope.tiles and are_chosen(cell, self._loop.variable):
+            return self._chosen(cell)
         first = cell_at(cell, self._loop.variable, self._loop.low)
         if cell.buffer.uid in self._scope.tiles:
             name, lane, length = variable_of(self._scope, first)

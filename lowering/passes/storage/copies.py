@@ -44,7 +44,7 @@ def read_from(block: Block, tile: Buffer, uid: int, lane: Var, lengths: tuple[in
     fixed = [one.constant if len({one, *others}) == 1 else None for one, *others in positions]
     free = tuple(dimension for dimension, at in enumerate(fixed) if at is None)
     extents = tuple(tile.extents[dimension] for dimension in free)
-    copy = _Copy(tile, Buffer(uid, f"{tile.name}_copy", tile.dtype, extents), free)
+    copy = Copy(tile, Buffer(uid, f"{tile.name}_copy", tile.dtype, extents), free)
     filled: list[Statement] = []
     for vector in vectors(tile, lengths):
         columns = range(vector.first, vector.first + vector.length)
@@ -62,8 +62,8 @@ def read_from(block: Block, tile: Buffer, uid: int, lane: Var, lengths: tuple[in
 
 
 @dataclass(frozen=True, slots=True)
-class _Copy:
-    """A tile and its copy, which has these dimensions of the tile's."""
+class Copy:
+    """A tile and its copy, which has these dimensions of the tile's, in this order."""
 
     tile: Buffer
     made: Buffer
@@ -78,6 +78,7 @@ class _Copy:
         return Cell(self.made, tuple(cell.pairs[dimension] for dimension in self.free))
 
     def block(self, block: Block) -> Block:
+        """The statements with the copy in place of the tile that they read."""
         return tuple(map(self._statement, block))
 
     def _statement(self, statement: Statement) -> Statement:

@@ -6,7 +6,7 @@ constant: iteration by iteration, and the innermost ones vector by vector where 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -43,6 +43,7 @@ from lowering.nest.substitution import at_iteration
 from lowering.nest.tiles import cells_of, has_lanes, occurs, shape_of, step, vectors_of_row
 from lowering.passes.simplification import simplified_block
 from lowering.passes.storage.copies import read_from
+from lowering.passes.storage.transposition import Transposed, transposed_for
 
 MOST_STATEMENTS: Final = 4096
 """So many statements are written out for one tile at most: they are text for people and work for compilers."""
@@ -69,7 +70,7 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     tiles = {uid: allocate for uid, allocate in marked.items() if _has_room(allocate)}
     single: frozenset[int] = frozenset()
     while tiles:
-        writer = _Writer(tiles, nest.vector_bytes, unused_ids(nest), single)
+        writer = _Writer(dict(tiles), nest.vector_bytes, unused_ids(nest), single)
         try:
             body = writer.block(facts, nest.body)
         except _NoTile as found:
@@ -132,7 +133,7 @@ class _Writer:
     Those in `single` are of single numbers, and all others of vectors.
     """
 
-    tiles: Mapping[int, Allocate]
+    tiles: dict[int, Allocate]
     vector_bytes: int
     ids: Iterator[int]
     single: AbstractSet[int]
@@ -207,6 +208,8 @@ class _Writer:
             )
         if self.is_tried or any(stored and cell.buffer.uid in self.tiles for cell, stored in cells_of(loop.body)):
             return self._written_out(facts, loop, indexed[0])
+        if (found := self._down_columns(facts, loop)) is not None:
+            return found
         before = self.left
         self.left, self.is_tried = FEW_STATEMENTS, True
         try:
@@ -305,6 +308,31 @@ class _Writer:
             return []
         lengths = self._lengths(cell.buffer)
         return [(last - n - start, last - start) for last, n in zip(accumulate(lengths), lengths, strict=True) if n > 1]
+
+    # -- tiles read down their columns --------------------------------------------------------------------------------
+
+    def _down_columns(self, facts: Facts, loop: For) -> Block | None:
+        """A loop that reads tiles down their columns, after the transposed tiles that it reads instead, if it does."""
+        block: Block = (loop,)
+        found: list[Transposed] = []
+        for uid in self._indexed(loop):
+            if (one := transposed_for(block, self.tiles[uid].buffer, self._lengths, self.ids)) is not None:
+                found.append(one)
+                block = one.reading
+        if not found:
+            return None
+        before = self.left
+        made = [allocate for one in found for allocate in one.made]
+        self.tiles |= {allocate.buffer.uid: allocate for allocate in made}
+        self.left -= sum(len(one.filled) for one in found)
+        (reading,) = block
+        try:
+            written = self.block(facts, (reading,))
+        except _NoTile:
+            self.left = before
+            return None
+        freed = (Free(allocate.buffer) for allocate in reversed(made))
+        return (If(TRUE, (*(piece for one in found for piece in one.block), *written, *freed)),)
 
     # -- copies -------------------------------------------------------------------------------------------------------
 

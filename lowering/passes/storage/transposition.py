@@ -1,0 +1,113 @@
+"""Tiles in registers that are read down their columns: a transposed tile, made by exchanges of lanes, is read instead.
+
+A vector is a part of a row, so the elements of a column are of as many variables. Squares of 2^k vectors of 2^k lanes
+are transposed in k rounds. In the round of the distance d, element (i, j) stays where it is if the bit d of i is that
+of j, and comes from (i xor d, j xor d) if not: each vector has lanes of two vectors of the round before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import assert_never
+
+from atl.core.index import Index, Var, constant, index
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    Load,
+    elements,
+)
+from lowering.nest.tiles import cells_of, has_lanes, shape_of
+from lowering.passes.storage.copies import Copy
+
+
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """A transposed tile: the tiles of all rounds, of which it is the last, how they are filled, and who reads it."""
+
+    made: tuple[Allocate, ...]
+    filled: Block
+    reading: Block
+
+    @property
+    def block(self) -> Block:
+        """All that is done, but for what reads it."""
+        return (*self.made, *self.filled)
+
+
+def transposed_for(
+    block: Block, tile: Buffer, lengths: Callable[[Buffer], tuple[int, ...]], ids: Iterator[int]
+) -> Transposed | None:
+    """The transpose of a tile for statements that read it down its columns, and them as they read that.
+
+    None where they read it otherwise too, or where the tile is not made of squares of vectors. `lengths` are those of
+    the vectors in each row of a tile.
+    """
+    if len(tile.extents) != 2 or _read_by_lanes(block, tile):
+        return None
+    rows, columns = tile.extents
+    last = Buffer(next(ids), f"{tile.name}_transposed", tile.dtype, (columns, rows))
+    length, *others = {*lengths(tile), *lengths(last)}
+    if others or length == 1:
+        return None
+    reading = Copy(tile, last, (1, 0)).block(block)
+    if not _read_by_lanes(reading, last):
+        return None
+    lane, source = Var(next(ids), "lane"), tile
+    made: list[Allocate] = []
+    filled: list[For] = []
+    for distance in (1 << k for k in range(length.bit_length() - 1)):
+        is_last = 2 * distance == length
+        target = last if is_last else Buffer(next(ids), f"{tile.name}_by{distance}", tile.dtype, tile.extents)
+        vectors = (length,) * (shape_of(target)[-1] // length)
+        made.append(Allocate(target, elements(target.extents), "registers", zeroed=False, vectors=vectors))
+        filled += _round(source, target, distance, length, lane)
+        source = target
+    return Transposed(tuple(made), tuple(filled), reading)
+
+
+def _round(source: Buffer, target: Buffer, distance: int, length: int, lane: Var) -> Iterator[For]:
+    """A round over all squares; the one of the largest distance puts each square where it belongs."""
+    rows, columns = shape_of(source)
+    at = index(lane)
+    other = at // distance % 2
+    for row, first in product(range(rows), range(0, columns, length)):
+        own = row // distance % 2
+        to, start = (row, first) if 2 * distance < length else (first + row % length, row // length * length)
+        read = _element(source, row + distance * (other - own), at - start + first + distance * (own - other))
+        stored = _element(target, constant(to), at)
+        yield For(lane, constant(start), constant(start + length), (Assign(stored, Load(read)),))
+
+
+def _element(tile: Buffer, row: Index, column: Index) -> Cell:
+    return Cell(tile, tuple(zip((row, column), tile.extents, strict=True)))
+
+
+def _read_by_lanes(block: Block, tile: Buffer, around: For | None = None) -> bool:
+    """Whether the iterations of the loop around each statement that reads the tile can be the lanes of vectors."""
+    for statement in block:
+        match statement:
+            case For(body=body):
+                if not _read_by_lanes(body, tile, statement):
+                    return False
+            case If(_, body):
+                if not _read_by_lanes(body, tile):
+                    return False
+            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                reads = any(cell.buffer == tile for cell, _ in cells_of((statement,)))
+                if reads and (around is None or not has_lanes(statement, around.variable)):
+                    return False
+            case _:
+                assert_never(statement)
+    return True
