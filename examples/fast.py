@@ -203,15 +203,10 @@ def transpose_in_tiles(tile: int = 16) -> Session:
     return s
 
 
-def seven_points_inside(cells: int = 8) -> Session:
-    """The border split off: the cells inside are computed without a test, so many of a row at a time.
-
-    By itself gcc takes sixteen with AVX-512, and up to fifteen are left over in each row, one by one.
-    """
+def seven_points_inside() -> Session:
+    """The border split off: nothing is tested at the cells inside, and each part of the border adds what it has."""
     s = reschedule(anchors.seven_points())
     s.tails()
-    s.tile("⊞[_ <= z < _] 0.4 * _ + 0.1 * (_ + _ + (_ + _) + (_ + _))", cells)
-    s.tails("zo", strategy="split")
     return s
 
 

@@ -18,6 +18,7 @@ from lowering.passes.dead_stores import without_dead_stores
 from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.simplification import simplified
+from lowering.passes.single_iterations import with_single_iterations
 from lowering.passes.single_stores import with_single_stores
 from lowering.passes.storage.early_frees import with_early_frees
 from lowering.passes.storage.registers import with_tiles_in_registers
@@ -40,6 +41,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_sums_on_the_way,  # after the tiles, whose loops are written out statement by statement
     with_conditions_joined,  # after both, for they may leave a branch with one statement
     with_tests_as_bounds,  # of what is tested around whole bodies
+    with_single_iterations,  # after tests have become bounds, for it makes tests of bounds
     with_single_stores,  # of loops as they will run; what is stored once is like any other store from here on
     with_storage_shared,  # of loops as they will run
     with_lets_in_rows,  # of the output, if nothing stands there yet
@@ -55,6 +57,7 @@ _FOR_CPUS: Final = (
     with_invariant_tests_outside,
     with_tiles_in_registers,
     with_tests_as_bounds,
+    with_single_iterations,
     with_storage_shared,
     with_lets_in_rows,
     with_lines,

@@ -20,6 +20,7 @@ from lowering.passes import (
     invariants,
     natural,
     simplification,
+    single_iterations,
     single_stores,
     streams,
     sums_on_the_way,
@@ -30,6 +31,7 @@ from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.simplification import simplified
+from lowering.passes.single_iterations import with_single_iterations
 from lowering.passes.single_stores import with_single_stores
 from lowering.passes.storage import early_frees, registers, rings, sharing, stack
 from lowering.passes.storage.early_frees import with_early_frees
@@ -131,6 +133,8 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     "of two ends the later one counts": (bounds, "imin", imax, with_tests_as_bounds),
     "what is tested beside a bound is lost": (bounds, "conjunction", lambda _: TRUE, with_tests_as_bounds),
     "what a bound divides by is taken for positive": (bounds, "has_meaning", lambda *_: True, with_tests_as_bounds),
+    "what may run twice is taken to run once": (single_iterations, "holds", lambda *_: True, with_single_iterations),
+    "what runs once is taken to run always": (single_iterations, "_below", lambda *_: TRUE, with_single_iterations),
     "a cell is taken to be stored once": (single_stores, "_are_one", lambda *_, **__: True, with_single_stores),
     "every way back is taken to lead back": (single_stores, "_leads_back", lambda *_: True, with_single_stores),
     "every cell is taken to be reached": (single_stores, "_reaches_all", lambda *_: True, with_single_stores),

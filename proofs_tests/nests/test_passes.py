@@ -13,7 +13,7 @@ import pytest
 
 import atl
 from atl.checks.stack import STACK_LIMIT
-from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
+from atl.core.index import ZERO, Array, Index, Leaf, Size, ceildiv, constant, imax, imin, read, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
 from atl.core.program import Program
@@ -353,6 +353,20 @@ def single() -> LoopNest:
     return nest("single", [], out, *bodies, decided, sizes="n m k", complete=False)
 
 
+def borders() -> LoopNest:
+    """Loops that run once at most: first and last cells, a tile that is left over, a step between; and some twice."""
+    out = output(n, n + 1)
+    one, half = constant(1), ceildiv(n, constant(2))
+    ranges = (
+        (ZERO, imin(one, n)), (imax(n - 1, imin(one, n)), n), (imin(one, imax(ZERO, n - 1)), imin(one, n)),
+        (n // 2, half), (imin(m, n), imin(m + 1, n)), (ZERO, imin(one, i)), (imax(i - 1, ZERO), i),
+        (imax(n - 2, ZERO), n), (n // 2, half + 1), (imin(m, n), imin(m + 2, n)),
+    )  # fmt: skip
+    added = Accumulate(cell(out, i, j), "add", FromIndex(j + 1, "float32"))
+    loops = (loop(vj, high, added, low=low) for low, high in ranges)
+    return nest("borders", [], out, loop(vi, n, *loops), sizes="n m", complete=False)
+
+
 def by_hand() -> Iterator[Call]:
     arrays = {"x": np.arange(1, 6, dtype=np.float32)}
     decided = [If(p, (Allocate(b := Buffer(9, "b", "float32", (n,)), n), Free(b))) for p in (less(k, m), at_most(m, k))]
@@ -361,6 +375,7 @@ def by_hand() -> Iterator[Call]:
         for at_k in (0, 2, 5):
             yield of, {"n": 5, "m": 2, "k": at_k}, arrays
     yield from ((nest_of_sums(), {"n": at_n}, {"x": arrays["x"][:at_n]}) for at_n in range(6))
+    yield from ((borders(), {"n": at_n, "m": at_m}, {}) for at_n in range(5) for at_m in (0, 1, 6))
     ends = {"ends": np.array([2, 0, 4, 4, 1])}
     yield from ((linear_tests(), {"n": 5, "m": at_m, "k": at_k}, ends) for at_m in (0, 2, 9) for at_k in (0, 2, 5))
 
