@@ -16,6 +16,7 @@ _SEEN_TO: Final = (
     "equivalent: a let above is rebuilt with the type of its new value, and the tensors of the new part are looked at "
     "before; what comes in is asked the same by another call, which is tested"
 )
+_BUILT: Final = "equivalent: what just fits is built at once, and is not refused"
 _ONLY_TIME: Final = "equivalent: nothing would be found there; it takes time"
 _NO_MULTIPLE: Final = "equivalent: a quotient that holds no multiple of its divisor is written as it was"
 
@@ -28,6 +29,19 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/kernel.py::_put::if changed: never::0": _SEEN_TO,
     "rewrites/kernel.py::_put::_check_bound_types(rule, rebuilt.term): left out::0": _SEEN_TO,
     "rewrites/kernel.py::_same_type::True: negated::0": _COMPARED_BEFORE,
+    "rewrites/kernel.py::Theorem.rhs::self._changed and self._at is not None: part 1 forgotten::0": (
+        "equivalent: what has changed has a place; the question is for the type checker"
+    ),
+    "rewrites/kernel.py::reflexivity::0: one more::1": "equivalent: a condition speaks of no tensor of a let",
+    "atl/checks/zipper.py::Zipper.scope::object.__setattr__(at, 'known', scope): left out::0": _MEMO,
+    "atl/checks/zipper.py::Zipper.up::if parts[self.path[-1]] is self.term: never::0": (
+        "equivalent: a term with the parts that it had is the same one"
+    ),
+    "atl/checks/zipper.py::Zipper.to::len(at.path) > common and at.above is not None: part 1 forgotten::0": (
+        "equivalent: a place with a path has one above; the question is for the type checker"
+    ),
+    "atl/checks/zipper.py::Zipper.fits::len(self.path) + self.term.depth <= MAX_DEPTH: LtE becomes Lt::0": _BUILT,
+    "atl/checks/zipper.py::Zipper.fits::self.size <= MAX_SIZE: LtE becomes Lt::0": _BUILT,
     "rewrites/admission.py::is_of::True: negated::0": _COMPARED_BEFORE,
     "padtypes/padset.py::PadSet._repr_latex_::self.simplified if self.cases else None: always::0": (
         "equivalent: without cases every element is padding, and that is shown by no formula either"
