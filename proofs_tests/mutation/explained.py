@@ -17,6 +17,9 @@ _SEEN_TO: Final = (
     "before; what comes in is asked the same by another call, which is tested"
 )
 _BUILT: Final = "equivalent: what just fits is built at once, and is not refused"
+_NO_WEIGHT: Final = "equivalent: there are no weights of 0, and they would add nothing"
+_ONE_LEAF: Final = "equivalent: without a leaf by itself and a number, what is left is no number"
+_FLAT: Final = "equivalent: facts whose topics are given are flat, and the topics are those"
 _ONLY_TIME: Final = "equivalent: nothing would be found there; it takes time"
 _NO_MULTIPLE: Final = "equivalent: a quotient that holds no multiple of its divisor is written as it was"
 
@@ -84,6 +87,21 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/bits.py::_string::1: one more::2": (
         "equivalent: without bits the length is that of the number, or of what stands above, which is 0 at least"
     ),
+    "atl/prove/bits.py::_Reading.folded::condition len(form) == 1 dropped::0": (
+        "equivalent: of a variable none of whose bits stands by itself the highest has no weight"
+    ),
+    "atl/prove/bits.py::_shifted::weight > 0: Gt becomes GtE::0": _NO_WEIGHT,
+    "atl/prove/bits.py::_string::weight < 0: Lt becomes LtE::0": _NO_WEIGHT,
+    "atl/prove/bounds.py::_Elimination._element::False: negated::0": (
+        "equivalent: an element is read at as many positions as its array has dimensions"
+    ),
+    "atl/prove/bounds.py::_Elimination._sign::1: one more::0": "equivalent: 2 is a sign as 1 is; it is compared with 0",
+    "atl/prove/cases.py::_least::condition len(monomial) == 1 dropped::0": _ONE_LEAF,
+    "atl/prove/cases.py::_least::isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2: "
+    "part 1 forgotten::0": _ONE_LEAF,
+    "atl/prove/elements.py::_stretches::end - first: another operation::0": (
+        "equivalent: what has no two elements restricts nothing, and lies in no other part"
+    ),
     "atl/prove/cases.py::_least::2: one more::0": "equivalent: of three terms, two are left: no number",
     "atl/prove/elements.py::_lawful::False: negated::0": (
         "equivalent: an element is read at as many positions as its array has dimensions"
@@ -92,6 +110,17 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/facts.py::Facts.__post_init__::condition part != TRUE dropped::0": (
         "equivalent: what is true is a conjunction of nothing, and has no parts"
     ),
+    "atl/prove/facts.py::Facts.__post_init__::len(self.topics) != len(self.predicates) or not self.predicates: "
+    "part 1 forgotten::0": _FLAT,
+    "atl/prove/facts.py::Facts.__post_init__::not self.predicates: not forgotten::0": _FLAT,
+    "atl/prove/facts.py::_with_numbers::one.uid != number and one in topics: part 1 forgotten::0": (
+        "equivalent: a variable of which nothing is said gets a number nowhere"
+    ),
+    "atl/prove/linear/cases.py::_kept::case if len(left) == len(case) else left: never::0": (
+        "equivalent: the same alternatives, in another tuple"
+    ),
+    "atl/prove/linear/intervals.py::_narrow_product::0: one more::1": "equivalent: where the least is 0 it becomes 0",
+    "atl/prove/linear/intervals.py::propagate::False: negated::0": _ONLY_TIME,
     "atl/prove/facts.py::_with_numbers::one.uid != number and one in topics: part 0 forgotten::0": (
         "equivalent: a variable that has its number already gets it once more"
     ),
@@ -101,6 +130,8 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/linear/products.py::products::if not pairs: never::0": _ONLY_TIME,
     "atl/prove/linear/products.py::_divisors::len(monomial) > 1 and monomial not in divisors and "
     "(len(divisors) < MA: part 0 forgotten::0": "equivalent: a single atom has no divisors of degree 2",
+    "atl/prove/linear/products.py::_divisors::len(monomial) > 1 and monomial not in divisors and "
+    "(len(divisors) < MA: part 1 forgotten::0": "equivalent: divisors that are known already are found once more",
     "atl/prove/linear/products.py::_widen::len(columns) > 1: Gt becomes GtE::0": (
         "equivalent: the one product of a row of one column is that which was asked for, and is known"
     ),
