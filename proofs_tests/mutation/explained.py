@@ -141,6 +141,9 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/linear/products.py::_product::if len(a) < len(b): always::0": (
         "equivalent: a product is the same the other way round, and so are the pairs that are known"
     ),
+    "atl/prove/linear/products.py::_product::len(a) < len(b): Lt becomes LtE::0": (
+        "equivalent: a product is the same the other way round, and so are the pairs that are known"
+    ),
     "atl/prove/linear/rows.py::declared_rows::True: negated::0": (
         "equivalent: the bounds of an array, and the parts that were made of them"
     ),
@@ -148,6 +151,28 @@ EXPLAINED: Final[dict[str, str]] = {
         "equivalent: elimination divides a row by what its columns have in common"
     ),
     "atl/prove/linear/solver.py::_Refutation._in_one_segment::if not ends: never::0": _ONLY_TIME,
+    "atl/prove/linear/solver.py::_Refutation._defined::1: one more::1": (
+        "equivalent: 2 is a sign as 1 is; it is compared with 0"
+    ),
+    "atl/prove/linear/solver.py::_Refutation._defined::True: negated::0": _ONLY_TIME,
+    "atl/prove/linear/solver.py::_Refutation._pair_reads::not isinstance(left, Read) or not isinstance(right, Read): "
+    "part 1 forgotten::0": "equivalent: what is paired is read; the question is for the type checker",
+    "atl/prove/linear/solver.py::_Refutation._pair_reads::order is not None and a in state.within and "
+    "(b in state.within) and (n: part 0 forgotten::0": "equivalent: it is asked once more below",
+    "atl/prove/linear/solver.py::_Refutation.entails::if not any(row): never::0": (
+        "equivalent: a negative number follows only where the facts contradict each other, which is seen anyway"
+    ),
+    "atl/prove/prover.py::_Query._checked::negative or model.satisfies(self.goal) or "
+    "(not lawful(self._arrays(tab: part 0 forgotten::0": (
+        "equivalent: sizes are chosen from 0 on, and of one that an equality gives it is a row that it is natural"
+    ),
+    "atl/prove/prover.py::_Query.answer::if simpler == TRUE: never::0": (
+        "equivalent: what is true has no denial, and is proved by the same layer"
+    ),
+    "atl/prove/prover.py::_answered::asked is TRUE.identity or asked in facts.known or "
+    "(isinstance(goal, No: part 0 forgotten::0": (
+        "equivalent: what is true is a conjunction of nothing, which is proved as trivial"
+    ),
     "atl/prove/prover.py::_Query.answer::if samples is None: always::0": (
         "equivalent: the numbers that a quick question was tried with, by the same seed, fail again"
     ),
