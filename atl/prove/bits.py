@@ -285,13 +285,10 @@ def _string(value: Value) -> _String | None:
 
 # -- what facts say over F2 -------------------------------------------------------------------------------------------
 
-Relation: TypeAlias = tuple[Form, bool]
-"""A sum of bits that is even, or odd."""
 
-
-def _relations(reading: _Reading, facts: Facts) -> dict[Bit, Relation]:
+def _relations(reading: _Reading, facts: Facts) -> dict[Bit, Form]:
     """What equalities of numbers say of their bits, solved: what each leading bit is, by others."""
-    solved: dict[Bit, Relation] = {}
+    solved: dict[Bit, Form] = {}
     for fact in facts.predicates:
         for part in conjuncts(fact):
             if isinstance(part, Zero):
@@ -300,8 +297,11 @@ def _relations(reading: _Reading, facts: Facts) -> dict[Bit, Relation]:
     return solved
 
 
-def _equal_bits(value: Value) -> Iterator[Relation]:
-    """Two numbers are equal, so their bits are: those with weights 2^k and -2^k, if there is one each for a k."""
+def _equal_bits(value: Value) -> Iterator[Form]:
+    """Two numbers are equal, so their bits are: those with weights 2^k and -2^k, if there is one each for a k.
+
+    What is given are sums of bits that are even.
+    """
     ups: dict[int, Form] = {}
     downs: dict[int, Form] = {}
     for form, weight in value.weights.items():
@@ -315,18 +315,18 @@ def _equal_bits(value: Value) -> Iterator[Relation]:
         return
     # Modulo 2^length both sides are strings of bits: one is the other, bit by bit.
     for place in sorted({*ups, *downs}):
-        yield ups.get(place, frozenset()) ^ downs.get(place, frozenset()), False
+        yield ups.get(place, frozenset()) ^ downs.get(place, frozenset())
 
 
-def _solve(solved: dict[Bit, Relation], relation: Relation) -> None:
-    form, odd = _put(relation, solved)
+def _solve(solved: dict[Bit, Form], relation: Form) -> None:
+    form = _put(relation, solved)
     if not form:
         return
     lead = max(form, key=_order)
-    own = form - {lead}, odd
-    for bit, (other, parity) in list(solved.items()):
+    own = form - {lead}
+    for bit, other in list(solved.items()):
         if lead in other:
-            solved[bit] = (other - {lead}) ^ own[0], parity ^ own[1]
+            solved[bit] = (other - {lead}) ^ own
     solved[lead] = own
 
 
@@ -334,20 +334,16 @@ def _order(bit: Bit) -> tuple[str, int]:
     return repr(bit[0].order), bit[1]
 
 
-def _put(relation: Relation, solved: dict[Bit, Relation]) -> Relation:
-    form, odd = relation
-    for bit in relation[0]:
+def _put(form: Form, solved: dict[Bit, Form]) -> Form:
+    less = form
+    for bit in form:
         if bit in solved:
-            form = form ^ {bit} ^ solved[bit][0]
-            odd ^= solved[bit][1]
-    return form, odd
+            less = less ^ {bit} ^ solved[bit]
+    return less
 
 
-def _reduced(value: Value, solved: dict[Bit, Relation]) -> Value:
+def _reduced(value: Value, solved: dict[Bit, Form]) -> Value:
     weights: dict[Form, int] = {}
-    offset = 0
     for form, weight in value.weights.items():
-        less, odd = _put((form, False), solved)
-        offset += weight if odd else 0
-        _gather(weights, [(less, -weight if odd else weight)])
-    return Value(weights, value.rest + offset)
+        _gather(weights, [(_put(form, solved), weight)])
+    return Value(weights, value.rest)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import atl
+from atl.checks.scope import outermost
+from atl.checks.zipper import whole
 from atl.core.index import bound, constant
 from atl.core.predicate import at_most
 from atl.core.program import Program
@@ -45,6 +47,18 @@ def test_what_is_no_theorem_is_not_shown_under_other_names() -> None:
     fake: Any = SimpleNamespace(lhs=doubled(), rhs=doubled(), chain=None, steps=())
     with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
         shown(fake, doubled().body)
+
+
+def test_what_is_no_theorem_gets_no_key() -> None:
+    """What makes a theorem would be handed to it, and any program could be its right side."""
+    handed: list[object] = []
+    at = whole(doubled().body, outermost(doubled()))
+    fake: Any = SimpleNamespace(
+        lhs=doubled(), rhs=doubled(), chain=None, place=lambda _: at, with_rhs=lambda key, *_: handed.append(key)
+    )
+    with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
+        shown_at(fake, (), doubled().body)
+    assert not handed
 
 
 def test_a_theorem_is_shown_as_a_term_alone() -> None:
@@ -129,6 +143,16 @@ def test_a_theorem_says_how_many_steps_it_took() -> None:
     assert [repr(each) for each in (start, once, twice, symmetry(once))] == [
         "p = p, by 0 steps", "p = p, by 1 step", "p = p, by 2 steps", "p = p, by 1 step",
     ]  # fmt: skip
+
+
+def test_of_a_theorem_that_is_no_beginning_all_steps_are_later() -> None:
+    start = reflexivity(doubled())
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+    assert twice.steps_after(once) == twice.steps[1:]
+    assert twice.steps_after(symmetry(once)) == twice.steps
+    assert once.steps_after(twice) == once.steps
 
 
 def test_a_theorem_is_drawn_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,14 @@ import pytest
 
 import atl
 from atl.checks import zipper
+from atl.checks.scope import outermost
+from atl.checks.zipper import whole
 from atl.core import node
 from atl.core.index import constant
 from atl.core.predicate import TRUE
 from atl.core.program import Program
 from atl.core.substitution import with_children
-from atl.core.terms import Expr, Let
+from atl.core.terms import Binary, Expr, Let
 from atl.core.traversal import subterms
 from atl.errors import TooLarge
 from bench.tool.growth import stages
@@ -98,6 +100,58 @@ def test_places_are_found_from_wherever_one_was_before() -> None:
         rewrite(theorem, RULES["add_comm"], (0, 7), {})
 
 
+def test_what_a_theorem_says_does_not_hang_on_the_places_that_were_asked_for() -> None:
+    """The right side of a step is put together when it is asked for, from the place where the step was."""
+    after = _turned(reflexivity(stages(2)))
+    expected = str(_turned(reflexivity(stages(2))).rhs)
+    assert after.place((7,)) is None
+    assert str(after.rhs) == expected
+    assert str(after.lhs) != expected
+    assert after.place((1, 9)) is None
+    assert str(after.rhs) == expected
+
+
+def _turned(theorem: Theorem) -> Theorem:
+    path, term = next((site.path, site.term) for site in sites(theorem.rhs) if isinstance(site.term, Binary))
+    assert isinstance(term, Binary)
+    return rewrite(theorem, RULES["add_comm"], path, {"a": term.left, "b": term.right})
+
+
+def test_the_terms_around_a_place_are_those_that_bind_so_many_tensors_and_no_more() -> None:
+    def inside(y: atl.Tensor) -> atl.Tensor:
+        return atl.gen(n, lambda i: atl.let(y[i] * x[i], lambda z: z + y[i]))
+
+    program = atl.program("lets", [x], atl.let(2 * x, inside))
+    at = whole(program.body, outermost(program))
+    place, path, spine = at, (1, 0, 1, 0), []
+    for position in path:
+        spine.append((place.term, position))
+        place = place.down(position)
+    found = [list(place.around(tensors)) for tensors in range(4)]
+    assert found == [[], spine[2:], spine, spine]
+    assert [list(at.around(tensors)) for tensors in range(2)] == [[], []]
+
+
+def test_the_size_of_the_whole_is_known_before_it_is_built() -> None:
+    theorem = reflexivity(stages(3))
+    longer = (x[0] + x[1] * x[2]).node
+    for site in sites(theorem.rhs):
+        at = theorem.place(site.path)
+        assert at is not None
+        if not site.term.type.shape:
+            changed = at.holding(longer)
+            assert changed.size == changed.top.size == changed.top.term.size
+            assert changed.holding(at.term).size == theorem.rhs.body.size
+
+
+def test_the_right_side_is_put_together_once() -> None:
+    after = _turned(reflexivity(stages(2)))
+    first = after.rhs
+    assert after.rhs is first
+    assert after.place((0,)) is not None
+    assert after.rhs is first
+
+
 def test_a_program_that_would_grow_too_deep_is_refused_by_the_step_that_does_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -168,6 +222,22 @@ def test_what_a_fold_may_not_meet_is_refused_though_the_types_stay() -> None:
             {"p": TRUE, "e": at.term},
             reverse=True,
         )
+
+
+def test_what_a_fold_may_not_meet_is_refused_however_deep_it_stands() -> None:
+    """The term right above the place does not look into its parts; one above that does."""
+
+    def inside(k: atl.IndexExpr) -> atl.Tensor:
+        return atl.let(2 * x, lambda y: atl.gen(n, lambda j: x[k] + y[j]))
+
+    start = reflexivity(atl.program("largest", [x], atl.reduce("max", n, inside)))
+    (at,) = (site for site in sites(start.rhs) if isinstance(site.term, Binary) and site.term.op == "add")
+    assert len(at.path) == 3
+    for path in (at.path, at.path[:2], at.path[:1]):
+        place = start.place(path)
+        assert place is not None
+        with pytest.raises(PremiseFailed, match="a guard stands inside of a reduction"):
+            rewrite(start, RULES["guard_true"], path, {"p": TRUE, "e": place.term}, reverse=True)
 
 
 def test_a_part_is_shown_only_as_what_it_equals() -> None:

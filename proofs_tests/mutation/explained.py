@@ -16,6 +16,10 @@ _SEEN_TO: Final = (
     "equivalent: a let above is rebuilt with the type of its new value, and the tensors of the new part are looked at "
     "before; what comes in is asked the same by another call, which is tested"
 )
+_BUILT: Final = "equivalent: what just fits is built at once, and is not refused"
+_NO_WEIGHT: Final = "equivalent: there are no weights of 0, and they would add nothing"
+_ONE_LEAF: Final = "equivalent: without a leaf by itself and a number, what is left is no number"
+_FLAT: Final = "equivalent: facts whose topics are given are flat, and the topics are those"
 _ONLY_TIME: Final = "equivalent: nothing would be found there; it takes time"
 _NO_MULTIPLE: Final = "equivalent: a quotient that holds no multiple of its divisor is written as it was"
 
@@ -28,6 +32,19 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/kernel.py::_put::if changed: never::0": _SEEN_TO,
     "rewrites/kernel.py::_put::_check_bound_types(rule, rebuilt.term): left out::0": _SEEN_TO,
     "rewrites/kernel.py::_same_type::True: negated::0": _COMPARED_BEFORE,
+    "rewrites/kernel.py::Theorem.rhs::self._changed and self._at is not None: part 1 forgotten::0": (
+        "equivalent: what has changed has a place; the question is for the type checker"
+    ),
+    "rewrites/kernel.py::reflexivity::0: one more::1": "equivalent: a condition speaks of no tensor of a let",
+    "atl/checks/zipper.py::Zipper.scope::object.__setattr__(at, 'known', scope): left out::0": _MEMO,
+    "atl/checks/zipper.py::Zipper.up::if parts[self.path[-1]] is self.term: never::0": (
+        "equivalent: a term with the parts that it had is the same one"
+    ),
+    "atl/checks/zipper.py::Zipper.to::len(at.path) > common and at.above is not None: part 1 forgotten::0": (
+        "equivalent: a place with a path has one above; the question is for the type checker"
+    ),
+    "atl/checks/zipper.py::Zipper.fits::len(self.path) + self.term.depth <= MAX_DEPTH: LtE becomes Lt::0": _BUILT,
+    "atl/checks/zipper.py::Zipper.fits::self.size <= MAX_SIZE: LtE becomes Lt::0": _BUILT,
     "rewrites/admission.py::is_of::True: negated::0": _COMPARED_BEFORE,
     "padtypes/padset.py::PadSet._repr_latex_::self.simplified if self.cases else None: always::0": (
         "equivalent: without cases every element is padding, and that is shown by no formula either"
@@ -70,6 +87,21 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/bits.py::_string::1: one more::2": (
         "equivalent: without bits the length is that of the number, or of what stands above, which is 0 at least"
     ),
+    "atl/prove/bits.py::_Reading.folded::condition len(form) == 1 dropped::0": (
+        "equivalent: of a variable none of whose bits stands by itself the highest has no weight"
+    ),
+    "atl/prove/bits.py::_shifted::weight > 0: Gt becomes GtE::0": _NO_WEIGHT,
+    "atl/prove/bits.py::_string::weight < 0: Lt becomes LtE::0": _NO_WEIGHT,
+    "atl/prove/bounds.py::_Elimination._element::False: negated::0": (
+        "equivalent: an element is read at as many positions as its array has dimensions"
+    ),
+    "atl/prove/bounds.py::_Elimination._sign::1: one more::0": "equivalent: 2 is a sign as 1 is; it is compared with 0",
+    "atl/prove/cases.py::_least::condition len(monomial) == 1 dropped::0": _ONE_LEAF,
+    "atl/prove/cases.py::_least::isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2: "
+    "part 1 forgotten::0": _ONE_LEAF,
+    "atl/prove/elements.py::_stretches::end - first: another operation::0": (
+        "equivalent: what has no two elements restricts nothing, and lies in no other part"
+    ),
     "atl/prove/cases.py::_least::2: one more::0": "equivalent: of three terms, two are left: no number",
     "atl/prove/elements.py::_lawful::False: negated::0": (
         "equivalent: an element is read at as many positions as its array has dimensions"
@@ -78,6 +110,17 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/facts.py::Facts.__post_init__::condition part != TRUE dropped::0": (
         "equivalent: what is true is a conjunction of nothing, and has no parts"
     ),
+    "atl/prove/facts.py::Facts.__post_init__::len(self.topics) != len(self.predicates) or not self.predicates: "
+    "part 1 forgotten::0": _FLAT,
+    "atl/prove/facts.py::Facts.__post_init__::not self.predicates: not forgotten::0": _FLAT,
+    "atl/prove/facts.py::_with_numbers::one.uid != number and one in topics: part 1 forgotten::0": (
+        "equivalent: a variable of which nothing is said gets a number nowhere"
+    ),
+    "atl/prove/linear/cases.py::_kept::case if len(left) == len(case) else left: never::0": (
+        "equivalent: the same alternatives, in another tuple"
+    ),
+    "atl/prove/linear/intervals.py::_narrow_product::0: one more::1": "equivalent: where the least is 0 it becomes 0",
+    "atl/prove/linear/intervals.py::propagate::False: negated::0": _ONLY_TIME,
     "atl/prove/facts.py::_with_numbers::one.uid != number and one in topics: part 0 forgotten::0": (
         "equivalent: a variable that has its number already gets it once more"
     ),
@@ -87,6 +130,8 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/linear/products.py::products::if not pairs: never::0": _ONLY_TIME,
     "atl/prove/linear/products.py::_divisors::len(monomial) > 1 and monomial not in divisors and "
     "(len(divisors) < MA: part 0 forgotten::0": "equivalent: a single atom has no divisors of degree 2",
+    "atl/prove/linear/products.py::_divisors::len(monomial) > 1 and monomial not in divisors and "
+    "(len(divisors) < MA: part 1 forgotten::0": "equivalent: divisors that are known already are found once more",
     "atl/prove/linear/products.py::_widen::len(columns) > 1: Gt becomes GtE::0": (
         "equivalent: the one product of a row of one column is that which was asked for, and is known"
     ),
@@ -96,6 +141,9 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/linear/products.py::_product::if len(a) < len(b): always::0": (
         "equivalent: a product is the same the other way round, and so are the pairs that are known"
     ),
+    "atl/prove/linear/products.py::_product::len(a) < len(b): Lt becomes LtE::0": (
+        "equivalent: a product is the same the other way round, and so are the pairs that are known"
+    ),
     "atl/prove/linear/rows.py::declared_rows::True: negated::0": (
         "equivalent: the bounds of an array, and the parts that were made of them"
     ),
@@ -103,6 +151,28 @@ EXPLAINED: Final[dict[str, str]] = {
         "equivalent: elimination divides a row by what its columns have in common"
     ),
     "atl/prove/linear/solver.py::_Refutation._in_one_segment::if not ends: never::0": _ONLY_TIME,
+    "atl/prove/linear/solver.py::_Refutation._defined::1: one more::1": (
+        "equivalent: 2 is a sign as 1 is; it is compared with 0"
+    ),
+    "atl/prove/linear/solver.py::_Refutation._defined::True: negated::0": _ONLY_TIME,
+    "atl/prove/linear/solver.py::_Refutation._pair_reads::not isinstance(left, Read) or not isinstance(right, Read): "
+    "part 1 forgotten::0": "equivalent: what is paired is read; the question is for the type checker",
+    "atl/prove/linear/solver.py::_Refutation._pair_reads::order is not None and a in state.within and "
+    "(b in state.within) and (n: part 0 forgotten::0": "equivalent: it is asked once more below",
+    "atl/prove/linear/solver.py::_Refutation.entails::if not any(row): never::0": (
+        "equivalent: a negative number follows only where the facts contradict each other, which is seen anyway"
+    ),
+    "atl/prove/prover.py::_Query._checked::negative or model.satisfies(self.goal) or "
+    "(not lawful(self._arrays(tab: part 0 forgotten::0": (
+        "equivalent: sizes are chosen from 0 on, and of one that an equality gives it is a row that it is natural"
+    ),
+    "atl/prove/prover.py::_Query.answer::if simpler == TRUE: never::0": (
+        "equivalent: what is true has no denial, and is proved by the same layer"
+    ),
+    "atl/prove/prover.py::_answered::asked is TRUE.identity or asked in facts.known or "
+    "(isinstance(goal, No: part 0 forgotten::0": (
+        "equivalent: what is true is a conjunction of nothing, which is proved as trivial"
+    ),
     "atl/prove/prover.py::_Query.answer::if samples is None: always::0": (
         "equivalent: the numbers that a quick question was tried with, by the same seed, fail again"
     ),

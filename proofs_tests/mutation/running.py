@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -40,7 +40,7 @@ PATIENCE: Final = 6.0
 AT_LEAST: Final = 5
 """So many seconds of its processor each has; it is not judged by how busy the machine is."""
 AT_MOST: Final = 600.0
-"""One that waits for something, and uses no processor, is left after so many seconds."""
+"""One that waits for something is left after so many seconds in which it uses no processor."""
 ROOM: Final = 4 << 30
 """So much more memory than there was may be used by a mutant."""
 _CODES: Final[dict[int, Verdict]] = {
@@ -86,12 +86,16 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A process that judges a mutant, the end of the pipe that it writes to, and until when it is waited for."""
+    """A process that judges a mutant, the end of the pipe that it writes to, and until when it is waited for.
+
+    `used` is what it had used of the processor when that was said: where others have it, it is waited for longer.
+    """
 
     number: int
     mutant: Mutant
     said: int
     until: float
+    used: int = 0
 
 
 class Runner:
@@ -221,6 +225,9 @@ class Runner:
             for pid, child in list(self._at_work.items()):
                 ended, status = os.waitpid(pid, os.WNOHANG)
                 if not ended and time.monotonic() > child.until:
+                    if (used := _used_by(pid)) > child.used:
+                        self._at_work[pid] = replace(child, until=time.monotonic() + AT_MOST, used=used)
+                        continue
                     os.kill(pid, signal.SIGKILL)
                     ended, status = os.waitpid(pid, 0)
                 if ended:
@@ -295,6 +302,12 @@ def _imported(modules: Iterable[str]) -> None:
 def _used() -> float:
     """The seconds of processors that this process, and what it has started and waited for, has used."""
     return sum(os.times()[:4])
+
+
+def _used_by(process: int) -> int:
+    """What a process, and what it has started and waited for, has used of the processor, in ticks."""
+    told = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return sum(map(int, told[11:15]))
 
 
 def _limited(seconds: float) -> None:

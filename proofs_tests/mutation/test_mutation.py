@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from proofs_tests.mutation.explained import EXPLAINED
 from proofs_tests.mutation.planting import nothing_is_remembered, planted
 from proofs_tests.mutation.reaching import Reaching, _Traced, reaching
 from proofs_tests.mutation.rooms import HERE, ROOMS
-from proofs_tests.mutation.running import Runner, Verdicts
+from proofs_tests.mutation.running import Runner, Verdicts, _used_by
 
 TEXT = '''
 def inside(low: int, at: int, high: int) -> bool:
@@ -114,6 +115,46 @@ def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is
     kept = [json.loads(line)[2:] for line in (tmp_path / "rooms.jsonl").read_text(encoding="utf-8").splitlines()]
     assert sorted(kept) == [["killed", "same"], ["survived", ""], ["timeout", ""]]
     assert same(), "nothing is planted here"
+
+
+def test_a_mutant_is_waited_for_as_long_as_it_uses_the_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How busy the machine is gives no verdict; nothing is waited for that waits itself."""
+    used = iter((1, 2, 3, 3))
+    monkeypatch.setattr("proofs_tests.mutation.running.AT_MOST", 0.01)
+    monkeypatch.setattr("proofs_tests.mutation.running._used_by", lambda _: next(used))
+    file = "proofs_tests/mutation/rooms.py"
+    text = (HERE / file).read_text(encoding="utf-8")
+    mutant = mutants(file, text)[0]
+    runner = Runner([mutant], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}))
+
+    def waits() -> bool:
+        signal.pause()
+        return True
+
+    waiting: list[Any] = [_Asked("waiting", runner, waits)]
+    runner._send(1, mutant, Syntax(text), waiting, 0.0)
+    runner._receive()
+    assert list(used) == []
+    ((*_, verdict, _),) = map(json.loads, (tmp_path / "rooms.jsonl").read_text(encoding="utf-8").splitlines())
+    assert verdict == "timeout"
+
+
+def test_what_a_process_has_used_is_read() -> None:
+    before = _used_by(os.getpid())
+    while _used_by(os.getpid()) == before:
+        pass
+    asked, said = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(said)
+        os.read(asked, 1)
+        os._exit(0)
+    os.close(asked)
+    assert _used_by(child) <= before
+    os.close(said)
+    os.waitpid(child, 0)
 
 
 def test_what_tests_reach_is_put_together_by_several_processes(tmp_path: Path) -> None:

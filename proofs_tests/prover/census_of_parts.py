@@ -118,7 +118,7 @@ def bits(rng: Random) -> str:
     ]
     told += [[weights(each) if each else None for each in (_shifted(value, 1), _shifted(value, 3))]]
     told += [None if string is None else [show_index(string.high), [[form_of(form), odd] for form, odd in string.bits]]]
-    told += [sorted([str(bit), form_of(form), odd] for bit, (form, odd) in _relations(reading, known).items())]
+    told += [sorted([str(bit), form_of(form)] for bit, form in _relations(reading, known).items())]
     return f"{shown(by_bits(known, goal))}; {short(told)}"
 
 

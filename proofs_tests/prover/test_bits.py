@@ -185,10 +185,7 @@ def whole_string(value: bits.Value) -> bits._String:
 FAULTS: Final = {
     "a carry is lost": ("_shifted", bits_value),
     "all numbers are strings of bits": ("_string", whole_string),
-    "bits are equal, whatever stands above them": (
-        "_equal_bits",
-        lambda value: iter([(form, False) for form in value.weights]),
-    ),
+    "bits are equal, whatever stands above them": ("_equal_bits", lambda value: iter(value.weights)),
 }
 
 

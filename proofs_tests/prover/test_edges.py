@@ -9,16 +9,17 @@ from typing import Final
 
 import pytest
 
-from atl.core.index import ZERO, Array, Index, Var, constant, exclusive_or, index, read, size
-from atl.core.predicate import Predicate, at_most, disjunction, equal, holds, less, negation, within
-from atl.prove import Facts, Proved, Refuted, bits, prove, proves, upper_bound, without_smt
+from atl.core.index import ZERO, Array, Index, Var, atoms, constant, exclusive_or, index, read, size
+from atl.core.predicate import TRUE, Predicate, at_most, disjunction, equal, holds, less, negation, within
+from atl.prove import Facts, Proved, Refuted, bits, lower_bound, prove, proves, upper_bound, without_smt
 from atl.prove.answer import model_of
-from atl.prove.bits import by_bits
+from atl.prove.bits import _extents, by_bits
 from atl.prove.cases import with_plain_limits
 from atl.prove.elements import lawful
-from atl.prove.ends import is_least_at_ends
+from atl.prove.ends import _varies, is_least_at_ends
 from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.factors import factor
+from atl.prove.linear.elimination import Budget
+from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import Intervals
 from atl.prove.linear.rows import System, Table, combined, read_predicate, segments
 from atl.prove.linear.solver import refuted
@@ -160,6 +161,69 @@ def test_an_element_without_a_least_value_times_what_may_be_negative_has_no_boun
     assert upper_bound(Facts(), read(loose, (x,)) * (m - k), [(VX, ZERO, n)]) is None
 
 
+def test_an_element_without_a_greatest_value_times_what_may_be_negative_has_no_bound() -> None:
+    loose = Array("loose", (n,), "int64", low=ZERO)
+    assert upper_bound(Facts(), read(loose, (x,)) * (m - k), [(VX, ZERO, n)]) is None
+
+
+def test_a_remainder_beside_what_has_no_bound_has_none() -> None:
+    loose = Array("loose", (n,), "int64")
+    facts, ranges = given(less(ZERO, k)), [(VX, ZERO, n)]
+    assert upper_bound(facts, x - k * (x // k), ranges) == k - 1
+    assert upper_bound(facts, x - k * (x // k) + read(loose, (x,)), ranges) is None
+
+
+def test_the_least_element_is_the_declared_one() -> None:
+    row = Array("row", (n,), "int64", low=constant(2), high=m)
+    assert lower_bound(Facts(), read(row, (x,)), [(VX, ZERO, n)]) == constant(2)
+    assert upper_bound(Facts(), read(row, (x,)), [(VX, ZERO, n)]) == m - 1
+
+
+def test_facts_equal_no_other_thing() -> None:
+    assert given(less(x, n)) == given(less(x, n)) != given(less(x, m))
+    assert given() != "facts"
+
+
+def test_the_smaller_of_two_limits_counts_the_bits() -> None:
+    for first, second in ((8, 16), (16, 8)):
+        assert dict(_extents(given(*below(first, x), *below(second, x)))) == {VX: 3}
+
+
+def test_what_is_known_of_bits_is_put_into_what_was_known_before() -> None:
+    """y is z, then x is y: so z is x."""
+    facts = given(*below(8, x, y, z), equal(y, z), equal(x, y))
+    assert by_bits(facts, equal(exclusive_or(x, z), ZERO)) == TRUE
+    assert by_bits(facts, equal(exclusive_or(x, z), constant(1))) != TRUE
+
+
+def test_a_quotient_of_a_sum_with_a_size_varies_with_its_variable() -> None:
+    assert [_varies(atom) for e in ((x + n) // k, n // k, n // x, x) for atom in atoms(e) if e.atom == atom] == [
+        True, False, False, True
+    ]  # fmt: skip
+
+
+def test_of_a_product_that_is_positive_a_natural_factor_is_one_at_least() -> None:
+    table = Table()
+    product, p, q = table.row(x * y), table.row(x), table.row(y)
+    (of_x,), (of_y,) = p, q
+    for low, found in ((0, [{of_y: 1, 0: -1}]), (1, [{of_y: 1, 0: -1}])):
+        system = System([{**product, 0: -1}])
+        factor(system, Intervals(table, {of_x: low}, {}))
+        assert system.rows[1:] == found
+    system = System([{**product, 0: 1}])  # -1 < x*y says nothing of y where x is 0
+    factor(system, Intervals(table, {of_x: 0}, {}))
+    assert system.rows[1:] == []
+
+
+def test_what_lies_between_two_multiples_orders_them() -> None:
+    """k*x <= z < k*y, so x < y, where k is not negative."""
+    table = Table()
+    row = [table.row(z - k * x), table.row(k * y - z - 1)]
+    (of_k,), (of_x,), (of_y,) = table.row(k), table.row(x), table.row(y)
+    assert consequences(System(row), Intervals(table, {of_k: 0}, {}), Budget(100)) == [{of_x: -1, of_y: 1, 0: -1}]
+    assert consequences(System(row), Intervals(table, {of_k: -1}, {}), Budget(100)) == []
+
+
 def test_facts_that_are_alternatives_have_no_plain_limits() -> None:
     facts = given(disjunction((less(x, n), less(y, n))), less(x, m))
     assert with_plain_limits(facts) is facts
@@ -176,6 +240,30 @@ def test_parts_of_a_row_that_meet_do_not_rise_together() -> None:
     assert fits(0, 3, 6)  # 2 and 3 stand between no two positions
     assert not fits(0, 4, 6)
     assert not fits(0, 6, 6)
+
+
+def test_positions_outside_of_their_array_bound_no_part_of_a_row() -> None:
+    """They read as zero; of the three positions two are known, so that the whole row has to rise."""
+    positions = Array("pos", (constant(3),), "int64", rises="strict")
+    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+    falls = [("row", (4,), 5), ("row", (5,), 0)]
+    known = [("pos", (0,), 0), ("pos", (1,), 3)]
+    assert not lawful((row,), model_of([], [*falls, *known]))
+    assert not lawful((row,), model_of([], [*falls, *known, ("pos", (3,), 0)]))
+    assert lawful((row,), model_of([], [*falls, *known, ("pos", (2,), 5)]))
+
+
+def test_parts_of_a_row_that_overlap_rise_as_one() -> None:
+    positions = Array("pos", (constant(4),), "int64")
+    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+
+    def fits(*ends: int) -> bool:
+        held = [("row", (1,), 5), ("row", (5,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]
+        return lawful((row,), model_of([], held))
+
+    assert not fits(0, 4, 2, 6)  # from 0 to 4, and from 2 to 6
+    assert fits(0, 4, 4, 6)
+    assert fits(0, 3, 2, 5)
 
 
 def test_an_alternative_is_fulfilled_by_a_row_that_says_as_much() -> None:

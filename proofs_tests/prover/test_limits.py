@@ -10,7 +10,7 @@ import pytest
 from atl.core.index import ZERO, Var, constant, imax, index, size
 from atl.core.node import identity
 from atl.core.predicate import Predicate, at_most, less, non_negative, within
-from atl.prove import Facts, Proved, Refuted, Unknown, forget, prove, prover, without_smt
+from atl.prove import Facts, Proved, Refuted, Unknown, ends, forget, prove, prover, without_smt
 from atl.prove.ends import _Ends
 from atl.prove.linear import elimination, products
 from atl.prove.linear.elimination import Budget, contradict
@@ -18,8 +18,8 @@ from atl.prove.linear.products import _divisors
 from atl.prove.linear.rows import Row, System, Table
 from atl.prove.linear.solver import _Refutation, _State, refuted, refuted_by_rounding
 
-VX, VY = (Var(1 + at, name) for at, name in enumerate("xy"))
-x, y = map(index, (VX, VY))
+VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
+x, y, z = map(index, (VX, VY, VZ))
 n, m = map(size, "nm")
 
 AROUND: Final[list[Row]] = [{1: -1, 2: 1, 0: -1}, {2: -1, 3: 1}, {3: -1, 4: 1}, {4: -1, 5: 1}, {5: -1, 1: 1}]
@@ -105,6 +105,35 @@ def test_each_end_that_is_tried_counts_once() -> None:
     before = search.left
     assert search.never_negative(n * m - 1 - (x * m + y), frozenset())
     assert before - search.left == 2
+
+
+def test_as_many_ends_are_tried_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
+
+    def seen(left: int) -> bool:
+        search = _Ends(facts, lambda predicate: predicate == at_most(ZERO, n) or "m" in str(predicate), left=left)
+        return search.never_negative(n * m - 1 - (x * m + y), frozenset())
+
+    assert [seen(left) for left in range(4)] == [False, False, True, True]
+    monkeypatch.setattr(ends, "MAX_TERMS", 4)
+    assert seen(2)
+    monkeypatch.setattr(ends, "MAX_TERMS", 3)
+    assert not seen(2)
+
+
+def test_a_variable_is_written_by_digits_once() -> None:
+    """What is written for another one brings it back."""
+    facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
+    search = _Ends(facts, lambda _: False)
+    search.in_digits((x + y + x // 2 + (x + y) // 3 + (x + z) // 5) * n)
+    assert len(search.digits) == 2
+
+
+def test_an_elimination_spends_no_more_than_it_has() -> None:
+    needed = next(budget for budget in range(100) if contradict(AROUND, [], Budget(budget)))
+    spent = Budget(needed)
+    assert contradict(AROUND, [], spent)
+    assert (needed, spent.left) == (9, 0)
 
 
 def test_the_memo_is_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,255 @@
+"""What single parts of the linear prover add to a system, and what z3 is told: no more than holds, and no less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from atl.core.index import ZERO, Array, Index, Var, constant, exclusive_or, imax, imin, index, read, size
+from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, less, negation, within
+from atl.prove import Facts, Proved, Unknown, prove, prover, simplify, without_smt
+from atl.prove.linear import solver
+from atl.prove.linear.elimination import Budget
+from atl.prove.linear.intervals import Intervals
+from atl.prove.linear.rows import Row, System, Table, read_predicate
+from atl.prove.linear.solver import _Refutation, _State, refuted
+from atl.prove.prover import _holds_multiple, _Query
+from atl.prove.reduction import _shared_factors
+from atl.prove.relevance import _says_nothing_else
+from atl.prove.search import Sample, search
+from atl.prove.smt import STEPS_AGAIN, Contradiction, solve
+
+VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
+x, y, z = map(index, (VX, VY, VZ))
+n, m, k = map(size, "nmk")
+
+STRICT = Array("strict", (n,), "int64", low=ZERO, high=m, rises="strict")
+RISING = Array("rising", (n,), "int64", low=ZERO, high=m, rises="rising")
+POSITIONS = Array("pos", (n,), "int64", low=ZERO)
+PARTED = Array("parted", (m,), "int64", rises="strict", between=POSITIONS)
+PLAIN = Array("plain", (n,), "int64")
+
+
+def given(*facts: Predicate) -> Facts:
+    return Facts().assume(*facts)
+
+
+def asked(*facts: Predicate) -> tuple[Table, System]:
+    table, whole = Table(), System()
+    for fact in facts:
+        read_predicate(table, fact, whole)
+    return table, whole
+
+
+def contradictory(*facts: Predicate) -> bool:
+    """Whether z3 sees that the facts contradict each other; where not, it has numbers that meet them."""
+    verdict = solve(*asked(*facts), defined=False)
+    assert isinstance(verdict, Contradiction | Sample)
+    return isinstance(verdict, Contradiction)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(of: Index, *facts: Predicate) -> tuple[int, list[Row]]:
+    """The column of an atom, and the rows that its definition adds to the facts."""
+    table, system = asked(*facts)
+    ((column, _),) = table.row(of).items()
+    state = _State(system.copy(), list(table.atoms))
+    _Refutation(table, Budget(1_000), wide=False).define(state)
+    return column, state.system.rows[len(system.rows) :]
+
+
+def test_a_quotient_by_a_size_has_the_sign_of_its_numerator_and_is_no_smaller() -> None:
+    positive = less(ZERO, k)
+    column, rows = rows_of(x // k, positive, at_most(x, constant(-1)))
+    assert rows[2:] == [{column: -1, 0: -1}]
+    column, rows = rows_of(x // k, positive, at_most(ZERO, x))
+    assert rows[2:] == [{column: 1}]
+    assert len(rows_of(x // k, positive, at_most(x, ZERO))[1]) == 2
+
+
+def test_bounds_of_columns_are_rows() -> None:
+    search_ = _Refutation(Table(), Budget(1), wide=False)
+    bounds = search_._bounds(Intervals(Table(), {1: 2, 2: 0}, {1: 5, 3: 0}))
+    assert bounds == [{1: 1, 0: -2}, {2: 1}, {1: -1, 0: 5}, {3: -1}]
+
+
+def test_the_only_case_of_a_goal_is_split_before_all_others_are() -> None:
+    """Which alternatives of a goal contradict the facts is no split that counts."""
+    known = System([{1: 1, 2: -1}, {2: 1, 3: -1}])  # x >= y >= z
+    either = (System([{3: 1, 1: -1, 0: -1}]), System([{3: 1, 1: -1, 0: -2}]))
+    table = asked(equal(x + y + z, ZERO))[0]
+    assert refuted(table, known, System([], [], [either]), splits=0)
+    apart = (System([{1: 1, 2: -1, 0: -1}]), System([{2: 1, 1: -1, 0: -1}]))
+    assert not refuted(table, System(), System([], [], [apart]))
+    assert refuted(table, System(), System([], [{1: 1, 2: -1}], [apart]))
+
+
+def test_a_case_of_which_an_alternative_fails_is_split_first() -> None:
+    """Of three cases that need elimination one says nothing: with two splits there is none to lose on it."""
+    table = asked(*(equal(index(Var(at, f"v{at}")), ZERO) for at in range(1, 10)))[0]
+    known = System([{1: 1, 2: -1}, {2: 1, 3: -1}])
+    idle = (System([{9: 1, 0: -1}]), System([{9: -1, 0: -1}]))
+    first = (System([{3: 1, 1: -1, 0: -1}]), System([{4: 1, 5: -1, 0: -1}]))
+    second = tuple(System([{at: 1, 4: -1}, {5: 1, at: -1}]) for at in (6, 7))
+    facts = System(known.rows, [], [idle, first, second])
+    assert [refuted(table, facts, System(), splits=splits) for splits in range(4)] == [False, False, True, True]
+
+
+def test_elements_at_one_position_are_one() -> None:
+    at = within(ZERO, x, n), at_most(x, y), at_most(y, x)
+    same = at_most(read(PLAIN, (x,)), read(PLAIN, (y,)))
+    table, known = asked(*at)
+    denied = System()
+    read_predicate(table, negation(same), denied)
+    assert refuted(table, known, denied)
+
+
+def test_so_many_reads_are_paired_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, _ = asked(equal(read(PLAIN, (x,)) + read(PLAIN, (y,)) + read(PLAIN, (z,)), ZERO))
+
+    def pairs(most: int) -> int:
+        monkeypatch.setattr(solver, "MAX_READ_PAIRS", most)
+        state = _State(System(), list(table.atoms))
+        _Refutation(table, Budget(1_000), wide=False).define(state)
+        return sum(len(case) == 3 for case in state.system.cases)
+
+    assert [pairs(most) for most in range(5)] == [0, 1, 2, 3, 3]
+
+
+def test_a_factor_of_zero_leaves_what_is_left_of_a_row() -> None:
+    table, system = asked(at_most(ZERO, x), at_most(x, ZERO), at_most(ZERO, x * y))
+    assert search(table, system, undefined=True).sample(1) is not None
+
+
+# -- the layers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_conjunction_holds_vacuously_where_a_part_does() -> None:
+    facts = given(less(x, ZERO), less(ZERO, x))
+    parts = less(y, z), less(x, ZERO)
+    for goal in (conjunction(parts), conjunction(parts[::-1])):
+        assert prove(facts, goal) == Proved("linear", vacuous=True)
+
+
+def test_what_proves_the_false_is_vacuous_however_it_was_seen() -> None:
+    facts = given(
+        negation(equal(x, ZERO)), at_most(ZERO, x + y), at_most(x + y, ZERO), at_most(ZERO, y), at_most(y, ZERO)
+    )
+    assert prove(facts, FALSE) == Proved("linear", vacuous=True)
+
+
+def test_a_product_is_tried_at_the_ends_of_its_ranges() -> None:
+    facts = given(within(ZERO, x, n), within(ZERO, y, m))
+    for goal, seen in ((at_most(x * m + y, n * m - 1), True), (at_most(x + y, n + m), False)):
+        assert _Query(facts, goal, thorough=False)._at_ends() is seen
+
+
+def test_a_multiple_in_a_numerator_is_seen() -> None:
+    quotients = ((n * k + x) // k, (x * k + y) // (k * n), constant(7) // k, (n + 1) // k, (k + n) // (k + 1))
+    assert [_holds_multiple(q) for e in quotients if (q := e.atom)] == [True, False, True, False, False]
+
+
+def test_multiples_are_taken_out_of_quotients_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts, goal = given(less(ZERO, k)), equal((x + y * k) // k, x // k + y)
+    assert _Query(facts, goal, thorough=False)._divided_out() != (facts.predicates, negation(goal))
+    query = _Query(facts, less(x, y), thorough=False)
+    assert query._divided_out() == (facts.predicates, negation(less(x, y)))
+    monkeypatch.setattr(_Query, "_divided_out", lambda _: (facts.predicates, FALSE))
+    assert query.answer() == Proved("linear")
+    assert replace(query, as_written=True).answer() != Proved("linear")
+
+
+def test_what_z3_shows_for_positive_divisors_alone_is_said_to_be_so() -> None:
+    """It is counted as open, too."""
+    goal = at_most((x // n) * n, x)
+    before = prover.statistics.snapshot()
+    answer = prove(Facts(), goal)
+    assert answer == Unknown("where every divisor is positive it holds, but nothing shows that they are")
+    assert prover.statistics.since(before).unknown == 1
+
+
+def test_a_quotient_is_one_below_twice_its_divisor() -> None:
+    positive = less(ZERO, k)
+    assert simplify(given(positive, at_most(k, x), less(x, 2 * k)), x // k) == constant(1)
+    assert simplify(given(positive, at_most(k, x), less(x, k + 2)), x // k) == x // k  # 2 for k = 1 and x = 2
+
+
+def test_what_holds_no_multiple_has_no_shared_factor() -> None:
+    assert list(_shared_factors(x, n * m)) == []
+    assert [(factor, whole, rest) for factor, whole, rest in _shared_factors(n * y + x, n * m)] == [(n, y, x)]
+
+
+def test_facts_about_products_say_something_of_their_factors() -> None:
+    assert _says_nothing_else((less(x % 4, constant(3)),))
+    assert not _says_nothing_else((at_most(x * y, 4 * (z // 4)),))
+
+
+# -- z3 ---------------------------------------------------------------------------------------------------------------
+
+
+def test_z3_is_told_what_a_minimum_and_a_maximum_are() -> None:
+    for value in range(1, 7):
+        known = equal(x, constant(2)), equal(y, constant(5))
+        assert contradictory(*known, equal(imin(x, y), constant(value))) == (value != 2)
+        assert contradictory(*known, equal(imax(x, y), constant(value))) == (value != 5)
+
+
+def test_z3_is_told_that_equal_numbers_have_no_exclusive_or() -> None:
+    for value in (-1, 0, 1):
+        both = equal(x, constant(2)), equal(y, constant(2))
+        assert contradictory(*both, equal(exclusive_or(x, y), constant(value))) == (value != 0)
+
+
+@pytest.mark.parametrize(("array", "least"), [(STRICT, 2), (RISING, 0), (PLAIN, -9)])
+def test_z3_is_told_in_which_order_elements_are(array: Array, least: int) -> None:
+    """Of one array alone: what stands in another one is as it is."""
+    other = Array("other", (n,), "int64", low=ZERO, high=m, rises="strict")
+    inside = within(ZERO, x, n), within(ZERO, y, n), equal(y, x + 2)
+    for step in range(-1, 4):
+        risen = equal(read(array, (x,)), constant(3)), equal(read(array, (y,)), constant(3 + step))
+        assert contradictory(*inside, *risen) == (step < least)
+        turned = equal(read(array, (y,)), constant(3)), equal(read(array, (x,)), constant(3 + step))
+        assert contradictory(*inside, *turned) == (-step < least)
+        apart = equal(read(array, (x,)), constant(3)), equal(read(other, (y,)), constant(3 + step))
+        assert not contradictory(*inside, *apart)
+
+
+def test_z3_is_told_that_a_row_rises_between_two_neighbouring_positions_alone() -> None:
+    begin, end = read(POSITIONS, (z,)), read(POSITIONS, (z + 1,))
+    inside = within(ZERO, z, n - 1), within(ZERO, x, m), within(ZERO, y, m), equal(y, x + 2)
+    for (first, last), step in product(((True, True), (True, False), (False, True)), (-1, 1, 2)):
+        where = at_most(begin, x) if first else less(x, begin), less(y, end) if last else at_most(end, y)
+        held = equal(read(PARTED, (x,)), constant(3)), equal(read(PARTED, (y,)), constant(3 + step))
+        assert contradictory(*inside, *where, *held) == (first and last and step < 2)
+
+
+def test_z3_is_asked_again_only_where_there_are_products_and_facts_that_may_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own, other = (at_most(ZERO, x), less(ZERO, y)), less(z, x)
+    seen: list[int] = []
+
+    def noted(*_: object, steps: int, **__: object) -> Contradiction:
+        seen.append(steps)
+        return Contradiction()
+
+    monkeypatch.setattr(prover, "solve", noted)
+
+    def by_its_own(facts: tuple[Predicate, ...], goal: Predicate) -> bool:
+        return _Query(given(*facts), goal, thorough=True)._by_its_own_facts(asked(*facts, goal)[0])
+
+    assert by_its_own((*own, other), at_most(ZERO, x * y))
+    assert seen == [STEPS_AGAIN]
+    assert not by_its_own(own, at_most(ZERO, x * y))
+    assert not by_its_own((*own, other), at_most(ZERO, x + y))
+    assert not by_its_own(own, at_most(ZERO, x + y))
+    assert seen == [STEPS_AGAIN]
+
+
+def test_without_z3_a_square_is_open() -> None:
+    with without_smt():
+        assert prove(Facts(), at_most(2 * n * m, n * n + m * m)) == Unknown("z3 was not asked")
