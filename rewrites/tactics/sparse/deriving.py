@@ -194,8 +194,7 @@ def _guards_out(work: Derivation) -> None:
 def _safe_first(work: Derivation) -> None:
     """[0 <= crd[k] ∧ k < n] · e → [k < n ∧ 0 <= crd[k]] · e: conditions are tested from the left to the right."""
     for site in list(work.sites()):
-        if isinstance(site.term, Guard):
-            parts = conjuncts(site.term.predicate)
+        if isinstance(site.term, Guard) and len(parts := conjuncts(site.term.predicate)) > 1:
             ordered = safely_tested(site.term.predicate, site.scope)
             if len(ordered) == len(parts) and tuple(ordered) != parts:
                 work.attempt("guard_equivalent", site.path, q=conjunction(ordered))
