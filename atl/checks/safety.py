@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from atl import errors
-from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope, reads
+from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope, reads, scope_of_child
 from atl.checks.wellformed import Obligation, positive_divisors, undischarged
 from atl.core.index import ZERO, Array, Index, Size
-from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
+from atl.core.predicate import (
+    All,
+    Any,
+    NonNegative,
+    NonZero,
+    Predicate,
+    Zero,
+    conjunction,
+    conjuncts,
+    disjunction,
+    negation,
+    within,
+)
 from atl.core.program import Program, checked_program
 from atl.core.terms import Access, Expr, Input, Local
 from atl.core.traversal import Path, children, conditions_in, unconditional_indices
+from atl.prove import proves
 
 
 def check_safe(program: Program) -> None:
@@ -117,6 +130,39 @@ def reads_in(expression: Index) -> Iterator[Obligation]:
 def _read(array: Array, positions: tuple[Index, ...]) -> Iterator[Obligation]:
     for position, extent in zip(positions, array.shape, strict=True):
         yield _in_range(array.name, position, extent)
+
+
+def safe_scope_of_child(expr: Expr, position: int, scope: Scope) -> Scope:
+    """The scope of a direct part without what is said of elements that are not proved to be there.
+
+    Outside of an array they are zero, and that a loop's range is not empty, or that a condition holds, may imply that
+    they are within it. What is to make reads safe must not rest on that.
+    """
+    part = children(expr)[position].part
+    if part.assumes is not None:
+        condition = getattr(expr, part.assumes)
+        safe = safely_tested(negation(condition) if part.negated else condition, scope)
+        return scope.assume(scope.predicate(conjunction(safe)))
+    inside = scope_of_child(expr, position, scope)
+    bounds = (scope.index(getattr(expr, at)) for binder in part.indices for at in (binder.low, binder.high))
+    return inside if all(_proved(reads_in(bound), scope) for bound in bounds) else replace(inside, facts=scope.facts)
+
+
+def safely_tested(condition: Predicate, scope: Scope) -> list[Predicate]:
+    """Those conjuncts that can be tested one after the other, each where those before it make its reads safe."""
+    left, tested = list(conjuncts(condition)), list[Predicate]()
+    while left:
+        safe = next((part for part in left if _proved(_reads_in_predicate(scope.predicate(part), scope), scope)), None)
+        if safe is None:
+            break
+        scope = scope.assume(scope.predicate(safe))
+        tested.append(safe)
+        left.remove(safe)
+    return tested
+
+
+def _proved(needed: Iterable[Obligation], scope: Scope) -> bool:
+    return all(proves(scope.facts, each.goal) for each in needed)
 
 
 def _reads_in_predicate(predicate: Predicate, scope: Scope) -> Iterator[Obligation]:

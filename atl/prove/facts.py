@@ -25,7 +25,8 @@ from atl.core.index import (
     map_leaves,
 )
 from atl.core.node import Identity, identity
-from atl.core.predicate import TRUE, Predicate, atoms_of, conjuncts, map_indices
+from atl.core.predicate import TRUE, NonNegative, Predicate, atoms_of, conjuncts, map_indices
+from atl.core.traversal import never_negative
 
 NOTHING: Final = Identity(())
 """The identity of no facts."""
@@ -101,6 +102,24 @@ def _longer(before: Identity, predicates: Iterable[Predicate]) -> Identity:
 
 
 EMPTY = Facts()
+
+
+def adds_naturals(facts: Facts, expression: Index) -> bool:
+    """Whether it is seen at once that it is not negative: a polynomial of what is not, no coefficient negative.
+
+    4*i + crd[p] is one, where 0 <= i is a fact and the elements of crd are declared not to be negative.
+    """
+    return all(value > 0 and all(_is_natural(facts, atom) for atom in monomial) for monomial, value in expression.terms)
+
+
+def _is_natural(facts: Facts, atom: AnyAtom) -> bool:
+    match atom:
+        case Size():
+            return True
+        case Read(array) if array.low is not None and never_negative(array.low):
+            return True  # outside of its array it is zero
+        case _:
+            return NonNegative(index(atom)).identity in facts.known
 
 
 @lru_cache(maxsize=4096)

@@ -51,7 +51,7 @@ from atl.prove.bits import by_bits
 from atl.prove.cases import of_alternatives, of_remainders, with_plain_limits
 from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
-from atl.prove.facts import Facts, declared, renumbered, topics_of
+from atl.prove.facts import Facts, adds_naturals, declared, renumbered, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.linear.solver import EFFORT, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
@@ -252,6 +252,8 @@ class _Query:
 
     def answer(self) -> Answer:
         if any(isinstance(atom, Xor) for atom in atoms_of(self.goal)) and self._by_bits(thorough=False):
+            return self._proved("linear")
+        if isinstance(self.goal, NonNegative) and adds_naturals(self.facts, self.goal.expression):
             return self._proved("linear")
         stated = self.facts.predicates, negation(self.goal)
         asked = stated if self.as_written else self._divided_out()

@@ -6,9 +6,10 @@ import pytest
 
 import atl
 from atl import IndexExpr, Program
-from atl.core.index import ZERO, Var, index, size
+from atl.core.index import ZERO, Array, Index, Read, Var, index, size
 from atl.core.predicate import at_most, equal, less, negation, within
-from atl.prove import Facts, Proved, Refuted, forget, prove
+from atl.prove import Facts, Proved, Refuted, forget, prove, statistics
+from atl.prove.facts import adds_naturals
 from atl.prove.linear.elimination import _Lines
 from atl.prove.relevance import relevant
 from lowering import lower
@@ -77,3 +78,27 @@ def test_what_is_left_out_makes_no_counterexample() -> None:
     assert isinstance(answer, Proved)
     quick = prove(facts, at_most(i, ZERO), thorough=False)
     assert not isinstance(quick, Refuted)
+
+
+def element(low: Index | None) -> Index:
+    """The element at i of an array that is declared to hold no less than this."""
+    return index(Read(Array("crd", (n,), "int32", low=low), (i,)))
+
+
+def test_a_sum_of_what_is_not_negative_is_seen_at_once_among_many_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "atl.prove.prover._Query._divided_out", lambda *_, **__: pytest.fail("it was looked at closely")
+    )
+    forget()
+    before = statistics.snapshot()
+    facts = INSIDE.assume(*EVEN, at_most(ZERO, j))
+    assert prove(facts, at_most(ZERO, 4 * j * n + element(ZERO) + 1)) == Proved("linear")
+    assert statistics.since(before).z3 == 0
+
+
+def test_what_may_be_negative_adds_no_naturals() -> None:
+    facts = INSIDE.assume(at_most(index(-1), j))
+    assert adds_naturals(facts, n * i + element(ZERO) + element(n) + 2)
+    for wrong in (j, i - n, -element(ZERO), element(None), element(index(-1)), i - 1, n * j):
+        assert not adds_naturals(facts, wrong)
+        assert not isinstance(prove(facts, at_most(ZERO, wrong)), Proved)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from atl.checks.safety import safe_scope_of_child
 from atl.checks.scope import Scope, outermost, scope_of_child
 from atl.core.index import Index, Var
 from atl.core.node import is_position
@@ -44,6 +45,13 @@ class Site:
         if self.above is None:
             return outermost(self.program)
         return scope_of_child(self.above.term, self.path[-1], self.above.scope)
+
+    @cached_property
+    def safe_scope(self) -> Scope:
+        """As `scope`, without what is said of elements that are not proved to be there (`safe_scope_of_child`)."""
+        if self.above is None:
+            return outermost(self.program)
+        return safe_scope_of_child(self.above.term, self.path[-1], self.above.safe_scope)
 
     @property
     def loop(self) -> tuple[Var, Index, Index]:

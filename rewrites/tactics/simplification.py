@@ -121,15 +121,15 @@ def _decided(work: Derivation, site: Site) -> bool:
     kind = "guard" if isinstance(site.term, Guard) else "select"
     predicate = site.term.predicate
     opened = site.scope.predicate(predicate)
-    if proves(site.scope.facts, opened):
+    if proves(site.scope.facts, opened) and proves(site.safe_scope.facts, opened):
         return work.attempt(f"{kind}_true", site.path)
     if proves(site.scope.facts, negation(opened)):
         return work.attempt(f"{kind}_false", site.path)
     return False
 
 
-def implied(parts: Sequence[Predicate], scope: Scope) -> tuple[list[Predicate], list[Predicate]]:
-    """Which of some conditions stay and which may be dropped, as others that stay imply them here.
+def implied(parts: Sequence[Predicate], *scopes: Scope) -> tuple[list[Predicate], list[Predicate]]:
+    """Which of some conditions stay and which may be dropped, as others that stay imply them in each of these scopes.
 
     [0 <= k ∧ A[k] = 1] does imply 0 <= k, since what is read outside of A is zero. But it stays: by it A[k] is no such
     read.
@@ -137,8 +137,8 @@ def implied(parts: Sequence[Predicate], scope: Scope) -> tuple[list[Predicate], 
     stay, dropped = list(parts), []
     for part in parts:
         rest = [other for other in stay if other != part]
-        known = scope.assume(scope.predicate(conjunction(other for other in rest if not reads_by(other, part))))
-        if rest and proves(known.facts, scope.predicate(part)):
+        known = conjunction(other for other in rest if not reads_by(other, part))
+        if rest and all(proves(at.assume(at.predicate(known)).facts, at.predicate(part)) for at in scopes):
             stay = rest
             dropped.append(part)
     return stay, dropped
@@ -154,7 +154,7 @@ def reads_by(other: Predicate, part: Predicate) -> bool:
 
 def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -> bool:
     """Drops the conjuncts that the others imply: in one step, if those that stay are seen to imply them all."""
-    stay, dropped = implied(parts, site.scope)
+    stay, dropped = implied(parts, site.scope, site.safe_scope)
     if not dropped:
         return False
     if work.attempt("guard_implied", site.path, p=conjunction(stay), q=conjunction(dropped)):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from atl.checks.safety import safely_tested
 from atl.core.index import AnyAtom, Bound, Read, atoms
-from atl.core.predicate import conjuncts, expressions
+from atl.core.predicate import conjunction, conjuncts, expressions
 from atl.core.terms import Binary, Expr, Gen, Guard, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
@@ -47,6 +48,7 @@ def sparsify(work: Derivation) -> None:
     simplify_conditions(work, ())
     simplify_indices(work)
     _guards_out(work)
+    _safe_first(work)
     _sums_into_places(work)
     _finished(work)
 
@@ -187,6 +189,15 @@ def _guards_out(work: Derivation) -> None:
                     work.rewrite("sum_guard", site.path, reverse=True)
             case _:
                 pass
+
+
+def _safe_first(work: Derivation) -> None:
+    """[0 <= crd[k] ∧ k < n] · e → [k < n ∧ 0 <= crd[k]] · e: conditions are tested from the left to the right."""
+    for site in list(work.sites()):
+        if isinstance(site.term, Guard) and len(parts := conjuncts(site.term.predicate)) > 1:
+            ordered = safely_tested(site.term.predicate, site.scope)
+            if len(ordered) == len(parts) and tuple(ordered) != parts:
+                work.attempt("guard_equivalent", site.path, q=conjunction(ordered))
 
 
 def _sums_into_places(work: Derivation) -> None:

@@ -1,0 +1,134 @@
+"""Products of two sparse matrices, one in blocks that hang over the edge: what a range of a loop reads is there."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import atl
+import sparse
+from lowering import compile as compiled
+from proofs_tests.sparse.matrices import MATRICES, Matrix, dense
+from proofs_tests.sparse.test_kernels import SPMSPM, body
+from rewrites import Session, reschedule
+from rewrites.certificates.certificate import dumps, loads
+from rewrites.errors import NoSite
+from sparse import Format
+
+n, m = atl.sizes("n m")
+A, C = atl.tensor("A", n, m, dtype="float64"), atl.tensor("C", n, m, dtype="float64")
+ELEMENTWISE: Final = atl.program("elementwise", [A, C], atl.gen(n, m, lambda i, j: A[i, j] * C[i, j]))
+BLOCKS: Final = (sparse.BCSR(2, 3), sparse.CSB(3, 2))
+OTHERS: Final = (
+    sparse.CSR, sparse.CSC, sparse.DCSR, sparse.DCSC, sparse.CSF, sparse.COO, sparse.DIA, sparse.BITMASK, sparse.HASH,
+)  # fmt: skip
+PAIRS: Final = [
+    *((first, second) for first in BLOCKS for second in (*OTHERS, *BLOCKS)),
+    *((first, second) for first in OTHERS for second in BLOCKS),
+]
+
+
+def derived(program: atl.Program, forms: tuple[Format, Format], first: int) -> Session:
+    """The kernel for two operands in these formats, of which one is made sparse first."""
+    s = reschedule(program)
+    names = [each.name for each in program.inputs]
+    for at in (first, 1 - first):
+        s.sparsify(names[at], forms[at])
+    return s
+
+
+def beside(shape: tuple[int, int], seed: int) -> Matrix:
+    """Another matrix: with explicit zeros, with entries that stand twice, and in no order."""
+    random = np.random.default_rng(seed)
+    count = shape[0] * shape[1] // 2
+    rows, columns = (random.integers(0, max(extent, 1), count) for extent in shape)
+    return sp.coo_array((random.integers(0, 5, count).astype(np.float64), (rows, columns)), shape=shape)
+
+
+def check(s: Session, program: atl.Program) -> None:
+    """The kernel's numbers are NumPy's, whichever operand is at an edge, and its certificate is accepted."""
+    assert loads(dumps(s.done())).rhs == s.goal
+    kernel = compiled(s.goal)
+    for name, made in MATRICES.items():
+        edge: Any = made()
+        rows, columns = edge.shape
+        if program is ELEMENTWISE:
+            cases = [(edge, beside((rows, columns), 1)), (beside((rows, columns), 2), edge)]
+            expected = [dense(a) * dense(b) for a, b in cases]
+        else:
+            cases = [(edge, beside((columns, 7), 1)), (beside((5, rows), 2), edge)]
+            expected = [dense(a) @ dense(b) for a, b in cases]
+        for (a, b), wanted in zip(cases, expected, strict=True):
+            assert np.array_equal(kernel(a, b), wanted), name
+
+
+@pytest.mark.parametrize("forms", PAIRS, ids=repr)
+def test_a_matrix_in_blocks_times_one_in_any_format(forms: tuple[Format, Format]) -> None:
+    check(derived(SPMSPM, forms, 0 if forms[0] in BLOCKS else 1), SPMSPM)
+
+
+@pytest.mark.parametrize(
+    ("forms", "first"),
+    [((sparse.BCSR(2, 3), sparse.CSC), 0), ((sparse.BCSR(2, 3), sparse.CSC), 1), ((sparse.CSB(3, 2), sparse.HASH), 1)],
+    ids=["blocks, then columns", "columns, then blocks", "tables, then blocks"],
+)
+def test_elements_of_a_matrix_in_blocks_times_those_of_another(forms: tuple[Format, Format], first: int) -> None:
+    check(derived(ELEMENTWISE, forms, first), ELEMENTWISE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("program", [SPMSPM, ELEMENTWISE], ids=lambda program: program.name)
+@pytest.mark.parametrize("forms", PAIRS, ids=repr)
+def test_both_products_with_blocks_in_both_orders(
+    forms: tuple[Format, Format], program: atl.Program, first: int
+) -> None:
+    check(derived(program, forms, first), program)
+
+
+def test_wide_indices_of_blocks_and_of_rows() -> None:
+    forms = (sparse.BCSR(2, 3).with_index("int64"), sparse.CSR.with_index("int64"))
+    check(derived(SPMSPM, forms, 0), SPMSPM)
+
+
+def test_the_row_is_tested_before_the_entries_in_it_are_looked_for() -> None:
+    s = derived(SPMSPM, (sparse.BCSR(2, 3), sparse.CSR), 0)
+    tested = "[3*A_crd[p1] + p3 < m] · Σ[E_pos[3*A_crd[p1] + p3] <= p4 < E_pos[3*A_crd[p1] + p3 + 1]] place q E_crd[p4]"
+    assert tested in body(s)
+
+
+def test_conditions_are_tested_after_those_that_make_their_reads_safe() -> None:
+    s = derived(ELEMENTWISE, (sparse.BCSR(2, 3), sparse.HASH), 1)
+    assert "[2*p1 + p3 < n ∧ 0 <= C_crd[2*p1 + p3, p]]" in body(s)
+
+
+ROWS: Final = """
+f (pos : int32[n + 1] in [0, nnz + 1), x : float64[nnz], m : size) : float64[m] :=
+  ⊞[i < m] {outside}Σ[pos[i] <= p < pos[i + 1]] {inside}x[p]
+"""
+
+
+def test_a_condition_stays_that_follows_from_a_range_only_if_what_the_range_reads_is_there() -> None:
+    s = reschedule(atl.parse(ROWS.format(outside="", inside="[i < n] · ")))
+    with pytest.raises(NoSite, match="no guard in the goal is known"):
+        s.simpl_guard()
+    s = reschedule(atl.parse(ROWS.format(outside="[i < n] · ", inside="[i < n ∧ p < nnz] · ")))
+    s.simpl_guard()
+    assert body(s) == "⊞[i < m] [i < n] · Σ[pos[i] <= p < pos[i + 1]] x[p]"
+
+
+MARKED: Final = """
+f (mark : int32[n], x : float64[n], m : size) : float64[m] :=
+  ⊞[i < m] [{outside}] · 2.0 * ([{inside}] · x[i])
+"""
+
+
+def test_a_condition_stays_that_follows_from_another_only_if_what_that_reads_is_there() -> None:
+    with pytest.raises(NoSite, match="no guard in the goal is known"):
+        reschedule(atl.parse(MARKED.format(outside="mark[i] = 1", inside="i < n"))).simpl_guard()
+    s = reschedule(atl.parse(MARKED.format(outside="mark[i] = 1 ∧ i < n", inside="1 <= mark[i]")))
+    s.simpl_guard()
+    assert body(s) == "⊞[i < m] [mark[i] = 1 ∧ i < n] · 2.0 * x[i]"
