@@ -107,7 +107,7 @@ def measured(tests: Sequence[str], looked_at: str, workers: str, *, add: bool) -
     rc = f"--rcfile={settings}"
     around = {**os.environ, "COVERAGE_CORE": "ctrace"}
     spread = ["-n", workers] if workers != "0" else []
-    run = [*coverage, "run", rc, "-m", "pytest", "-q", *spread, *tests]
+    run = [*coverage, "run", rc, "-m", "pytest", "-q", "-p", "proofs_tests.coverage", *spread, *tests]
     code = subprocess.run(run, cwd=HERE, env=around, check=False).returncode
     more = ["--append"] if add and (FOLDER / "data").exists() else []
     subprocess.run([*coverage, "combine", rc, "-q", *more], cwd=HERE, env=around, check=True)
@@ -115,6 +115,14 @@ def measured(tests: Sequence[str], looked_at: str, workers: str, *, add: bool) -
     subprocess.run([*coverage, "json", rc, "-q", "-o", str(report)], cwd=HERE, env=around, check=True)
     files: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))["files"]
     return int(code != 0), files
+
+
+def pytest_sessionfinish() -> None:
+    """What a process of the tests has reached is written while it runs: one that is slow to end is killed."""
+    from coverage import Coverage
+
+    if (measuring := Coverage.current()) is not None:
+        measuring.save()
 
 
 def by_room(files: Mapping[str, Any], rooms: Sequence[str]) -> list[Reached]:
