@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from types import FrameType
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from proofs_tests import coverage
-from proofs_tests.coverage import Reached, measured, missing
+from proofs_tests.coverage import ABSENT, LIBRARY, Reached, measured, missing
 from proofs_tests.mutation.reaching import _Traced
+from proofs_tests.mutation.rooms import HERE
 
 ENDED: str = """
 import os
@@ -64,3 +66,10 @@ def test_who_looks_on_goes_on_after_a_test_was_traced() -> None:
     finally:
         sys.settrace(before)
     assert after is looks_on
+
+
+def test_what_is_not_counted_where_a_module_is_absent_is_one_function_each() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for room in LIBRARY for path in (HERE / room).rglob("*.py")}
+    for pattern in (line for lines in ABSENT.values() for line in lines):
+        met = [path.name for path, text in texts.items() for _ in re.finditer(pattern, text, re.MULTILINE)]
+        assert met == ["operators.py"], pattern
