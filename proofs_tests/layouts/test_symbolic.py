@@ -347,3 +347,31 @@ def test_steps_backwards_stay_in_the_domain_of_what_follows_or_leave_it() -> Non
     assert isinstance(within, Proved)
     assert within.layer == "linear"
     assert isinstance(beyond, Unknown) or (isinstance(beyond, Proved) and beyond.layer == "isl")
+
+
+def _cut(extent: Any, stride: Any, random: Random) -> list[tuple[Any, Any]]:
+    """A mode, or two that mean the same."""
+    ways = {"2*N": [2, N], "4": [2, 2], "M*N": [M, N], "K*M": [K, M]}
+    if str(extent) not in ways or random.random() < 0.3:
+        return [(extent, stride)]
+    first, second = random.sample(ways[str(extent)], 2)
+    return [(first, stride), (second, stride * first)]
+
+
+def test_modes_cut_in_two_ways_are_merged_to_the_same() -> None:
+    """So no common refinement of two layouts is looked for."""
+    random = Random(5)
+    cut_apart = 0
+    for _ in range(60):
+        modes = [
+            (random.choice([N, 2 * N, M * N, 4, K * M]), random.choice([1, N, K, M * N, 0]))
+            for _ in range(random.randint(1, 3))
+        ]
+        one, other = ([part for mode in modes for part in _cut(*mode, random)] for _ in range(2))
+        given = random.choice([[], [K == N], [M == 2 * N]])
+        first, second = (
+            Layout(tuple(n for n, _ in each), tuple(d for _, d in each), given=given) for each in (one, other)
+        )
+        assert equal(first, second) == Proved("structure"), (first, second)
+        cut_apart += len(one) != len(other)
+    assert cut_apart > 15
