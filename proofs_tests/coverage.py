@@ -6,6 +6,7 @@ pytest-xdist. Needs the package coverage; with `--missing` the lines and branche
 
 The suite can be run in pieces: `--tests PATH` runs some of it, `--add` counts what earlier runs have reached too.
 A branch is a way out of a condition; of a `case` without one, whether it is reached is told by the line below it.
+What needs a module that is not installed is not counted, and the last lines say so.
 """
 
 from __future__ import annotations
@@ -37,12 +38,30 @@ exclude_also =
     @overload
     case _:\\s+assert_never\\(
     assert_never\\(
+    case .*:\\s+raise AssertionError\\(
+    raise AssertionError\\(
     @(abc\\.)?abstractmethod
     ^\\s*\\.\\.\\.$
+{absent}
 partial_also =
     ^\\s*case (?!.* if )
 """
-# A match over a closed union has no default: that its last case does not apply is what mypy excludes.
+# A match over a closed union has no default: that its last case does not apply is what mypy excludes. What raises
+# AssertionError says that no input leads there; no error of a user's is one.
+ABSENT: Final = {
+    "torch": (
+        r"^def torch_operator\(",
+        r"^def _operator\(program: Program, operator",
+        r"^def _kind_of\(array: Array\)",
+    ),
+    "jax": (
+        r"^    def function\(\*arrays: Any, \*\*named: Any\) -> Any:",
+        r"^def _by_name\(program: Program, arrays: Sequence\[Any\]",
+        r"^def _is_number\(value: object\)",
+        r"^def _check\(array: Array, value: Any\)",
+    ),
+}
+"""The functions of lowering/calls/operators.py that run only where one of these modules is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     code, files = measured(tests, looked_at, asked.workers, add=asked.add)
     for reached in by_room(files, asked.rooms):
         print(reached)
+    for module in () if asked.rooms else not_here():
+        print(f"not counted, as {module} is not installed: {len(ABSENT[module])} functions that need it")
     if asked.missing:
         wanted = {path for name in asked.rooms for path in ROOMS[name].paths()} or set(files)
         for path in sorted(wanted & set(files)):
@@ -102,12 +123,13 @@ def measured(tests: Sequence[str], looked_at: str, workers: str, *, add: bool) -
     for old in FOLDER.glob("data.*" if add else "data*"):
         old.unlink()
     settings = FOLDER / "settings"
-    settings.write_text(SETTINGS.format(folder=FOLDER, looked_at=looked_at), encoding="utf-8")
+    absent = "\n".join(f"    {line}" for module in not_here() for line in ABSENT[module])
+    settings.write_text(SETTINGS.format(folder=FOLDER, looked_at=looked_at, absent=absent), encoding="utf-8")
     coverage = [sys.executable, "-m", "coverage"]
     rc = f"--rcfile={settings}"
     around = {**os.environ, "COVERAGE_CORE": "ctrace"}
     spread = ["-n", workers] if workers != "0" else []
-    run = [*coverage, "run", rc, "-m", "pytest", "-q", *spread, *tests]
+    run = [*coverage, "run", rc, "-m", "pytest", "-q", "-p", "proofs_tests.coverage", *spread, *tests]
     code = subprocess.run(run, cwd=HERE, env=around, check=False).returncode
     more = ["--append"] if add and (FOLDER / "data").exists() else []
     subprocess.run([*coverage, "combine", rc, "-q", *more], cwd=HERE, env=around, check=True)
@@ -115,6 +137,19 @@ def measured(tests: Sequence[str], looked_at: str, workers: str, *, add: bool) -
     subprocess.run([*coverage, "json", rc, "-q", "-o", str(report)], cwd=HERE, env=around, check=True)
     files: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))["files"]
     return int(code != 0), files
+
+
+def pytest_sessionfinish() -> None:
+    """What a process of the tests has reached is written while it runs: one that is slow to end is killed."""
+    from coverage import Coverage
+
+    if (measuring := Coverage.current()) is not None:
+        measuring.save()
+
+
+def not_here() -> list[str]:
+    """The modules that are not installed, of those without which some of the library does not run."""
+    return [module for module in ABSENT if find_spec(module) is None]
 
 
 def by_room(files: Mapping[str, Any], rooms: Sequence[str]) -> list[Reached]:

@@ -23,7 +23,7 @@ from layouts.foundation.box import Box
 from layouts.foundation.function import Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode
-from layouts.foundation.semimodule import BITS, F2, Coordinate
+from layouts.foundation.semimodule import BITS
 from layouts.foundation.tuples import Extent, Shape, modes_of, product
 from layouts.foundation.variables import digit_variables, witness_variables
 from layouts.linear.layout import LinearLayout
@@ -67,14 +67,12 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
 def _compared(a: Function, b: Function, known: Known) -> Answer:
     """Whether they have the same value at every index, each counted as its function counts."""
     if isinstance(a, Layout) and isinstance(b, Layout):
+        # Modes that are merged as far as they can be are the same where the layouts are: no refinement of both is.
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)
         if _same_modes(first, second, known) and same_stride(a.offset, b.offset, known):
             return Proved("structure")
         if a.is_constant and b.is_constant and a.semimodule is not BITS and b.semimodule is not BITS:
             return refuted(a, ("i", _first_difference(a, b, first, second)))
-        if a.has_table and b.has_table:
-            return by_table(a, b) or Proved("table")
-        return _symbolic(a, b, first, second, known)
     if isinstance(a, LinearLayout) and isinstance(b, LinearLayout) and a.columns == b.columns:
         return Proved("structure")
     if a.has_table and b.has_table:
@@ -207,36 +205,6 @@ def by_table(a: Function, b: Function) -> Refuted | None:
 def _rows(function: Function) -> Any:
     values = function.table()
     return values.reshape((len(values), -1))
-
-
-def _symbolic(a: Layout, b: Layout, first: Sequence[Mode], second: Sequence[Mode], known: Known) -> Answer:
-    if known.same(a.size, b.size) and same_stride(a.offset, b.offset, known) and _same_digits(first, second, known):
-        return Proved("linear")
-    if (found := first_sampled(by_table, known, a, b)) is not None:
-        return found
-    return by_formula(a, b, known)
-
-
-def _same_digits(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> bool:
-    """Whether the modes have a common refinement, on each digit of which both have the same stride."""
-    left, right = list(reversed(first)), list(reversed(second))
-    while left and right:
-        (n, d), (m, e) = left.pop(), right.pop()
-        if isinstance(d, F2) or isinstance(e, F2) or not same_stride(d, e, known):
-            return False
-        if known.same(n, m):
-            continue
-        if (times := known.quotient(m, n)) is not None:
-            right.append((times, _scaled(e, n)))
-        elif (times := known.quotient(n, m)) is not None:
-            left.append((times, _scaled(d, m)))
-        else:
-            return False
-    return not left and not right
-
-
-def _scaled(stride: Any, by: Any) -> Any:
-    return stride * by if isinstance(stride, Coordinate) else by * stride
 
 
 def by_formula(a: Function, b: Function, known: Known) -> Answer:

@@ -20,7 +20,6 @@ from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Assign,
-    Block,
     Buffer,
     Cell,
     Clear,
@@ -238,25 +237,9 @@ def axis_of(mark: LoopMark) -> int | None:
     return THREADS.index(mark) if mark in THREADS else None
 
 
-def has_loops_of_threads(block: Block) -> bool:
-    return any(isinstance(s, For) and s.mark in THREADS for s in statements(block))
-
-
 def is_own(target: Cell | Scalar, places: Mapping[int, Where]) -> bool:
     """Whether each thread has what is stored to: all of them store it, then, where they are in no loop of an axis."""
     return isinstance(target, Scalar) or places.get(target.buffer.uid, "global") not in ("global", "shared")
-
-
-def made_in(block: Block) -> dict[int, Allocate]:
-    """The buffers that are allocated in a block, by their `uid`."""
-    return {s.buffer.uid: s for s in statements(block) if isinstance(s, Allocate)}
-
-
-def buffers_of(launch: Launch) -> Iterator[tuple[Allocate, Where]]:
-    """What a kernel allocates outside of its loops of threads, and where it is."""
-    for step in steps_of(launch.body):
-        if isinstance(step, Allocate):
-            yield step, launch.places[step.buffer.uid]
 
 
 def wide_cells(launch: Launch) -> Iterator[tuple[Cell, For, int]]:

@@ -6,7 +6,8 @@ import re
 import shutil
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from atl.errors import GpuMissing, WrongArgument
 from examples import gpu
 from lowering import GpuKernel
 from lowering import compile as compile_program
+from lowering.device import found as found_here
 from lowering.device.found import Found, find_nvcc, look_around
 from lowering.gpu import compiled
 from rewrites import Session
@@ -160,6 +162,62 @@ def test_what_is_here_is_found_out_without_a_gpu() -> None:
     found = look_around()
     assert (found.nvcc is None) == (find_nvcc() is None)
     assert found.complete == bool(found.nvcc and found.gpus)
+
+
+class Driver:
+    """Stands for libcuda.so.1: one GPU, or a question that it does not answer."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        answers = {
+            "cuDriverGetVersion": [12100],
+            "cuDeviceGetCount": [1],
+            "cuDeviceGet": [0],
+            "cuDeviceGetAttribute": [9],
+            "cuDeviceGetName": [],
+            "cuInit": [],
+        }[name]
+
+        def call(*given: Any) -> int:
+            if name == self.fails:
+                return 100
+            if name == "cuDeviceGetName":
+                given[0].value = b"a GPU"
+            elif name != "cuInit":
+                minor = name == "cuDeviceGetAttribute" and given[1].value == found_here.MINOR
+                given[0]._obj.value = 4 if minor else answers[0]
+            return 0
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("fails", "found"),
+    [
+        ("", ("12.10", (((9, 4), "a GPU"),))),
+        ("cuDriverGetVersion", (None, ())),
+        ("cuInit", ("12.10", ())),
+        ("cuDeviceGetCount", ("12.10", ())),
+    ],
+)
+def test_a_driver_says_its_version_and_its_gpus(fails: str, found: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(found_here, "CDLL", lambda name: Driver(fails))
+    assert found_here._driver() == found
+
+
+def test_a_program_that_says_no_release_is_no_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("silent", "exit 0"), ("failing", "echo release 13.0; exit 1"), ("broken", "")):
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{text}\n" if text else "", encoding="utf-8")
+        path.chmod(0o755)
+        assert found_here._version(str(path), 0) == ""
+    for home in ("NVCC", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(home, raising=False)
+    monkeypatch.setattr(found_here, "USUAL_PLACE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_nvcc() is None
 
 
 def test_options_of_another_target_are_refused() -> None:

@@ -212,3 +212,96 @@ def test_modes_too_large_for_a_table_that_meet_near_the_first_place_are_refuted(
     one, other = (tuple(numbers[f"{name}{k}"] for k in range(4)) for name in "ij")
     assert one != other
     assert layout(one) == layout(other)
+
+
+# -- by mode ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_product_has_the_same_places_however_its_modes_are_grouped() -> None:
+    """Of tilers that go by mode, the copies of each lie in what that mode alone leaves out: of 2:10 in its gap."""
+    block, tiler = Layout((2, 2), (1, 10)), (3, 5)
+    zipped = layouts.zipped_product(block, tiler)
+    assert zipped == Layout(((2, 2), (3, 5)), ((1, 10), (2, 1)))
+    assert layouts.tiled_product(block, tiler) == Layout(((2, 2), 3, 5), ((1, 10), 2, 1))
+    assert layouts.flat_product(block, tiler) == Layout((2, 2, 3, 5), (1, 10, 2, 1))
+    assert logical_product(block, (3,)) == Layout(((2, 3), 2), ((1, 2), 10))
+    copies = Layout(4)
+    assert layouts.zipped_product(block, copies) == logical_product(block, copies)
+    assert layouts.flat_product(block, copies)(1, 1, 3) == logical_product(block, copies)((1, 1), 3)
+
+
+def test_a_tiler_of_fewer_modes_leaves_the_others_as_they_are() -> None:
+    rows = Layout((4, 8), (8, 1))
+    assert layouts.zipped_divide(rows, (2,)) == Layout(((2,), (2, 8)), ((8,), (16, 1)))
+    assert layouts.logical_divide(rows, (None, 2)) == Layout(((4, 1), (2, 4)), ((8, 0), (1, 2)))
+    assert composition(rows, (2,)) == composition(rows, (2, None)) == Layout((2, 8), (8, 1))
+    assert coalesce(Layout(((2, 3), 4), ((1, 2), 6)), (1,)) == Layout((6, 4), (1, 6))
+
+
+def test_a_mode_that_is_no_layout_after_its_tiler_is_the_function_all_the_same() -> None:
+    outer = Layout((6, (2, 4)), (8, (7, 1)))
+    for tiler in ((None, Layout(3, 1)), (Layout(2, 3), Layout((3,), (1,)))):
+        made = composition(outer, tiler)
+        assert not made.is_layout
+        assert "in mode 1" in made.reason
+        first = Layout(6) if tiler[0] is None else tiler[0]
+        for i, j in ((i, j) for i in range(2) for j in range(3)):
+            assert made(i, j) == outer(first(i), j)
+
+
+def test_what_fits_together_and_what_does_not() -> None:
+    weakly, divides = layouts.weakly_congruent, layouts.weakly_compatible
+    assert weakly(4, (2, 2))
+    assert weakly((4, 4), (2, (2, 2)))
+    assert not weakly((4, 4), 4)
+    assert not weakly((4, 4), (2, 2, 2))
+    assert divides(4, (2, 6))
+    assert not divides(5, (2, 2))
+    assert divides((2, 5), (4, 5))
+    assert not divides((4, 5), (2, 5))
+    assert not divides((2, 2), 4)
+    assert common_refinement((2, 2), (2, 2, 1)) is None
+    assert (layouts.rank((1, 2)), layouts.rank(4)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Layout((2, 4), (1, 10)), Layout((2, 8), (1, 10))),
+        (Layout((4, 2), (1, 10)), Layout((2, 8), (1, 10))),
+        (Layout(4, 1), Layout((4, 2), (1, 10))),
+        (Layout((2, 2, 3), (1, 5, 50)), Layout((2, 2, 3), (1, 5, 60))),
+    ],
+    ids=str,
+)
+def test_the_first_index_at_which_two_layouts_differ_is_said(first: Layout, second: Layout) -> None:
+    found = layouts.equal(first, second)
+    assert isinstance(found, Refuted)
+    digits = list(found.model.numbers.values())
+    at = digits[0] if len(digits) == 1 else layouts.Box(first.shape).join(digits)
+    before = [(first(i), second(i)) for i in range(at)]
+    assert [a for a, _ in before] == [b for _, b in before]
+    ends = [layout.size for layout in (first, second)]
+    assert at in ends or first(at) != second(at)
+
+
+def test_coordinates_beyond_machine_integers_are_in_an_image() -> None:
+    high = 1 << 70
+    assert layouts.image(Layout((2, 2), (E(0) * high, E(1)))).tolist() == [[0, 0], [0, 1], [high, 0], [high, 1]]
+
+
+def test_slices_keep_the_digits_that_are_left_open() -> None:
+    nested = Layout(((2, 2, 2), 4), ((1, 2, 4), 8))
+    kept = nested((None, 1, None), 1)
+    assert kept == Layout((2, 2), (1, 4), offset=10)
+    assert [kept(i, j) for j in range(2) for i in range(2)] == [
+        nested((i, 1, j), 1) for j in range(2) for i in range(2)
+    ]
+
+
+def test_steps_backwards_count_in_how_far_a_layout_reaches() -> None:
+    n = sizes("n")
+    layout = Layout((n, 4), (-4, 1))
+    assert str(layouts.cosize(layout)) == "4*n"
+    at_five = layout.where(n=5)
+    assert layouts.cosize(at_five) == at_five.table().max() - at_five.table().min() + 1

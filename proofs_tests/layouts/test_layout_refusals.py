@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 import layouts
 from atl import sizes
 from atl.errors import ATLError
-from layouts import F2, Box, E, IndexFunction, Layout
-from layouts.lego import GroupBy, Row
+from layouts import F2, Box, ColumnAction, Coordinate, E, IndexFunction, Layout
+from layouts.axe import R, S, axis, direct_sum, group, slice_of, split
+from layouts.lego import ExpandBy, GenP, GroupBy, OrderBy, Row
 from layouts.templates import fill
 
 N, M = sizes("N M")
 L = Layout((4, 8), (8, 1))
 SWIZZLED = layouts.composition(layouts.Swizzle(3, 3, 3), Layout((8, 64), (64, 1)))
 LINEAR = layouts.LinearLayout.identity_1d(4, "lane", "i")
+LANE = axis("lane")
+of: Any = layouts
+"""To be called with what its annotations exclude."""
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Layout(0), "an extent of 0 in a shape"),
@@ -79,6 +85,63 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
+REFUSED += [
+    (lambda: layouts.logical_divide(L, (2, 2, 2)), "a tiler of 3 modes for"),
+    (lambda: layouts.composition(SWIZZLED, (2, 2)), "has no modes to be tiled"),
+    (lambda: layouts.complement(Layout((N, M), (M, N))), "has no complement that is known"),
+    (lambda: layouts.left_inverse(Layout((2, 2), (F2(1), F2(1)))), "its columns depend on each other"),
+    (lambda: layouts.right_inverse(Layout(3, F2(1))), "a power of two instead of 3"),
+    (lambda: of.Coordinate(3), "a tuple of integers, one for each axis"),
+    (lambda: of.Box(4).digits("3"), "an integer, an array of them, or an index expression"),
+    (lambda: L(np.array([1.5])), "an array of float64"),
+    (lambda: layouts.as_axe(Layout((4, N), (F2(1), F2(4)))), "is no sum of steps along axes"),
+    (lambda: layouts.as_axe(Layout((2, 2), (E(0), E(1))), ["lane"]), "1 axes for places of 2 coordinates"),
+    (lambda: layouts.as_lego(Layout((N, M), (M + 1, 1))), "is no permutation of dimensions"),
+    (lambda: layouts.as_layout(IndexFunction((N,), lambda i: i * i)), "has N places"),
+    (lambda: layouts.as_linear(L, ["a"]), "1 names for 2 dimensions"),
+    (lambda: layouts.Swizzle(3, 60, 3), "a swizzle that reads 66 bits"),
+    (lambda: of.supremum("ab", ["a"]), "the order 'ab'"),
+    (lambda: of.ColumnAction(3, "a", 2), r"ColumnAction\(3, 'a', 2\)"),
+    (lambda: ColumnAction((0, 0), "a", 2), r"the order \(0, 0\)"),
+    (lambda: ColumnAction((1, 0), "x", 2).apply(LINEAR), "has no digit 'x' of 2 bits"),
+    (lambda: ColumnAction((1, 0), "lane", 2).of_values([1, 2, 3]), "3 values"),
+    (lambda: of.LinearLayout.from_bases([("a",)], ["o"]), r"bases: \('a',\)"),
+    (lambda: of.LinearLayout.from_bases([("a", 3)], ["o"]), "a list of bases"),
+    (lambda: of.LinearLayout.from_bases([("a", [1]), ("a", [1])], ["o"]), "bases: 'a' twice"),
+    (lambda: of.LinearLayout.from_bases([("a", [1])], [("o",)]), r"\('o',\) is no dimension"),
+    (lambda: of.LinearLayout.from_bases([("a", [1])], [("o", 2), ("o", 2)]), "'o' twice"),
+    (lambda: of.BankConflicts(3, 4, 5), "BankConflicts of what was not counted"),
+    (lambda: of.Explanation((3,)), r"an explanation of \(3,\)"),
+    (lambda: layouts.explain(layouts.logical_divide, L, 5), "divided by 5:1 is no layout"),
+    (lambda: of.Picture((), (), ""), r"a picture of \(\)"),
+    (lambda: layouts.draw(LINEAR, colour="x"), "one of|colour='x'"),
+    (lambda: of.ask([]), r"the question \[\]"),
+    (lambda: of.read_function(3), "3 is not a text"),
+    (lambda: of.result_of("no", [L]), "there is no operation 'no'"),
+    (lambda: of.result_of("coalesce", [3]), "coalesce of 3"),
+    (lambda: of.steps_of("no", [L]), "there is no operation 'no'"),
+    (lambda: of.verdict(3), "3 is no answer"),
+    (lambda: of.padded(3)("x"), "the shape of a tensor, a tuple of extents"),
+    (lambda: group(S[4:1], ("x",)), r"the shape \('x',\)"),
+    (lambda: split(S[4 : 1 @ LANE], LANE, [3]), "3 is no axis with its size"),  # type: ignore[list-item]
+    (lambda: 1.5 @ LANE, "1.5 @ lane"),
+    (lambda: axis("a b"), "axis.'a b'."),
+    (lambda: S[4:1] + "x", "'x' is no place"),
+    (lambda: S[4], "S.4."),
+    ((S[2:1] + R[(256, 257) : (1, 1 @ LANE)]).replicas, "has 65792 places"),
+    (lambda: direct_sum(S[4:1], S[4:1], (4,), (2, 2)), r"\(4,\) and \(2, 2\)"),
+    (lambda: slice_of(S[4:1], (5,), [(0, 1)]), "4 elements, a range for each"),
+    (lambda: of.lego.ExpandBy([5], [8], 3), "ExpandBy of 3"),
+    (lambda: ExpandBy([5], [8, 4], GroupBy([8, 4])), "equally many extents"),
+    (lambda: ExpandBy([5], [8], GroupBy([8])).inv(7), "a place from 0 to 5 - 1"),
+    (lambda: of.lego.GenP([2], 3), "a function of digits, and its way back"),
+    (lambda: GenP([1 << 30], lambda i: i), "a GenP of 1073741824 elements"),
+    (lambda: GenP([2, 2], lambda i, j: 2 * i + j, lambda x: (x,)), r"the way back of a GenP gives \(0,\)"),
+    (lambda: GenP([N, M], lambda i, j: M * i + j, lambda x: (x,)), "gives 1 digits"),
+    (OrderBy, "a permutation for each level of tiles"),
+]
+
+
 @pytest.mark.parametrize(("call", "said"), REFUSED, ids=[f"{k} {said[:40]}" for k, (_, said) in enumerate(REFUSED)])
 def test_what_cannot_be_is_refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(ATLError, match=said) as caught:
@@ -90,3 +153,30 @@ def test_of_numbers_no_fact_is_asked_for() -> None:
     with pytest.raises(ATLError) as caught:
         GroupBy([6, 4]).OrderBy(Row(4, 4))
     assert caught.value.suggestions == ("ExpandBy, for partial tiles",)
+
+
+def test_what_is_neither_added_nor_multiplied_is_left_to_python() -> None:
+    place: Any = Coordinate((1, 2))
+    bits: Any = LINEAR
+    with pytest.raises(TypeError):
+        place + "x"
+    with pytest.raises(TypeError):
+        place * "x"
+    with pytest.raises(TypeError):
+        bits * 3
+
+
+@pytest.mark.parametrize(
+    ("made", "same"),
+    [
+        (L, Layout((4, 8), (8, 1))),
+        (S[(8, 4) : (4, 1 @ LANE)] + R[(2, 3) : (7, 11)], S[(8, 4) : (4, 1 @ LANE)] + R[(2, 3) : (7, 11)]),
+        (LINEAR, layouts.LinearLayout.identity_1d(4, "lane", "i")),
+    ],
+    ids=["strides", "axes", "bits"],
+)
+def test_a_layout_equals_only_layouts_and_those_that_are_equal_have_one_hash(made: object, same: object) -> None:
+    assert made == same
+    assert made is not same
+    assert len({made, same}) == 1
+    assert made != 3

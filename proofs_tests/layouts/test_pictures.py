@@ -219,3 +219,36 @@ def test_the_command_shows_a_layout_and_an_operation(capsys: pytest.CaptureFixtu
 def test_the_command_refuses_what_it_does_not_know(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["layout", *arguments]) == REFUSED
     assert "required:" in capsys.readouterr().err
+
+
+def test_what_an_operation_passes_over_is_said() -> None:
+    assert "  (2,2):(1,2) is 4:1, with fewer modes" in str(explain(composition, Layout((2, 2), (1, 2)), Layout(3, 1)))
+    assert "  mode 1, 1:7, has one place and is dropped" in str(explain(layouts.coalesce, Layout((2, 1), (1, 7))))
+    assert str(explain(complement, Layout(4, 0))).splitlines()[-1] == "= 1:1"
+
+
+def test_a_notebook_shows_no_picture_of_what_is_not_of_numbers() -> None:
+    assert Layout((N, 4))._repr_svg_() is None
+    assert layouts.row_major((1024, 1024))._repr_svg_() is None
+    assert ">(1,0)<" in str(Layout((2, 2), (E(0), E(1)))._repr_svg_())
+
+
+def test_colours_by_row_and_by_column() -> None:
+    rows, columns = (draw(Layout((2, 3)), colour=by).colours for by in ("row", "column"))
+    assert rows == ((0, 0, 0), (1, 1, 1))
+    assert columns == ((0, 1, 2), (0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"), [("N != 3", [2, 4]), ("N > 3", [4]), ("N >= 3", [3, 4]), ("N <= 3", [2, 3]), ("N < 3", [2])]
+)
+def test_conditions_are_read_as_they_are_written(text: str, holds: list[int]) -> None:
+    layout = Layout(N, given=[read_condition(text)])
+    found = []
+    for size in (2, 3, 4):
+        try:
+            layout.where(N=size)
+        except layouts.LayoutError:
+            continue
+        found.append(size)
+    assert found == holds

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import atl
-from atl.prove import Proved, Refuted
+from atl.prove import Proved, Refuted, Unknown
 from layouts import (
     Box,
     Chain,
+    Coordinate,
+    E,
     IndexFunction,
     Layout,
     NoLayout,
@@ -295,3 +297,81 @@ def test_values_made_of_sizes_on_a_box_of_numbers_are_compared() -> None:
     assert not composition(pitch, Layout(4)).is_layout
     with pytest.raises(NotByTable, match="are made of sizes"):
         pitch.table()
+
+
+# -- what is not known, and why ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        (lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)), "is no formula of an index"),
+        (
+            lambda: equal(Layout((N, 2), (E(0), E(1))), IndexFunction((N, 2), lambda i, j: Coordinate((i, j)))),
+            "the values are no index expressions",
+        ),
+        (
+            lambda: injective(composition(Swizzle(3, 3, 3), Layout((N, 8), (8, 1)))),
+            "are not known to be in the domain of Swizzle",
+        ),
+        (lambda: injective(IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))), "is no formula over index"),
+    ],
+    ids=["no formula", "coordinates", "domain", "way back"],
+)
+def test_what_is_not_known_is_said_with_the_reason(question: Callable[[], object], why: str) -> None:
+    found = question()
+    assert isinstance(found, Unknown)
+    assert why in found.reason
+
+
+@pytest.mark.parametrize(
+    ("function", "onto", "numbers"),
+    [
+        (Layout((N, 2), (E(0), 2 * E(1))), (N, 2), {"N": 2, "i0": 0, "i1": 1}),
+        (Layout((N, 2), (-1 * E(0), E(1))), (N, 2), {"N": 2, "i0": 1, "i1": 0}),
+        (Layout((2, 2), (E(0), E(0))), (4, 1), {"i0": 0, "i1": 1, "j0": 1, "j1": 0}),
+    ],
+    ids=["beyond", "below", "meets"],
+)
+def test_steps_that_leave_the_box_or_meet_are_no_bijection(function: Layout, onto: Any, numbers: object) -> None:
+    found = bijective(function, onto)
+    assert isinstance(found, Refuted)
+    assert found.model.numbers == numbers
+
+
+def test_steps_backwards_stay_in_the_domain_of_what_follows_or_leave_it() -> None:
+    """Where they leave it, what is known of the outer function on its domain proves nothing."""
+    outer = IndexFunction((N,), lambda i: i, lambda x: (x,))
+    within = injective(Chain(outer, Layout(N, -1, offset=N - 1, given=[N >= 2])))
+    beyond = injective(Chain(outer, Layout(N, -1, offset=N - 2, given=[N >= 2])))
+    assert isinstance(within, Proved)
+    assert within.layer == "linear"
+    assert isinstance(beyond, Unknown) or (isinstance(beyond, Proved) and beyond.layer == "isl")
+
+
+def _cut(extent: Any, stride: Any, random: Random) -> list[tuple[Any, Any]]:
+    """A mode, or two that mean the same."""
+    ways = {"2*N": [2, N], "4": [2, 2], "M*N": [M, N], "K*M": [K, M]}
+    if str(extent) not in ways or random.random() < 0.3:
+        return [(extent, stride)]
+    first, second = random.sample(ways[str(extent)], 2)
+    return [(first, stride), (second, stride * first)]
+
+
+def test_modes_cut_in_two_ways_are_merged_to_the_same() -> None:
+    """So no common refinement of two layouts is looked for."""
+    random = Random(5)
+    cut_apart = 0
+    for _ in range(60):
+        modes = [
+            (random.choice([N, 2 * N, M * N, 4, K * M]), random.choice([1, N, K, M * N, 0]))
+            for _ in range(random.randint(1, 3))
+        ]
+        one, other = ([part for mode in modes for part in _cut(*mode, random)] for _ in range(2))
+        given = random.choice([[], [K == N], [M == 2 * N]])
+        first, second = (
+            Layout(tuple(n for n, _ in each), tuple(d for _, d in each), given=given) for each in (one, other)
+        )
+        assert equal(first, second) == Proved("structure"), (first, second)
+        cut_apart += len(one) != len(other)
+    assert cut_apart > 15

@@ -34,11 +34,12 @@ class _Traced:
 
     @contextmanager
     def of(self, test: str) -> Iterator[None]:
+        before = sys.gettrace()
         sys.settrace(_tracer(self._files, self._found.setdefault(test, set())))
         try:
             yield
         finally:
-            sys.settrace(None)
+            sys.settrace(before)
 
     def lines(self) -> Mapping[str, Lines]:
         return self._found

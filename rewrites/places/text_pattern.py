@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Read, Size, Xor, index, map_leaves
+from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Size, Xor, index, map_leaves
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
 from atl.core.terms import (
@@ -334,7 +334,7 @@ def _atom_has_hole(atom: object) -> bool:
             return _NAMED_HOLE.fullmatch(name) is not None
         case Quotient(above, below):
             return _has_hole(above) or _has_hole(below)
-        case Extremum(_, parts) | Xor(parts) | Read(_, parts):
+        case Extremum(_, parts) | Xor(parts):
             return any(_has_hole(part) for part in parts)
         case _:
             return False

@@ -1,0 +1,129 @@
+"""What a person writes by mistake is refused where it is written, with the sentence that says what to write instead."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+import lowering
+from atl.errors import ATLError
+
+n, m = atl.sizes("n m")
+x = atl.tensor("x", n)
+twice = atl.program("twice", [x], 2 * x)
+of: Any = atl
+"""To be called with what its annotations exclude."""
+size: Any = n
+vector: Any = x
+
+
+def gathered(*inputs: Any) -> Any:
+    return inputs[0]
+
+
+def without_annotation(x):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    return x
+
+
+def assigned() -> None:
+    vector[0] = 1
+
+
+def wrong_annotation(x: Any) -> Any:
+    return x
+
+
+wrong_annotation.__annotations__["x"] = "nowhere"
+
+DECLARED: list[tuple[Callable[[], object], str]] = [
+    (lambda: of.sizes(""), "'' names no sizes"),
+    (lambda: of.sizes(3), "3 names no sizes"),
+    (lambda: atl.sizes("n, m"), r'has commas(.|\n)*write atl.sizes\("n m"\)'),
+    (lambda: atl.sizes("n", min=-1), "min=-1"),
+    (lambda: atl.sizes("n", min=True), "min=True"),
+    (lambda: of.tensor("i", n, dtype="int64", range=3), "range=3"),
+    (lambda: atl.tensor("x", -3), "an extent of x is -3"),
+    (lambda: of.reduce("mean", n, lambda i: x[i]), "there is no monoid 'mean'"),
+    (lambda: of.gen(n), "gen needs one or more extents and, last, a function"),
+    (lambda: of.gen(n, 3), "for instance atl.gen"),
+    (lambda: of.gen((0, n, 2), lambda i: x[i]), r"gen over \(0, n, 2\)"),
+    (lambda: of.let(x, 3), "let needs a function of the bound tensor"),
+    (lambda: atl.tensor("a", 2, n, m) @ atl.tensor("b", 3, m, n), r"of the shapes \(2,\) and \(3,\) meet in @"),
+    (lambda: of.program("p", [x]), "a program lacks its inputs or its body"),
+    (lambda: of.program("p", x, x), "the inputs are x"),
+    (lambda: atl.program("p", [2 * x], x), "is not an input"),
+    (lambda: atl.program(gathered), r"gathered collects its arguments in \*inputs"),
+    (lambda: atl.program(without_annotation), "has the annotation None"),
+    (lambda: atl.program(wrong_annotation), "cannot be read as a program: name 'nowhere' is not defined"),
+    (lambda: atl.program(given=[n >= 1])(lambda x: x), "'<lambda>' cannot name a program"),
+    (lambda: of.program("p", [x], x, given=n >= 1), r"write given=\[1 <= n\]"),
+    (lambda: of.program("p", [x], x, given=3), "a list of conditions"),
+    (lambda: of.program("p", [x], x, given=[False]), r"given=\[False\] holds for no sizes"),
+    (lambda: of.check_safe(atl.program("p", [x], x[-1])), "write n - 1"),
+    (lambda: twice(x), "the program twice is called"),
+    (lambda: of.evaluate("twice"), r"read the program that a text means with atl.parse"),
+    (lambda: of.evaluate(x), "give the tensor a name and its inputs"),
+    (lambda: of.evaluate(3), "or with the decorator @atl.program"),
+    (lambda: of.parse(b"p"), r"text.decode\("),
+    (lambda: lowering.compile(twice, target="metal"), "target='metal'"),
+    (
+        lambda: atl.parse("p (i : int64[n], x : float32[n]) : float32[n] := ⊞[j < n] [i[0, 0] < n] · x[j]"),
+        "i has 1 dimensions and is read with 2 indices",
+    ),
+]
+
+HABITS: list[tuple[Callable[[], object], str]] = [
+    (lambda: hash(n), "so it has no hash"),
+    (lambda: list(size), "a Python loop over an index expression"),
+    (lambda: len(size), "asks for the length of an index expression"),
+    (lambda: math.sqrt(size), "in place of the functions of `math`"),
+    (lambda: size**2, "write a square as a . a"),
+    (lambda: 2**vector, "write a square as a . a"),
+    (lambda: size @ x, "@ is between an index expression and something else"),
+    (assigned, "an element of a tensor is assigned to"),
+    (lambda: np.array(x), "NumPy asks for the elements of a tensor"),
+    (lambda: np.float64(2) * (n >= 1), "a condition does not take part in this"),
+    (lambda: np.einsum("i->", vector), "NumPy's einsum is applied to a tensor"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), DECLARED, ids=[f"{k} {said[:40]}" for k, (_, said) in enumerate(DECLARED)])
+def test_what_has_no_meaning_is_refused_with_what_to_write(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ATLError, match=said):
+        call()
+
+
+@pytest.mark.parametrize(("call", "said"), HABITS, ids=[f"{k} {said[:40]}" for k, (_, said) in enumerate(HABITS)])
+def test_a_habit_of_pythons_is_refused_at_the_line_of_the_user(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ATLError, match=said) as caught:
+        call()
+    assert caught.value.place is not None
+    assert "test_refused_calls.py" in str(caught.value.place)
+
+
+def test_what_is_called_for_each_index_need_be_no_plain_function() -> None:
+    class Element:
+        def __call__(self, i: atl.IndexExpr) -> atl.Tensor:
+            return x[i]
+
+    plain = atl.gen(n, lambda i: x[i])
+    assert atl.gen(n, Element()).node == plain.node
+    assert atl.gen(n, functools.partial(lambda of, i: of[i], x)).node == plain.node
+
+
+def test_a_term_is_its_own_copy() -> None:
+    assert copy.copy(x.node) is x.node
+    assert x.T.node is x.node
+
+
+def test_extrema_are_read_under_pythons_names_too() -> None:
+    ours, pythons = "x[min(n - 1, max(m, 3))]", "x[imin(n - 1, imax(m, 3))]"
+    head = "p (x : float32[n], y : float32[m]) : float32 := "
+    assert atl.parse(head + pythons) == atl.parse(head + ours)
