@@ -118,8 +118,10 @@ def _is_natural(facts: Facts, atom: AnyAtom) -> bool:
             return True
         case Read(array) if array.low is not None and never_negative(array.low):
             return True  # outside of its array it is zero
-        case _:
+        case Read() | Bound() | Var() | Quotient() | Extremum() | Xor():
             return NonNegative(index(atom)).identity in facts.known
+        case _:
+            assert_never(atom)
 
 
 @lru_cache(maxsize=4096)
