@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from atl.checks.scope import known_at_the_start
-from atl.core.index import AnyAtom, Extremum, Index, Quotient, Size, Var, atoms, index
+from atl.core.index import Extremum, Index, Quotient, Size, Var, atoms, index
 from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, at_most, conjunction, disjunction, less
 from atl.prove import Facts, holds, simplify, simplify_predicate
@@ -79,19 +79,16 @@ def _is_polynomial(value: Index) -> bool:
 
 def _below(low: Index, high: Index) -> Predicate:
     """low < high, said of the choices where one is a minimum or a maximum: each of those can be simpler, or decided."""
-    match (_alone(high), _alone(low)):
-        case (Extremum(kind, choices), _):
-            every = kind == "min"
-            parts = [_below(low, choice) for choice in choices]
-        case (_, Extremum(kind, choices)):
-            every = kind == "max"
-            parts = [_below(choice, high) for choice in choices]
-        case _:
-            return less(low, high)
+    if (of := _extremum(high)) is not None:
+        every, parts = of.kind == "min", [_below(low, choice) for choice in of.choices]
+    elif (of := _extremum(low)) is not None:
+        every, parts = of.kind == "max", [_below(choice, high) for choice in of.choices]
+    else:
+        return less(low, high)
     return conjunction(parts) if every else disjunction(parts)
 
 
-def _alone(e: Index) -> AnyAtom | None:
-    """The atom that the expression is."""
-    found = list(atoms(e))
-    return found[-1] if found and e == index(found[-1]) else None
+def _extremum(e: Index) -> Extremum | None:
+    """The minimum or maximum that the expression is."""
+    last = list(atoms(e))[-1:]
+    return last[0] if last and isinstance(last[0], Extremum) and e == index(last[0]) else None
