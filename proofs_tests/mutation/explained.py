@@ -22,6 +22,8 @@ _ONE_LEAF: Final = "equivalent: without a leaf by itself and a number, what is l
 _FLAT: Final = "equivalent: facts whose topics are given are flat, and the topics are those"
 _NO_ZERO: Final = "equivalent: a row holds no column with the coefficient 0"
 _DIVIDED_BY_ONE: Final = "equivalent: by 1 nothing is changed"
+_ALL_POSITIONS: Final = "equivalent: an element is read at as many positions as its array has dimensions"
+_SETTLED: Final = "equivalent: what is settled is left out by the other of two questions too"
 _ONLY_TIME: Final = "equivalent: nothing would be found there; it takes time"
 _NO_MULTIPLE: Final = "equivalent: a quotient that holds no multiple of its divisor is written as it was"
 
@@ -126,9 +128,7 @@ EXPLAINED: Final[dict[str, str]] = {
     ),
     "atl/prove/bits.py::_shifted::weight > 0: Gt becomes GtE::0": _NO_WEIGHT,
     "atl/prove/bits.py::_string::weight < 0: Lt becomes LtE::0": _NO_WEIGHT,
-    "atl/prove/bounds.py::_Elimination._element::False: negated::0": (
-        "equivalent: an element is read at as many positions as its array has dimensions"
-    ),
+    "atl/prove/bounds.py::_Elimination._element::False: negated::0": _ALL_POSITIONS,
     "atl/prove/bounds.py::_Elimination._sign::1: one more::0": "equivalent: 2 is a sign as 1 is; it is compared with 0",
     "atl/prove/cases.py::_least::condition len(monomial) == 1 dropped::0": _ONE_LEAF,
     "atl/prove/cases.py::_least::isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2: "
@@ -137,9 +137,7 @@ EXPLAINED: Final[dict[str, str]] = {
         "equivalent: what has no two elements restricts nothing, and lies in no other part"
     ),
     "atl/prove/cases.py::_least::2: one more::0": "equivalent: of three terms, two are left: no number",
-    "atl/prove/elements.py::_lawful::False: negated::0": (
-        "equivalent: an element is read at as many positions as its array has dimensions"
-    ),
+    "atl/prove/elements.py::_lawful::False: negated::0": _ALL_POSITIONS,
     "atl/prove/ends.py::_Ends._sign::1: one more::1": "equivalent: 2 is a sign as 1 is; it is compared with 0",
     "atl/prove/facts.py::Facts.__post_init__::condition part != TRUE dropped::0": (
         "equivalent: what is true is a conjunction of nothing, and has no parts"
@@ -223,6 +221,14 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/reduction.py::_quotient::b.constant is None and (not shown(less(ZERO, b))): part 0 forgotten::0": (
         "equivalent: of a positive number it is shown"
     ),
+    "atl/prove/reduction.py::_simplified::if not _compound(expression): never::0": _ONLY_TIME,
+    "atl/prove/reduction.py::_simplified_atom::if found is None: always::0": _MEMO,
+    "atl/prove/search.py::_planned::others.remove(column): left out::0": _SETTLED,
+    "atl/prove/search.py::_planned::column in plan.ready or not _depends_only(table, column, plan.ready): "
+    "part 0 forgotten::0": _SETTLED,
+    "atl/prove/smt.py::_Translation.inside::False: negated::0": _ALL_POSITIONS,
+    "atl/prove/smt.py::_Translation.add_pairs::True: negated::0": _ALL_POSITIONS,
+    "atl/prove/smt.py::_Translation.add_pairs::0: one more::3": "equivalent: at one position there is one element",
     "atl/prove/reduction.py::_shared_factors::1 < size < divisor: Lt 1 becomes LtE::0": (
         "equivalent: terms that the whole divisor divides have been taken out before"
     ),

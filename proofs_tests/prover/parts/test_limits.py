@@ -101,6 +101,20 @@ def test_no_more_products_are_looked_for_than_allowed(monkeypatch: pytest.Monkey
     assert list(_divisors(table, system)) == [(1, 2)]
 
 
+def test_no_more_products_are_made_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(2)
+    system = System([{1: 1, 2: -1}, {2: 1, 0: -1}], [{1: 1, 2: -2, 0: -1}, {1: 1, 2: -3}, {table.column((1, 2)): 1}])
+    bounds = Intervals(table, {1: 0, 2: 1}, {})
+
+    def made(most: int) -> tuple[int, int]:
+        monkeypatch.setattr(products, "MAX_PRODUCTS", most)
+        out = products.products(table, system, bounds, wide=True)
+        return len(out.rows), len(out.equalities)
+
+    assert [made(most) for most in range(3)] == [(0, 0), (1, 1), (2, 2)]
+    assert min(made(100)) > 2
+
+
 def test_each_end_that_is_tried_counts_once() -> None:
     facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
     search = _Ends(facts, lambda predicate: predicate == at_most(ZERO, n) or "m" in str(predicate))

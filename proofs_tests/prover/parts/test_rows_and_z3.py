@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from atl.core.index import ZERO, Array, Index, Var, constant, exclusive_or, imax, imin, index, read, size
-from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, less, negation, within
+from atl.core.index import ZERO, Array, Index, Read, Var, constant, exclusive_or, imax, imin, index, read, size
+from atl.core.predicate import FALSE, Predicate, at_most, conjunction, disjunction, equal, less, negation, within
 from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, prove, prover, simplify, without_smt
 from atl.prove.answer import Statistics
 from atl.prove.cases import with_plain_limits
@@ -20,10 +20,10 @@ from atl.prove.linear.factors import factor
 from atl.prove.linear.intervals import Intervals, propagate
 from atl.prove.linear.rows import Row, System, Table, read_predicate
 from atl.prove.linear.solver import _Refutation, _State, refuted
-from atl.prove.prover import _holds_multiple, _Query
-from atl.prove.reduction import _shared_factors
+from atl.prove.prover import _holds_multiple, _Query, _solve_equalities
+from atl.prove.reduction import _divided, _shared_factors
 from atl.prove.relevance import _says_nothing_else
-from atl.prove.search import Sample, search
+from atl.prove.search import Elements, Sample, search
 from atl.prove.smt import STEPS_AGAIN, Contradiction, solve
 
 VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
@@ -211,6 +211,55 @@ def test_so_many_reads_are_paired_and_no_more(monkeypatch: pytest.MonkeyPatch) -
 def test_a_factor_of_zero_leaves_what_is_left_of_a_row() -> None:
     table, system = asked(at_most(ZERO, x), at_most(x, ZERO), at_most(ZERO, x * y))
     assert search(table, system, undefined=True).sample(1) is not None
+    table, system = asked(at_most(ZERO, x), at_most(x, ZERO), equal(x * y, ZERO))
+    assert search(table, system, undefined=True).sample(1) is not None
+
+
+def test_what_an_equality_leaves_one_value_is_chosen_at_once() -> None:
+    around = within(constant(-100), y, constant(100))
+    for factor_, value in ((2, 3), (-2, -3), (3, 2)):
+        table, system = asked(within(constant(6), x, constant(7)), around, equal(factor_ * y, x))
+        for seed in range(1, 9):
+            sample = search(table, system, undefined=True, seed=seed).sample(1)
+            assert sample is not None
+            assert sorted(sample.leaves.values()) == sorted((6, value))
+
+
+def test_rows_without_unknowns_are_met_or_not() -> None:
+    assert search(Table(), System([{0: 1}]), undefined=True).sample(1) == Sample({}, {})
+    assert search(Table(), System([{0: -1}]), undefined=True).sample(1) is None
+
+
+def test_an_element_lies_between_all_that_are_known() -> None:
+    table, system = asked(at_most(ZERO, read(RISING, (x,))))
+    found = search(table, system, undefined=True)
+    (column,) = (column for column, atom in table.atoms.items() if isinstance(atom, Read))
+    values = {of: 2 if atom == VX else 20 for of, atom in table.atoms.items() if of != column}
+    known: Elements = {("rising", (at,)): value for at, value in ((3, 5), (4, 9), (0, 1), (1, 3), (25, 2))}
+    atom = table.atoms[column]
+    assert isinstance(atom, Read)
+    for order in (known, dict(reversed(known.items()))):
+        assert found._between_neighbours(column, atom, values, order, None, None, 0) == (3, 5)
+        assert found._between_neighbours(column, atom, values, order, None, None, 1) == (4, 4)
+
+
+def test_the_element_of_a_scalar_is_in_no_order() -> None:
+    one = read(Array("one", (), "int64", low=constant(3), rises="strict"), ())
+    table, system = asked(at_most(one, constant(3)))
+    sample = search(table, system, undefined=True).sample(1)
+    assert sample is not None
+    assert sample.elements == {("one", ()): 3}
+
+
+def test_what_an_equality_gives_is_put_in_wherever_it_stands() -> None:
+    """Of these the first is an equality, and the last one once the first has been put in."""
+    solution = _solve_equalities((equal(x, y + 1), at_most(ZERO, z), equal(z, x)), at_most(x, z))
+    assert [leaf for leaf, _ in solution.solved] in ([VX, VY], [VX, VZ], [VY, VX], [VY, VZ])
+
+
+def test_of_a_number_as_much_is_divided_as_there_is() -> None:
+    assert _divided(4 * x + 5, constant(4)) == (x + 1, constant(1))
+    assert _divided(4 * x + 3 * y, constant(4)) == (x, 3 * y)
 
 
 # -- the layers -------------------------------------------------------------------------------------------------------
@@ -244,6 +293,16 @@ def test_a_multiple_in_a_numerator_is_seen() -> None:
 def test_multiples_are_taken_out_of_quotients_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     facts, goal = given(less(ZERO, k)), equal((x + y * k) // k, x // k + y)
     assert _Query(facts, goal, thorough=False)._divided_out() != (facts.predicates, negation(goal))
+    asked_how: list[bool] = []
+
+    def noted(*_: object, thorough: bool) -> bool:
+        asked_how.append(thorough)
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prover, "proves", noted)
+        _Query(facts, goal, thorough=True)._divided_out()
+    assert asked_how == [False]  # or the question would come back
     query = _Query(facts, less(x, y), thorough=False)
     assert query._divided_out() == (facts.predicates, negation(less(x, y)))
     monkeypatch.setattr(_Query, "_divided_out", lambda _: (facts.predicates, FALSE))
@@ -297,9 +356,35 @@ def test_what_holds_no_multiple_has_no_shared_factor() -> None:
 def test_facts_about_products_say_something_of_their_factors() -> None:
     assert _says_nothing_else((less(x % 4, constant(3)),))
     assert not _says_nothing_else((at_most(x * y, 4 * (z // 4)),))
+    inside = disjunction((less(constant(4), x), less(y, ZERO)))
+    either = (conjunction((less(x % 4, constant(3)), inside)), conjunction((less(ZERO, x % 4), inside)))
+    assert not _says_nothing_else((disjunction(either),))
+    assert _says_nothing_else((disjunction((less(x % 4, constant(3)), less(ZERO, x % 4))),))
+
+
+def test_what_equalities_give_is_put_into_an_exclusive_or() -> None:
+    facts, goal = given(equal(x, 2 * z + y)), equal(exclusive_or(x, y), exclusive_or(2 * z + y, y))
+    solution = _solve_equalities(facts.predicates, negation(goal))
+    assert solution.solved
+    assert _Query(facts, goal, thorough=True)._with_solved(solution)
+    assert not _Query(facts, equal(exclusive_or(x, y), 2 * z), thorough=True)._with_solved(solution)
+
+
+def test_bits_that_are_divided_away_leave_an_exclusive_or() -> None:
+    facts = given(within(ZERO, x, constant(8)))
+    assert simplify(facts, exclusive_or(8 * y, x) // 8) == y
+    assert simplify(facts, exclusive_or(8 * y, x) // 4) != 2 * y
 
 
 # -- z3 ---------------------------------------------------------------------------------------------------------------
+
+
+def test_of_what_z3_says_nothing_there_is_a_value() -> None:
+    table = Table()
+    table.row(x + read(PLAIN, (y,)))
+    found = solve(table, System(), defined=False)
+    assert isinstance(found, Sample)
+    assert len(found.leaves) == 3
 
 
 def test_z3_is_told_what_a_minimum_and_a_maximum_are() -> None:
@@ -313,6 +398,8 @@ def test_z3_is_told_that_equal_numbers_have_no_exclusive_or() -> None:
     for value in (-1, 0, 1):
         both = equal(x, constant(2)), equal(y, constant(2))
         assert contradictory(*both, equal(exclusive_or(x, y), constant(value))) == (value != 0)
+    apart = equal(x, constant(8)), equal(y, constant(1))
+    assert not contradictory(*apart, equal(exclusive_or(x, y), constant(9)))
 
 
 @pytest.mark.parametrize(("array", "least"), [(STRICT, 2), (RISING, 0), (PLAIN, -9)])
