@@ -256,3 +256,12 @@ def test_equal_terms_have_one_hash_and_others_another() -> None:
     assert len({Digests().of_program(each) for each in (p, *others)}) == 5
     with pytest.raises(Unreadable, match="a term holds"):
         Digests()._of(b"bytes")
+
+
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_a_number_is_read_with_the_element_type_that_it_has_or_with_none(dtype: Any) -> None:
+    """As an argument of a rule it may have none: it has that of the place where the rule is used."""
+    number = Constant(2, dtype)
+    back = argument_in(text_of(number, PROGRAM), PROGRAM).node
+    assert back == number
+    assert back.type.dtype == dtype

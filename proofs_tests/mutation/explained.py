@@ -20,6 +20,10 @@ _BUILT: Final = "equivalent: what just fits is built at once, and is not refused
 _NO_WEIGHT: Final = "equivalent: there are no weights of 0, and they would add nothing"
 _ONE_LEAF: Final = "equivalent: without a leaf by itself and a number, what is left is no number"
 _FLAT: Final = "equivalent: facts whose topics are given are flat, and the topics are those"
+_NO_ZERO: Final = "equivalent: a row holds no column with the coefficient 0"
+_DIVIDED_BY_ONE: Final = "equivalent: by 1 nothing is changed"
+_ALL_POSITIONS: Final = "equivalent: an element is read at as many positions as its array has dimensions"
+_SETTLED: Final = "equivalent: what is settled is left out by the other of two questions too"
 _ONLY_TIME: Final = "equivalent: nothing would be found there; it takes time"
 _NO_MULTIPLE: Final = "equivalent: a quotient that holds no multiple of its divisor is written as it was"
 
@@ -78,6 +82,38 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/certificates/term_json.py::argument_in::depth_of(data) > DEEPEST: Gt becomes GtE::0": _NO_ARGUMENT,
     "rewrites/certificates/term_json.py::argument_in::not isinstance(data, list) or not data or "
     "depth_of(data) > DEEPEST: part 2 forgotten::0": _NO_ARGUMENT,
+    "atl/prove/answer.py::Model.named::named.get(leaf, leaf) if isinstance(leaf, Var) else leaf: always::0": (
+        "equivalent: only variables have names there"
+    ),
+    "atl/prove/bits.py::_power::0: one more::0": "equivalent: 1 is no divisor that takes bits off either",
+    "atl/prove/bits.py::_parts::(atom.numerator,) if isinstance(atom, Quotient) else (): always::0": (
+        "equivalent: it is asked of what takes bits off, which are quotients and exclusive ors"
+    ),
+    "atl/prove/bits.py::_equal_bits::weight > 0: Gt becomes GtE::0": _NO_WEIGHT,
+    "atl/prove/bounds.py::_Elimination._term::if not varying: never::0": (
+        "equivalent: a product of nothing is 1, at least and at most"
+    ),
+    "atl/prove/cases.py::of_remainders::_WHOLE + variable.uid: another operation::0": (
+        "equivalent: it is another number that no variable has"
+    ),
+    "atl/prove/cases.py::_divided::1 < (atom.denominator.constant or 0) <= LARGEST_DIVISOR: Lt 0 becomes LtE::0": (
+        "equivalent: a quotient by 1 is none"
+    ),
+    "atl/prove/cases.py::_divided::atom.denominator.constant or 1: part 1 forgotten::0": (
+        "equivalent: it is a number by then; the question is for the type checker"
+    ),
+    "atl/prove/ends.py::_Ends._is_natural::isinstance(atom, Size) or atom in self.digits or "
+    "self.shown(NonNegativ: part 0 forgotten::0": "equivalent: that a size is natural is shown at once",
+    "atl/prove/facts.py::_numbered::if all((variable.uid == number for number, variable in enumerat: never::0": (
+        "equivalent: variables that have their numbers get them once more"
+    ),
+    "atl/prove/linear/elimination.py::_Lines.keep::if common > 1: always::0": _DIVIDED_BY_ONE,
+    "atl/prove/linear/elimination.py::_Lines.keep::common > 1: Gt becomes GtE::0": _DIVIDED_BY_ONE,
+    "atl/prove/linear/elimination.py::_Lines.keep::value > 0: Gt becomes GtE::0": _NO_ZERO,
+    "atl/prove/linear/elimination.py::_Lines.next_column::above and below and (price == _price(above, below)): "
+    "part 1 forgotten::0": "equivalent: lines with a column of one sign alone have gone before",
+    "atl/prove/linear/factors.py::factor::x is not None and (intervals.low.get(x, 0) > 0 or "
+    "intervals.high.get(x: part 0 forgotten::0": "equivalent: where there is no factor there is no bound of it",
     "atl/prove/bits.py::by_bits::if value.weights: always::0": (
         "equivalent: where there are no weights none is reduced, and none taken together"
     ),
@@ -92,9 +128,7 @@ EXPLAINED: Final[dict[str, str]] = {
     ),
     "atl/prove/bits.py::_shifted::weight > 0: Gt becomes GtE::0": _NO_WEIGHT,
     "atl/prove/bits.py::_string::weight < 0: Lt becomes LtE::0": _NO_WEIGHT,
-    "atl/prove/bounds.py::_Elimination._element::False: negated::0": (
-        "equivalent: an element is read at as many positions as its array has dimensions"
-    ),
+    "atl/prove/bounds.py::_Elimination._element::False: negated::0": _ALL_POSITIONS,
     "atl/prove/bounds.py::_Elimination._sign::1: one more::0": "equivalent: 2 is a sign as 1 is; it is compared with 0",
     "atl/prove/cases.py::_least::condition len(monomial) == 1 dropped::0": _ONE_LEAF,
     "atl/prove/cases.py::_least::isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2: "
@@ -103,9 +137,7 @@ EXPLAINED: Final[dict[str, str]] = {
         "equivalent: what has no two elements restricts nothing, and lies in no other part"
     ),
     "atl/prove/cases.py::_least::2: one more::0": "equivalent: of three terms, two are left: no number",
-    "atl/prove/elements.py::_lawful::False: negated::0": (
-        "equivalent: an element is read at as many positions as its array has dimensions"
-    ),
+    "atl/prove/elements.py::_lawful::False: negated::0": _ALL_POSITIONS,
     "atl/prove/ends.py::_Ends._sign::1: one more::1": "equivalent: 2 is a sign as 1 is; it is compared with 0",
     "atl/prove/facts.py::Facts.__post_init__::condition part != TRUE dropped::0": (
         "equivalent: what is true is a conjunction of nothing, and has no parts"
@@ -166,6 +198,12 @@ EXPLAINED: Final[dict[str, str]] = {
     "(not lawful(self._arrays(tab: part 0 forgotten::0": (
         "equivalent: sizes are chosen from 0 on, and of one that an equality gives it is a row that it is natural"
     ),
+    "atl/prove/prover.py::_Query.answer::if any((not case for case in whole.cases)): never::0": (
+        "equivalent: a case without an alternative is a contradiction for the next layer too"
+    ),
+    "atl/prove/prover.py::_Query.answer::None if self.thorough else search(table, whole, "
+    "undefined=not _divides: never::0": "equivalent: numbers and a proof are never both found; it takes time",
+    "atl/prove/prover.py::_answered::if found is not None: never::0": _MEMO,
     "atl/prove/prover.py::_Query.answer::if simpler == TRUE: never::0": (
         "equivalent: what is true has no denial, and is proved by the same layer"
     ),
@@ -183,6 +221,14 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/reduction.py::_quotient::b.constant is None and (not shown(less(ZERO, b))): part 0 forgotten::0": (
         "equivalent: of a positive number it is shown"
     ),
+    "atl/prove/reduction.py::_simplified::if not _compound(expression): never::0": _ONLY_TIME,
+    "atl/prove/reduction.py::_simplified_atom::if found is None: always::0": _MEMO,
+    "atl/prove/search.py::_planned::others.remove(column): left out::0": _SETTLED,
+    "atl/prove/search.py::_planned::column in plan.ready or not _depends_only(table, column, plan.ready): "
+    "part 0 forgotten::0": _SETTLED,
+    "atl/prove/smt.py::_Translation.inside::False: negated::0": _ALL_POSITIONS,
+    "atl/prove/smt.py::_Translation.add_pairs::True: negated::0": _ALL_POSITIONS,
+    "atl/prove/smt.py::_Translation.add_pairs::0: one more::3": "equivalent: at one position there is one element",
     "atl/prove/reduction.py::_shared_factors::1 < size < divisor: Lt 1 becomes LtE::0": (
         "equivalent: terms that the whole divisor divides have been taken out before"
     ),

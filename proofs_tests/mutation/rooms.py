@@ -38,8 +38,6 @@ _OF_THE_PROVER: Final = (
     "orders",
     "exclusive_or",
     "relevance",
-    "edges",
-    "limits",
     "prover_fuzz",
 )
 
@@ -88,6 +86,7 @@ ROOMS: Final = {
         ("atl/prove",),
         (
             "atl/prove",
+            "proofs_tests/prover/parts",
             *(f"proofs_tests/prover/test_{name}.py" for name in _OF_THE_PROVER),
             *_of(
                 "proofs_tests/prover/test_without_smt.py",

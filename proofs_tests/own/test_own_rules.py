@@ -467,6 +467,13 @@ def test_a_mark_that_is_taken_out_is_found() -> None:
         loads(json.dumps(altered), own=[larger_and_smaller])
 
 
+def test_a_hash_that_is_taken_out_is_found() -> None:
+    altered = json.loads(dumps(unproved_theorem()))
+    del altered["rules"]["larger_and_smaller"]
+    with pytest.raises(CertificateError, match="the certificate has no hash of the rule larger_and_smaller"):
+        loads(json.dumps(altered), own=[larger_and_smaller])
+
+
 def test_the_command_tells_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proved, marked, own = tmp_path / "proved.json", tmp_path / "marked.json", tmp_path / "own_extremes.py"
     own.write_text(OF_EXTREMES, encoding="utf-8")

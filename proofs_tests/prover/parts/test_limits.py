@@ -12,11 +12,13 @@ from atl.core.node import identity
 from atl.core.predicate import Predicate, at_most, less, non_negative, within
 from atl.prove import Facts, Proved, Refuted, Unknown, ends, forget, prove, prover, without_smt
 from atl.prove.ends import _Ends
-from atl.prove.linear import elimination, products
-from atl.prove.linear.elimination import Budget, contradict
+from atl.prove.linear import elimination, factors, products
+from atl.prove.linear.elimination import Budget, contradict, leaves_nothing
+from atl.prove.linear.factors import consequences
+from atl.prove.linear.intervals import Intervals
 from atl.prove.linear.products import _divisors
 from atl.prove.linear.rows import Row, System, Table
-from atl.prove.linear.solver import _Refutation, _State, refuted, refuted_by_rounding
+from atl.prove.linear.solver import EFFORT, _Refutation, _State, refuted, refuted_by_rounding
 
 VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
 x, y, z = map(index, (VX, VY, VZ))
@@ -99,6 +101,20 @@ def test_no_more_products_are_looked_for_than_allowed(monkeypatch: pytest.Monkey
     assert list(_divisors(table, system)) == [(1, 2)]
 
 
+def test_no_more_products_are_made_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(2)
+    system = System([{1: 1, 2: -1}, {2: 1, 0: -1}], [{1: 1, 2: -2, 0: -1}, {1: 1, 2: -3}, {table.column((1, 2)): 1}])
+    bounds = Intervals(table, {1: 0, 2: 1}, {})
+
+    def made(most: int) -> tuple[int, int]:
+        monkeypatch.setattr(products, "MAX_PRODUCTS", most)
+        out = products.products(table, system, bounds, wide=True)
+        return len(out.rows), len(out.equalities)
+
+    assert [made(most) for most in range(3)] == [(0, 0), (1, 1), (2, 2)]
+    assert min(made(100)) > 2
+
+
 def test_each_end_that_is_tried_counts_once() -> None:
     facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
     search = _Ends(facts, lambda predicate: predicate == at_most(ZERO, n) or "m" in str(predicate))
@@ -136,6 +152,26 @@ def test_an_elimination_spends_no_more_than_it_has() -> None:
     assert (needed, spent.left) == (9, 0)
 
 
+def test_what_is_eliminated_in_passing_spends_no_more_than_it_has() -> None:
+    """-3 x <= y <= 2 x and 5 z <= y <= 7 z: without y, rows of x and of z are left."""
+    rows: list[Row] = [{1: 3, 2: 1}, {1: 2, 2: -1}, {2: 1, 3: -5}, {2: -1, 3: 7}]
+    assert not leaves_nothing(rows, frozenset([1, 3]), Budget(100))
+    around: list[Row] = [{1: 1, 2: 1}, {1: -1, 2: 1, 3: 1}, {3: -1, 2: 1}]
+    assert leaves_nothing(around, frozenset(), Budget(100))
+    assert not leaves_nothing([{1: 1, 4: 1}, {1: -1, 4: -1}, {1: 1, 0: 1}], frozenset(), Budget(1))
+
+
+def test_no_more_consequences_are_drawn_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table()
+    k = size("k")
+    rows = [table.row(y - k * x), table.row(k * n - y - 1)]
+    ((of_k, _),) = table.row(k).items()
+    bounds = Intervals(table, {of_k: 0}, {})
+    assert consequences(System(rows), bounds, Budget(100))
+    monkeypatch.setattr(factors, "MAX_CONSEQUENCES", 0)
+    assert not consequences(System(rows), bounds, Budget(100))
+
+
 def test_the_memo_is_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover, "MEMO_SIZE", 20)
     forget()
@@ -151,6 +187,8 @@ def test_a_quick_question_looks_at_facts_that_are_relevant_only() -> None:
     goal = less(x + 1, n)  # breaks for x = 0 and n = 1, which meet the others too: but those were not looked at
     assert isinstance(prove(facts, goal, thorough=False), Unknown)
     assert isinstance(prove(facts, goal), Refuted)
+    assert isinstance(prove(facts, less(x, n + 1), thorough=False), Proved)
+    assert isinstance(prove(facts, less(x, n + 1)), Proved)
 
 
 def test_cases_are_split_only_after_numbers_were_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +203,12 @@ def test_cases_are_split_only_after_numbers_were_looked_for(monkeypatch: pytest.
     forget()
     prove(Facts().assume(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)))
     assert asked[0] == (prover.FIRST_EFFORT, 0)
+    assert EFFORT in {effort for effort, _ in asked}
+    assert prover.QUICK_EFFORT not in {effort for effort, _ in asked}
+    asked.clear()
+    prove(Facts().assume(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)), thorough=False)
+    assert EFFORT not in {effort for effort, _ in asked}
+    assert prover.QUICK_EFFORT in {effort for effort, _ in asked}
     forget()
 
 
