@@ -34,9 +34,15 @@ def table(lines: Sequence[Line]) -> str:
     )
     return head + "".join(
         f"| {_name(line)} | `{line['schedule']}` | {line['ours_ms']:.3f} | {100 * line['limit_ratio']:.0f} % |"
-        f" {line['rival']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}] |\n"
+        f" {line['rival']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}]{_faster(line)} |\n"
         for line in lines
     )
+
+
+def _faster(line: Line) -> str:
+    """By how much several threads are faster than one, for us and for the rival; nothing of one thread."""
+    told = [f"{line[key]:.2f} ×" if line.get(key) else "–" for key in ("speed_up", "rival_speed_up")]
+    return f"; {told[0]} one thread, its {told[1]}" if line["threads"] > 1 else ""
 
 
 def plot(path: Path, lines: Sequence[Line]) -> None:

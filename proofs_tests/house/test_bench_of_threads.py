@@ -12,6 +12,7 @@ from bench import measure, report
 from bench.contest import Limit, Ours, Problem, Rival, Workload, moved, posed
 from bench.measure import measured
 from bench.outcome import ALONE, LIMIT, Case, Contestant, Outcome, concluded
+from bench.overview import fastest, table
 from bench.threads import Pools
 from lowering import Samples
 
@@ -94,6 +95,8 @@ def test_the_table_has_each_one_s_speed_up_and_so_has_the_file() -> None:
     (row,) = found.rows
     assert (row.speed_up, row.rival_speed_up) == (1.9, None)
     assert Outcome.from_json(found.as_json()) == found
+    (line,) = table(fastest(found.as_json()["rows"])).splitlines()[2:]
+    assert line.endswith("; 1.90 × one thread, its – |")
     shown = report.table(found)
     assert "speed-up" in shown
     assert "      1.90  " in shown
