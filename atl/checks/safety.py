@@ -138,12 +138,11 @@ def safe_scope_of_child(expr: Expr, position: int, scope: Scope) -> Scope:
     Outside of an array they are zero, and that a loop's range is not empty, or that a condition holds, may imply that
     they are within it. What is to make reads safe must not rest on that.
     """
-    part = children(expr)[position].part
+    part, inside = children(expr)[position].part, scope_of_child(expr, position, scope)
     if part.assumes is not None:
         condition = getattr(expr, part.assumes)
         safe = safely_tested(negation(condition) if part.negated else condition, scope)
-        return scope.assume(scope.predicate(conjunction(safe)))
-    inside = scope_of_child(expr, position, scope)
+        return replace(inside, facts=scope.assume(scope.predicate(conjunction(safe))).facts)
     bounds = (scope.index(getattr(expr, at)) for binder in part.indices for at in (binder.low, binder.high))
     return inside if all(_proved(reads_in(bound), scope) for bound in bounds) else replace(inside, facts=scope.facts)
 

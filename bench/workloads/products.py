@@ -23,6 +23,9 @@ def _operations(problem: Problem) -> float:
     return 2.0 * problem.size**3
 
 
+PACKED_SHARED: Final = ("io", "⊞[jo < _] ⊞[p < _] _")
+"""The loops of a packed product that threads share: over tiles of rows, and over the panels that are packed."""
+
 RIVALS: Final[tuple[Rival, ...]] = (
     BLAS,
     TORCH,
@@ -40,7 +43,7 @@ PRODUCT: Final = Workload(
         Ours(fast.product_by_panels, parallel=("jo",)),
         Ours(fast.product_blocked, parallel=("io", "⊞[jo < _] ⊞[pi < _] _")),
         Ours(fast.product_in_square_tiles, parallel=("io",)),
-        Ours(everyday.product_packed, parallel=("io", "⊞[jo < _] ⊞[p < _] _")),
+        Ours(everyday.product_packed, parallel=PACKED_SHARED),
         Ours(derivations.matmul_tiled, {"C": 64}, most=1024),
         Ours(derivations.matmul_tiled_with_tails, {"C": 64}, most=1024),
         Ours(matmul.naive, most=1024),
@@ -59,7 +62,10 @@ PRODUCT_TILES: Final = Workload(
     "a product of n x n matrices, float32, in tiles of several shapes",
     (512, 1024),
     posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n),
-    tuple(Ours(everyday.product_packed, tiles={"rows": rows, "columns": columns}) for rows, columns in TILES),
+    tuple(
+        Ours(everyday.product_packed, tiles={"rows": rows, "columns": columns}, parallel=PACKED_SHARED)
+        for rows, columns in TILES
+    ),
     (BLAS,),
     Limit("fma", _operations),
     most=16_000,

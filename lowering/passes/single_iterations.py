@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from atl.checks.scope import known_at_the_start
-from atl.core.index import Extremum, Index, Quotient, Size, Var, atoms, index
+from atl.core.index import Extremum, Index, Quotient, Size, Var, atoms
 from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, at_most, conjunction, disjunction, less
 from atl.prove import Facts, holds, simplify, simplify_predicate
@@ -33,7 +33,7 @@ def with_single_iterations(nest: LoopNest) -> LoopNest:
     """The loop nest with `if l < h: s(l)` in place of `for i in l..h: s(i)`, where that is at most one iteration.
 
     Of innermost loops without a mark over assignments and sums, such as those of the first and the last cell of a row.
-    The variable is l or h - 1, whichever is a polynomial of sizes there; a loop of which neither is one stays.
+    The variable is l or h - 1, whichever is a polynomial of sizes and variables; a loop of which neither is one stays.
     """
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     return replace(nest, body=_block(facts, nest.body, tiles_of(nest)))
@@ -79,16 +79,10 @@ def _is_polynomial(value: Index) -> bool:
 
 def _below(low: Index, high: Index) -> Predicate:
     """low < high, said of the choices where one is a minimum or a maximum: each of those can be simpler, or decided."""
-    if (of := _extremum(high)) is not None:
+    if isinstance(of := high.atom, Extremum):
         every, parts = of.kind == "min", [_below(low, choice) for choice in of.choices]
-    elif (of := _extremum(low)) is not None:
+    elif isinstance(of := low.atom, Extremum):
         every, parts = of.kind == "max", [_below(choice, high) for choice in of.choices]
     else:
         return less(low, high)
     return conjunction(parts) if every else disjunction(parts)
-
-
-def _extremum(e: Index) -> Extremum | None:
-    """The minimum or maximum that the expression is."""
-    last = list(atoms(e))[-1:]
-    return last[0] if last and isinstance(last[0], Extremum) and e == index(last[0]) else None

@@ -368,6 +368,20 @@ def test_a_tile_of_squares_is_transposed_by_exchanges_of_lanes(dtype: str, size:
     np.testing.assert_array_equal(run(nest, {}, given), given["Z"].T)
 
 
+@pytest.mark.parametrize(("stored", "read"), [("⊞[o < 1] ⊞[i < 16]", "0, i"), ("⊞[i < 16] ⊞[o < 1]", "i, 0")])
+def test_dimensions_of_one_element_are_no_obstacle_to_a_transpose(stored: str, read: str) -> None:
+    """Staging at the tiles of a batch makes such: one matrix of them is read there."""
+    made = atl.parse(
+        "t (Z : float32[2, 16, 32]) : float32[2, 32, 16] := ⊞[q < 2]"
+        f" let tile | registers := {stored} ⊞[j < 32] Z[q, i, j] in ⊞[j < 32] ⊞[i < 16] tile[{read}, j]"
+    )
+    nest, given = lower(made, vector_bytes=64), given_for(made)
+    assert storages(nest) == ["registers"] * 5
+    wanted = given["Z"].transpose(0, 2, 1)
+    np.testing.assert_array_equal(run(nest, {}, given), wanted)
+    np.testing.assert_array_equal(compiled(made)(**given), wanted)
+
+
 READ: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
     "tile[i, j]": (lambda z, x, y: z.T, True),
     "2 * tile[i, j] - x[j]": (lambda z, x, y: 2 * z.T - x[:, None], True),

@@ -387,6 +387,14 @@ def test_the_loops_that_threads_share_are_marked_where_there_are_several_and_may
         assert "# parallel" in print_nest(lower(together)), ours.name
 
 
+def test_each_work_that_has_a_schedule_has_one_for_several_threads() -> None:
+    """Else a table of several threads sets one thread of ours beside all of everybody else."""
+    for each in WORKLOADS.values():
+        derived = [ours.made(2) for ours in each.ours if ours.made(1)[1]]
+        if derived:
+            assert any("parallel" in str(program) for program, _ in derived), each.name
+
+
 def doubled_in_tiles(by: int) -> Session:
     """The same, in tiles."""
     return reschedule(doubled()).tile("i", by)

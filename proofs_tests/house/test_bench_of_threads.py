@@ -105,10 +105,5 @@ def test_the_table_has_each_one_s_speed_up_and_so_has_the_file() -> None:
 
 def test_without_what_sets_the_threads_nobody_has_a_speed_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "settable", lambda: False)
-    clock = Clock()
-    pose = posed(lambda values: 2 * values, lambda size: ((size,), (size,)))
-    workload = Workload(
-        "doubling", "twice n numbers", (100,), pose, (Ours(doubled),), (), Limit("copy", moved), most=1000
-    )
-    found = measured(workload, Case("doubling", 100, 2, rounds=1), watch=lambda _: None, clock=clock)
+    found = measured(doubling(), Case("doubling", 100, 2, rounds=1), watch=lambda _: None, clock=Clock())
     assert [entry.speed_up for entry in found.entries] == [None]

@@ -114,7 +114,7 @@ REFUSED += [
     (lambda: of.Explanation((3,)), r"an explanation of \(3,\)"),
     (lambda: layouts.explain(layouts.logical_divide, L, 5), "divided by 5:1 is no layout"),
     (lambda: of.Picture((), (), ""), r"a picture of \(\)"),
-    (lambda: layouts.draw(LINEAR, colour="x"), "one of|colour='x'"),
+    (lambda: layouts.draw(LINEAR, colour="x"), r"colour='x'(.|\n)*or a function"),
     (lambda: of.ask([]), r"the question \[\]"),
     (lambda: of.read_function(3), "3 is not a text"),
     (lambda: of.result_of("no", [L]), "there is no operation 'no'"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import assert_never
 
-from atl.core.index import Index, Var, constant, index
+from atl.core.index import ONE, ZERO, Index, Var, constant, index
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -52,16 +52,17 @@ def transposed_for(
     """The transpose of a tile for statements that read it down its columns, and them as they read that.
 
     None where they read it otherwise too, or where the tile is not made of squares of vectors. `lengths` are those of
-    the vectors in each row of a tile.
+    the vectors in each row of a tile. Dimensions of one element, as staging makes of what a batch reads, are left out.
     """
-    if len(tile.extents) != 2 or _read_by_lanes(block, tile):
+    long = [dimension for dimension, extent in enumerate(tile.extents) if extent != ONE]
+    if len(long) != 2 or _read_by_lanes(block, tile):
         return None
-    rows, columns = tile.extents
+    rows, columns = (tile.extents[dimension] for dimension in long)
     last = Buffer(next(ids), f"{tile.name}_transposed", tile.dtype, (columns, rows))
     length, *others = {*lengths(tile), *lengths(last)}
     if others or length == 1:
         return None
-    reading = Copy(tile, last, (1, 0)).block(block)
+    reading = Copy(tile, last, (long[1], long[0])).block(block)
     if not _read_by_lanes(reading, last):
         return None
     lane, source = Var(next(ids), "lane"), tile
@@ -69,7 +70,7 @@ def transposed_for(
     filled: list[For] = []
     for distance in (1 << k for k in range(length.bit_length() - 1)):
         is_last = 2 * distance == length
-        target = last if is_last else Buffer(next(ids), f"{tile.name}_by{distance}", tile.dtype, tile.extents)
+        target = last if is_last else Buffer(next(ids), f"{tile.name}_by{distance}", tile.dtype, (rows, columns))
         vectors = (length,) * (shape_of(target)[-1] // length)
         made.append(Allocate(target, elements(target.extents), "registers", zeroed=False, vectors=vectors))
         filled += _round(source, target, distance, length, lane)
@@ -79,7 +80,7 @@ def transposed_for(
 
 def _round(source: Buffer, target: Buffer, distance: int, length: int, lane: Var) -> Iterator[For]:
     """A round over all squares; the one of the largest distance puts each square where it belongs."""
-    rows, columns = shape_of(source)
+    rows, columns = (extent for extent in shape_of(source) if extent != 1)
     at = index(lane)
     other = at // distance % 2
     for row, first in product(range(rows), range(0, columns, length)):
@@ -91,7 +92,9 @@ def _round(source: Buffer, target: Buffer, distance: int, length: int, lane: Var
 
 
 def _element(tile: Buffer, row: Index, column: Index) -> Cell:
-    return Cell(tile, tuple(zip((row, column), tile.extents, strict=True)))
+    """An element of a tile that has two dimensions of more than one element."""
+    at = iter((row, column))
+    return Cell(tile, tuple((ZERO if extent == ONE else next(at), extent) for extent in tile.extents))
 
 
 def _read_by_lanes(block: Block, tile: Buffer, around: For | None = None) -> bool:

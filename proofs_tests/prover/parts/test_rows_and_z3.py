@@ -93,8 +93,8 @@ def test_what_is_seen_to_be_natural_only_by_a_later_definition_is_defined_then()
 
 
 def test_bounds_of_columns_are_rows() -> None:
-    search_ = _Refutation(Table(), Budget(1), wide=False)
-    bounds = search_._bounds(Intervals(Table(), {1: 2, 2: 0}, {1: 5, 3: 0}))
+    refutation = _Refutation(Table(), Budget(1), wide=False)
+    bounds = refutation._bounds(Intervals(Table(), {1: 2, 2: 0}, {1: 5, 3: 0}))
     assert bounds == [{1: 1, 0: -2}, {2: 1}, {1: -1, 0: 5}, {3: -1}]
 
 
