@@ -30,19 +30,20 @@ def fastest(rows: Iterable[Line]) -> list[Line]:
 def table(lines: Sequence[Line]) -> str:
     """The lines as Markdown."""
     head = (
-        "| work | our schedule | ms | of the limit | best rival | rival ÷ ours [10–90 %] |\n|---|---|---|---|---|---|\n"
+        "| work | our schedule | ms | of the limit | best rival | rival ÷ ours [10–90 %] | speed-up, the rival's |\n"
+        "|---|---|---|---|---|---|---|\n"
     )
     return head + "".join(
         f"| {_name(line)} | `{line['schedule']}` | {line['ours_ms']:.3f} | {100 * line['limit_ratio']:.0f} % |"
-        f" {line['rival']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}]{_faster(line)} |\n"
+        f" {line['rival']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}] | {_speed_ups(line)} |\n"
         for line in lines
     )
 
 
-def _faster(line: Line) -> str:
+def _speed_ups(line: Line) -> str:
     """By how much several threads are faster than one, for us and for the rival; nothing of one thread."""
-    told = [f"{line[key]:.2f} ×" if line.get(key) else "–" for key in ("speed_up", "rival_speed_up")]
-    return f"; {told[0]} one thread, its {told[1]}" if line["threads"] > 1 else ""
+    told = [f"{line[key]:.2f}" if line.get(key) else "–" for key in ("speed_up", "rival_speed_up")]
+    return ", ".join(told) if line["threads"] > 1 else ""
 
 
 def plot(path: Path, lines: Sequence[Line]) -> None:

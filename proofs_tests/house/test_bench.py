@@ -569,4 +569,4 @@ def test_the_overview_has_the_fastest_of_ours_beside_the_rival_that_it_leads_lea
     rows = [row("slow", 4.0, "C", 2.0), row("fast", 2.0, "numba", 3.0), row("fast", 2.0, "C", 2.5)]
     assert [(line["schedule"], line["rival"]) for line in fastest(rows)] == [("fast", "C")]
     assert len(fastest([*rows, row("fast", 2.0, "C", 1.0, threads=2)])) == 2
-    assert "| blur 8 | `fast` | 2.000 | 50 % | C | 1.25 [0.90–1.10] |" in table(fastest(rows))
+    assert "| blur 8 | `fast` | 2.000 | 50 % | C | 1.25 [0.90–1.10] |  |" in table(fastest(rows))

@@ -96,7 +96,7 @@ def test_the_table_has_each_one_s_speed_up_and_so_has_the_file() -> None:
     assert (row.speed_up, row.rival_speed_up) == (1.9, None)
     assert Outcome.from_json(found.as_json()) == found
     (line,) = table(fastest(found.as_json()["rows"])).splitlines()[2:]
-    assert line.endswith("; 1.90 × one thread, its – |")
+    assert line.endswith("| 1.90, – |")
     shown = report.table(found)
     assert "speed-up" in shown
     assert "      1.90  " in shown
