@@ -197,6 +197,23 @@ def test_c_with_tiles_is_compiled_without_a_warning() -> None:
         build_shared(print_unit(accepted), name="t", extra_flags=WARNINGS)
 
 
+PADDED: Final = program(
+    "⊞[r < n] let acc | registers := padr (8 - min(k, 8)) ⊞[i < min(k, 8)] x[i] in ⊞[i < 8] acc[7 - i]",
+    "n, 8",
+    "x : float32[k], n : size",
+)
+
+
+@pytest.mark.parametrize("inner", [0, 1, 5, 8, 11])
+def test_what_is_stored_behind_an_end_that_is_not_constant_is_written_out_under_tests(inner: int) -> None:
+    nest, x = lower(PADDED), np.arange(1, inner + 1, dtype=np.float32)
+    assert not nest.refused
+    assert storages(nest) == ["registers"]
+    wanted = np.tile(np.concatenate((x[:8], np.zeros(max(0, 8 - inner), np.float32)))[::-1], (2, 1))
+    np.testing.assert_array_equal(run(nest, {"n": 2, "k": inner}, {"x": x}), wanted)
+    np.testing.assert_array_equal(compiled(PADDED)(x=x, n=2), wanted)
+
+
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 REFUSALS: Final = {
@@ -222,6 +239,11 @@ REFUSALS: Final = {
     ),
     "stores in a loop whose range is not constant": (
         program("let b | registers := Σ[p < n] place 8 (p % 8) f[p] in ⊞[i < 8] b[7 - i]", "8"),
+        "the loop p, from 0 to n, which indexes it, is not between constants, as far as is proved",
+        "loops over ranges that lie within constants, so that they can be written out",
+    ),
+    "iterations beyond those that index it": (
+        program("let b | registers := Σ[p < n] (⊞[i < 8] f[p]) + [p < 8] · place 8 p f[p] in ⊞[i < 8] b[7 - i]", "8"),
         "the loop p, from 0 to n, which indexes it, is not between constants, as far as is proved",
         "loops over ranges that lie within constants, so that they can be written out",
     ),

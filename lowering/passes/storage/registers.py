@@ -15,10 +15,10 @@ from typing import Final, assert_never
 from atl.checks.scope import known_at_the_start
 from atl.checks.stack import fits_registers, too_large_for_registers
 from atl.core.dtypes import bytes_of
-from atl.core.index import Var, constant, index
+from atl.core.index import Index, Var, constant, index
 from atl.core.marks import LetMark, LoopMark
-from atl.core.predicate import FALSE, TRUE, at_most, conjunction, within
-from atl.prove import Facts, Proved, prove, simplify, simplify_predicate
+from atl.core.predicate import FALSE, TRUE, at_most, conjunction, less, within
+from atl.prove import Facts, proves, simplify, simplify_predicate
 from atl.text.printing import show_index
 from lowering.nest.loopnest import (
     Accumulate,
@@ -236,7 +236,8 @@ class _Writer:
                 return self._iterations(facts, loop, values, tile)
             alone = [with_body(loop, (statement,)) for statement in loop.body]
             return tuple(piece for one in alone for piece in self._by_vectors(facts, one, values))
-        return self._iterations(facts, loop, self._bounds(facts, loop, tile), tile)
+        counted, values = self._between_constants(facts, loop, tile)
+        return self._iterations(facts, counted, values, tile)
 
     def _iterations(self, facts: Facts, loop: For, values: range, tile: int) -> Block:
         out: list[Statement] = []
@@ -259,17 +260,25 @@ class _Writer:
                 )
         return tuple(out)
 
-    def _bounds(self, facts: Facts, loop: For, tile: int) -> range:
-        """Constants between which the range of a loop lies, as the extents of the tile that it indexes say."""
+    def _between_constants(self, facts: Facts, loop: For, tile: int) -> tuple[For, range]:
+        """A loop, and constants between which its range lies, as the extents of the tile that it indexes say.
+
+        Where its variable is not an index but for a constant, the loop is counted by that index instead.
+        """
+        runs = facts.assume(less(loop.low, loop.high))
         if not self.is_tried:
             for cell, _ in cells_of(loop.body):
                 for position, extent in cell.pairs if cell.buffer.uid in self.tiles else ():
-                    rest = (position - index(loop.variable)).constant
-                    if rest is None or extent.constant is None:
+                    rest = position - index(loop.variable)
+                    if extent.constant is None:
                         continue
-                    inside = conjunction((at_most(constant(-rest), loop.low), at_most(loop.high, extent - rest)))
-                    if isinstance(prove(facts, inside), Proved):
-                        return range(-rest, extent.constant - rest)
+                    # What is bound inside is not known here: an offset with it lies within nothing that is proved.
+                    inside = conjunction((at_most(-rest, loop.low), at_most(loop.high, extent - rest)))
+                    if not proves(runs, inside):
+                        continue
+                    if rest.constant is None:
+                        return _counted_by(loop, rest), range(extent.constant)
+                    return loop, range(-rest.constant, extent.constant - rest.constant)
         raise _NoTile(
             tile,
             f"the loop {loop.variable.name}, from {show_index(loop.low)} to {show_index(loop.high)}, which indexes it, "
@@ -345,6 +354,12 @@ class _Writer:
             buffer = self.tiles[uid].buffer
             block = read_from(block, buffer, next(self.ids), Var(next(self.ids), "at"), self._lengths(buffer))
         return tuple(block)
+
+
+def _counted_by(loop: For, offset: Index) -> For:
+    """for i in l..h: s(i) as for i in l + o..h + o: s(i - o)."""
+    body = at_iteration(loop, index(loop.variable) - offset)
+    return replace(loop, low=loop.low + offset, high=loop.high + offset, body=body)
 
 
 def _are_apart(block: Block) -> bool:
