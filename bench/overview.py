@@ -35,7 +35,8 @@ def table(lines: Sequence[Line]) -> str:
     )
     return head + "".join(
         f"| {_name(line)} | `{line['schedule']}` | {line['ours_ms']:.3f} | {100 * line['limit_ratio']:.0f} % |"
-        f" {line['rival']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}] | {_speed_ups(line)} |\n"
+        f" {line['rival']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}] |"
+        f" {_speed_ups(line)} |\n"
         for line in lines
     )
 
