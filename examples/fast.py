@@ -10,10 +10,11 @@ from examples.schedules import anchors, blur, convolution, layers
 from rewrites import Session, reschedule
 
 
-def product_blocked(rows: int = 8, columns: int = 32, terms: int = 512, near: int = 64) -> Session:
+def product_blocked(rows: int = 8, columns: int = 32, terms: int = 256, near: int = 64) -> Session:
     """Both operands packed: blocks of `terms`, of which `near` rows stay in the cache, in tiles kept in registers.
 
-    Panels hold zeros where tiles stick out; a block of terms that k does not fill is cut short.
+    Panels hold zeros where tiles stick out; a block of terms that k does not fill is cut short. With 256 terms a panel
+    of the right operand takes 32 KiB, and stays in the first cache.
     """
     s = reschedule(anchors.product())
     s.tile("p", terms).interchange("j").interchange("i")

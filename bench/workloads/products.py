@@ -52,7 +52,10 @@ PRODUCT: Final = Workload(
     Limit("fma", _operations),
     most=16_000,
     quick=512,
-    tuned=(Tuning(fast.product_by_panels, {"rows": (8, 6, 14), "columns": (32, 16, 64)}),),
+    tuned=(
+        Tuning(fast.product_by_panels, {"rows": (8, 6, 14), "columns": (32, 16, 64)}),
+        Tuning(fast.product_blocked, {"terms": (256, 512), "near": (64, 32, 128)}),
+    ),
 )
 
 TILES: Final = ((8, 32), (14, 32), (12, 32), (8, 48), (6, 64))

@@ -211,4 +211,4 @@ def test_no_innermost_loop_tests_anything_where_tails_are_split_off(name: str) -
 
 def test_a_block_of_terms_that_the_size_does_not_fill_is_cut_short() -> None:
     shown = str(derived("product, blocked")[0].goal)
-    assert "Σ[pi < min(k - 512*po, 512)] ⊞[iii < 8] ⊞[ji < 32] Ap[iio, pi, iii] * Bp[jo, pi, ji]" in shown
+    assert "Σ[pi < min(k - 256*po, 256)] ⊞[iii < 8] ⊞[ji < 32] Ap[iio, pi, iii] * Bp[jo, pi, ji]" in shown
