@@ -20,7 +20,7 @@ from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import Several
 from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
-from lowering.c.gathering import vector_flags
+from lowering.c.gathering import gathering_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.parameters import declaration
 from lowering.c.printer import function_names, print_c
@@ -117,7 +117,7 @@ def compile(  # noqa: A001
 def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
     source = print_c(nest)
     (name,) = function_names((nest,))
-    flags = vector_flags(nest, compiler)
+    flags = gathering_flags(nest, compiler)
     path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler, extra_flags=flags)
     return Code(source, path, name, *load(path, declaration(nest, name)), fast_math)
 
@@ -346,7 +346,7 @@ class Kernel:
 
         Raises `WrongArgument`, also where the folder cannot be written.
         """
-        flags = vector_flags(self.nest, replace(find_compiler(), kind="gcc"))
+        flags = gathering_flags(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code
         exported = Exported(self.program, self.nest, self.source, code.name, flags, code.fast_math)
         return written(exported, folder, theorem=theorem, sizes=sizes)

@@ -6,6 +6,7 @@ import platform
 from typing import Final
 
 from atl.core.index import Index, Read, Var, atoms
+from atl.core.marks import LoopMark
 from lowering.compiler import Compiler
 from lowering.nest.computed import Computed, Use, computed
 from lowering.nest.loopnest import For, LoopNest, statements
@@ -17,13 +18,18 @@ SERIAL: Final = ("-fno-tree-vectorize",)
 """What stands below entries, as the fibres of a tensor do below its rows, is short and now this long, now that: sums of
 fibres of 1 to 30 entries took 1.05 to 1.2 times as long in vectors of any width."""
 
+WITHIN_LINES: Final = ("-falign-loops=64", "-falign-jumps=64")
+"""A loop over the entries of one row is some 40 bytes of code, which stand in one line or in two, as it happens: in two
+it took 1.2 to 1.4 times as long."""
 
-def vector_flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
-    """What gcc is told of the vectors of a nest in which each innermost loop gathers; of any other, nothing."""
+
+def gathering_flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
+    """What gcc is told of a nest in which each innermost loop gathers; of any other, nothing."""
     x86 = platform.machine() in ("x86_64", "AMD64")
     if not (x86 and compiler.kind == "gcc" and gathers(nest)):
         return ()
-    return SERIAL if has_fibres(nest) else NARROW
+    in_runs = any(each.mark is LoopMark.RUNS for each in _loops(nest))
+    return (*(SERIAL if has_fibres(nest) else NARROW), *(WITHIN_LINES if in_runs else ()))
 
 
 def gathers(nest: LoopNest) -> bool:

@@ -22,9 +22,10 @@ from lowering.c.loops import directives, has_heap_buffers
 from lowering.c.memory import Heap, allocated, asked_for, ending, on_heap, on_stack, opened, way_out
 from lowering.c.names import Names
 from lowering.c.parameters import parameters_of
+from lowering.c.segments import bounds, with_ends
 from lowering.c.streams import FENCE, has_streams, streamed
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
-from lowering.c.values.index import count_text, index_text, predicate_text
+from lowering.c.values.index import count_text, predicate_text
 from lowering.c.values.keys import fold_of_keys, with_keys
 from lowering.c.values.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.values.vectors import declared, operation
@@ -256,15 +257,16 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
 
 
 def _loop(scope: TextScope, heap: Heap, loop: For, *clauses: str) -> Lines:
-    first, last = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    ends, first, last = bounds(scope, loop)
     inside, before, after = with_keys(scope, loop)
     name, inside = inside.bind(loop.variable, loop.variable.name)
-    lines = _block(inside.under(loop.range), heap, loop.body)
+    inside, kept = with_ends(inside.under(loop.range), loop, last)
+    lines = _block(inside, heap, loop.body)
     if loop.mark is LoopMark.PARALLEL and has_streams(loop.body):
         lines.append(FENCE)  # of this thread
-    head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++)"
+    head = f"for (int64_t {name} = {first}{kept}; {name} < {last}; {name}++)"
     looped = scope.of_loop(loop.variable, [*directives(scope, loop, *clauses), *_braced(head, lines)])
-    return [*before, *looped, *after] if lines else []
+    return [*ends, *before, *looped, *after] if lines else []
 
 
 def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accumulate | Clear) -> Lines:

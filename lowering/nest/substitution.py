@@ -57,6 +57,13 @@ def in_rows(block: Block, buffer: Buffer, other: Buffer, row: Pairs) -> Block:
     return _Replacement(None, ZERO, frozenset(), {buffer: other}, row).block(block)
 
 
+def index_at(expression: Index, variable: Var, value: Index) -> Index:
+    """An index expression with the value in place of a variable."""
+    if variable.uid not in expression.free:
+        return expression
+    return map_leaves(expression, lambda leaf: value if leaf == variable else index(leaf))
+
+
 def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:
     """A cell of a buffer that is allocated outside of a loop, with the value in place of the loop's variable."""
     found = _Replacement(variable, value, frozenset())
@@ -83,7 +90,7 @@ class _Replacement:
         return self.value if leaf == self.variable else index(leaf)
 
     def _index(self, e: Index) -> Index:
-        return map_leaves(e, self._leaf) if self.variable is not None and self.variable.uid in e.free else e
+        return e if self.variable is None else index_at(e, self.variable, self.value)
 
     def _predicate(self, predicate: Predicate) -> Predicate:
         return predicate if self.variable is None else substitute(predicate, self._leaf)

@@ -9,12 +9,16 @@ import pytest
 
 import atl
 import lowering
+import lowering.c.segments
 from atl.core.index import constant
 from atl.core.predicate import at_most, conjunction, less
 from lowering import lower, print_c
 from lowering.c.text import wrapped
-from lowering.nest.loopnest import Assign, Declare, FromIndex, If, Load, Number, Scalar
+from lowering.nest.loopnest import Assign, Declare, For, FromIndex, If, Load, Number, Scalar
+from lowering.nest.text_scope import TextScope
+from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.nests.by_hand import body_of, cell, i, j, k, loop, n, nest, output, run, vi, vj
+from proofs_tests.programs.batch import Call, Report, Sanitized
 from rewrites import reschedule
 
 N, M = atl.sizes("n m")
@@ -333,3 +337,83 @@ def test_the_start_of_a_long_loop_head_stays_whole() -> None:
 def test_a_loop_head_that_is_too_long_for_a_line_is_printed(text: str) -> None:
     printed = code(atl.parse(text))
     assert printed.count("for (int64_t") == text.count("[") - text.count("x[") - text.count("32[")
+
+
+# -- segments ---------------------------------------------------------------------------------------------------------
+
+SEGMENTS = (
+    "f (pos : int32[n + 1] in [0, k + 1), x : float64[k]) : float64[n] := ⊞[i < n] Σ[pos[i] <= p < pos[i + 1]] x[p]"
+)
+BETWEEN = """
+g (pos : int32[n] in [0, k + 1), x : float64[k]) : float64[max(0, n - 1)] :=
+  ⊞[i < max(0, n - 1)] Σ[pos[i] <= p < pos[i + 1]] x[p]
+"""
+NESTED = """
+h (first : int32[n + 1] in [0, m + 1), pos : int32[m + 1] in [0, k + 1), x : float64[k]) : float64[n] :=
+  ⊞[i < n] Σ[first[i] <= q < first[i + 1]] Σ[pos[q] <= p < pos[q + 1]] x[p]
+"""
+TWICE = """
+t (pos : int32[n + 1] in [0, k + 1), x : float64[k]) : float64[n] :=
+  ⊞[i < n] (Σ[pos[i] <= p < pos[i + 1]] x[p]) * (Σ[pos[i] <= p < pos[i + 1]] 2 * x[p])
+"""
+
+
+def test_a_segment_begins_where_the_one_before_has_ended() -> None:
+    text = code(atl.parse(SEGMENTS))
+    assert "for (int64_t i = 0, p_end = i < n ? pos[i] : 0; i < n; i++)" in text
+    assert text.count("pos[") == 2, "each element is read once"
+    assert code(atl.parse(NESTED)).count("_end = ") == 4, "of each of two loops the first and the following ones"
+
+
+@pytest.mark.parametrize("ends", ["pos[2*i] <= p < pos[2*i + 1]", "pos[i] <= p < other[i + 1]", "3*i <= p < 3*i + 3"])
+def test_what_begins_elsewhere_or_is_not_read_is_worked_out_each_time(ends: str) -> None:
+    of = "[2*n + 1] in [0, 3*n + 1)"
+    assert "_end" not in code(
+        atl.parse(f"f (pos : int32{of}, other : int32{of}, x : float64[3*n]) : float64[n] := ⊞[i < n] Σ[{ends}] x[p]")
+    )
+
+
+def test_threads_begin_where_their_own_segments_do() -> None:
+    assert "_end" not in code(reschedule(atl.parse(SEGMENTS)).mark("i", "parallel").goal)
+
+
+def segments_of(kinds: int) -> list[Call]:
+    """Random ends, rising or not, with empty segments, of no rows too."""
+    numbers = np.random.default_rng(7)
+    calls = []
+    for number in range(24):
+        n, m, k = (int(size) for size in numbers.integers(0, 5, 3))
+        x = numbers.integers(-4, 5, k).astype(np.float64)
+
+        def ends(count: int, most: int, *, rising: bool = number % 2 == 0) -> Any:
+            drawn = numbers.integers(0, most + 1, count).astype(np.int32)
+            return np.sort(drawn) if rising else drawn
+
+        every = [{"pos": ends(n + 1, k)}, {"pos": ends(n, k)}, {"first": ends(n + 1, m), "pos": ends(m + 1, k)}]
+        calls += [Call(which, {**arrays, "x": x}) for which, arrays in enumerate([*every, every[0]][:kinds])]
+    return calls
+
+
+def test_segments_of_any_order_are_summed_as_they_are_and_nothing_outside_is_read() -> None:
+    if not has_sanitizers(find_compiler()):
+        pytest.skip("the compiler has no sanitizers")
+    programs = [atl.parse(text) for text in (SEGMENTS, BETWEEN, NESTED, TWICE)]
+    calls = segments_of(len(programs))
+    for call, found in zip(calls, Sanitized(programs).run(calls), strict=True):
+        assert isinstance(found, np.ndarray), found
+        np.testing.assert_array_equal(found, atl.evaluate(programs[call.which], **dict[str, Any](call.arguments)))
+
+
+def test_a_first_end_that_is_read_without_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_sanitizers(find_compiler()):
+        pytest.skip("the compiler has no sanitizers")
+    original = lowering.c.segments.with_ends
+
+    def always(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
+        scope, text = original(scope, loop, last)
+        return scope, text.replace(f"{scope.name(loop.variable)} < {last} ?", "1 ?")
+
+    monkeypatch.setattr("lowering.c.printer.with_ends", always)
+    nothing = Call(0, {"pos": np.zeros(0, np.int32), "x": np.zeros(0)})
+    (found,) = Sanitized([atl.parse(BETWEEN)]).run([nothing])
+    assert isinstance(found, Report)

@@ -16,7 +16,7 @@ import sparse
 from atl.errors import ArrayError
 from lowering import Kernel, lower
 from lowering import compile as compiled
-from lowering.c.gathering import gathers, has_fibres, vector_flags
+from lowering.c.gathering import gathers, has_fibres, gathering_flags
 from lowering.calls.noted import over_same_bytes
 from lowering.calls.taking import met_by
 from lowering.compiler import Compiler, find_compiler
@@ -226,15 +226,18 @@ def test_fibres_are_not_summed_in_vectors() -> None:
     found = find_compiler()
     gcc = Compiler(found.command, found.version, "gcc")
     wanted = ("-fno-tree-vectorize",) if platform.machine() in ("x86_64", "AMD64") else ()
-    assert vector_flags(of_tensor, gcc) == wanted
+    assert gathering_flags(of_tensor, gcc) == wanted
 
 
 def test_only_gcc_on_this_kind_of_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     nest, found = spmv().nest, find_compiler()
     gcc = Compiler(found.command, found.version, "gcc")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert vector_flags(nest, gcc) == ("-mprefer-vector-width=128",)
-    assert vector_flags(compiled(SPMV).nest, gcc) == ()
-    assert vector_flags(nest, Compiler(found.command, found.version, "clang")) == ()
+    assert gathering_flags(nest, gcc) == ("-mprefer-vector-width=128",)
+    assert gathering_flags(compiled(SPMV).nest, gcc) == ()
+    entries = reschedule(SPMV).sparsify("A", sparse.COO)
+    assert gathering_flags(lower(entries.goal), gcc) == ("-mprefer-vector-width=128",)
+    assert "-falign-loops=64" in gathering_flags(lower(entries.mark("p", "runs").goal), gcc)
+    assert gathering_flags(nest, Compiler(found.command, found.version, "clang")) == ()
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert vector_flags(nest, gcc) == ()
+    assert gathering_flags(nest, gcc) == ()
