@@ -12,7 +12,7 @@ import numpy as np
 from atl.core.program import Apart as Parts
 from atl.errors import ArrayError, WrongArgument, brief
 from sparse.errors import NotSparse
-from sparse.in_scipy import coordinates_of, from_scipy, has_coordinates, in_scipy, scipy_name, sound
+from sparse.in_scipy import Shared, coordinates_of, from_scipy, has_coordinates, in_scipy, scipy_name, shared, sound
 from sparse.storage import Storage
 from sparse.tensors import AnyArray, SparseTensor, encoded, entries
 
@@ -27,8 +27,8 @@ class Apart:
     rank: int
 
     @cached_property
-    def _scipy(self) -> str:
-        return scipy_name(self.format)
+    def _shared(self) -> tuple[str, Shared]:
+        return shared(self.format, self.rank)
 
     @cached_property
     def _element(self) -> np.dtype[Any]:
@@ -46,14 +46,14 @@ class Apart:
         form = getattr(value, "format", None)
         if form is self.format and type(value) is SparseTensor and value.values.dtype is self._element:
             return value.arrays, value.shape
-        if form == self._scipy and len(shape := value.shape) == 2:
-            pos, crd, held = value.indptr, value.indices, value.data
+        name, arrays_of = self._shared
+        if form == name and len(shape := value.shape) == self.rank:
             try:
-                fits = pos.dtype is self._index and crd.dtype is self._index and held.dtype is self._element
+                arrays = arrays_of(value)
+                if arrays is not None and self._fit(arrays):
+                    return arrays, shape
             except AttributeError:  # no arrays: `pack` says so
-                fits = False
-            if fits:
-                return (pos, crd, held), shape
+                pass
         made = pack(value, self.format)
         if made.values.dtype != self._element:
             raise ArrayError(
@@ -62,6 +62,10 @@ class Apart:
                 suggestions=(f"pass {self.name}.astype(np.{self.dtype})",),
             )
         return made.arrays, made.shape
+
+    def _fit(self, arrays: Sequence[AnyArray]) -> bool:
+        *indices, values = arrays
+        return values.dtype is self._element and all(each.dtype is self._index for each in indices)
 
     def known(self, value: object) -> dict[object, object] | None:
         """Where to note what is known of a tensor whose indices do not change, as those of a `SparseTensor` in this
@@ -77,7 +81,8 @@ class Apart:
         An array of scipy.sparse where scipy has the format, else a `SparseTensor`; of a `SparseTensor` always one.
         """
         if not isinstance(operand, SparseTensor):
-            own = {id(getattr(operand, name, None)) for name in ("indptr", "indices")}
+            name, arrays_of = self._shared
+            own = set(map(id, arrays_of(operand) or ())) if getattr(operand, "format", None) == name else set()
             # What was made for this call is read-only, and what scipy does to a matrix in its place would be refused.
             held = [each if id(each) in own else np.require(each, requirements="W") for each in arrays[:-1]]
             made = in_scipy(self.format, np.shape(operand), (*held, values))

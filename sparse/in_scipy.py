@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +24,55 @@ def scipy_name(form: Storage) -> str:
     if form.levels == COMPRESSED:
         return {Same(): "csr", Permuted((1, 0)): "csc"}.get(form.view, "")
     return ""
+
+
+Shared: TypeAlias = Callable[[Any], tuple[AnyArray, ...] | None]
+"""What gives the arrays of a format that a matrix of scipy's holds already; None for one that it does not hold so."""
+
+
+def shared(form: Storage, rank: int) -> tuple[str, Shared]:
+    """What scipy calls a tensor of this format, and what takes its arrays as those of the format; else no name.
+
+    Entries may stand in any order and more than once, as in the format: what has them in order is to be converted.
+    """
+    levels = form.levels(rank) if callable(form.levels) else form.levels
+    if name := scipy_name(form):
+        return name, _by_rows
+    if form.ordered:  # which scipy does not say of these
+        return "", _not_shared
+    if levels == (Compressed(rank, is_unique=False),) and form.view == Same():
+        return "coo", _by_coordinates
+    if levels == BLOCKS and isinstance(form.view, Blocked):
+        return "bsr", partial(_by_blocks, form.view.by)
+    if levels == DIAGONALS and isinstance(form.view, Diagonals):
+        return "dia", partial(_by_diagonals, np.dtype(form.index))
+    return "", _not_shared
+
+
+def _not_shared(_: object) -> None:
+    return None
+
+
+def _by_rows(value: Any) -> tuple[AnyArray, ...]:
+    return value.indptr, value.indices, value.data
+
+
+def _by_coordinates(value: Any) -> tuple[AnyArray, ...]:
+    return (*coordinates_of(value), value.data)
+
+
+def _by_blocks(by: tuple[int, ...], value: Any) -> tuple[AnyArray, ...] | None:
+    return (value.indptr, value.indices, value.data.reshape(-1)) if value.data.shape[1:] == by else None
+
+
+def _by_diagonals(index: np.dtype[Any], value: Any) -> tuple[AnyArray, ...] | None:
+    """Diagonals count from that at the lower left; where one lies outside or is stored in part all are converted."""
+    rows, columns = value.shape
+    crd = value.offsets.astype(np.int64) + (rows - 1)
+    inside = bool(((crd >= 0) & (crd < rows + columns - 1)).all()) and rows + columns <= np.iinfo(index).max
+    if not inside or value.data.shape != (len(crd), columns):
+        return None
+    return crd.astype(index), value.data.reshape(-1)
 
 
 def in_scipy(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]) -> Any:

@@ -129,7 +129,7 @@ def product(name: str, matrix: Matrix) -> Contest:
     packed = pack(matrix, form.form)
     kernel = kernel_for(name)
     rivals: dict[str, Run] = {}
-    if form.scipy in ("csr", "csc"):
+    if form.scipy:
         # The same kernel called with scipy's matrix, whose indices each call checks.
         same = sparse.to_scipy(packed)
         rivals["ours, checked in each call"] = lambda: kernel(same, x, out=y)

@@ -16,7 +16,7 @@ import sparse
 from atl.errors import ArrayError
 from lowering import Kernel, lower
 from lowering import compile as compiled
-from lowering.c.gathering import gathers, has_fibres, gathering_flags
+from lowering.c.gathering import gathering_flags, gathers, has_fibres
 from lowering.calls.noted import over_same_bytes
 from lowering.calls.taking import met_by
 from lowering.compiler import Compiler, find_compiler

@@ -18,9 +18,10 @@ from atl.core.program import Packed
 from atl.errors import ArrayError, ATLError
 from atl.meaning.specialise import specialise
 from lowering import compile as compiled
-from proofs_tests.sparse.matrices import MATRICES
+from proofs_tests.sparse.matrices import MATRICES, dense
 from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
+from sparse.apart import Apart
 
 DERIVED = reschedule(SPMV).sparsify("A", sparse.CSR).goal
 (PACKED,) = DERIVED.packed
@@ -219,3 +220,82 @@ def test_a_vector_of_scipys_and_rows_of_numbers_are_tensors_too() -> None:
 def test_what_is_no_matrix_is_refused(value: object) -> None:
     with pytest.raises(sparse.NotSparse):
         sparse.pack(value, sparse.CSR)
+
+
+# -- what scipy holds in the format of an operand ---------------------------------------------------------------------
+
+HELD = {"csr": sparse.CSR, "csc": sparse.CSC, "coo": sparse.COO, "bsr": sparse.BCSR(2, 3), "dia": sparse.DIA}
+
+
+def held_as(kind: str, matrix: Any) -> Any:
+    return matrix.tobsr((2, 3)) if kind == "bsr" else matrix.asformat(kind)
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_what_scipy_holds_in_the_format_is_read_where_it_is(kind: str) -> None:
+    matrix = held_as(kind, sp.csr_array(WIDE[:12]))
+    arrays, shape = Apart(HELD[kind], "A", "float64", 2)(matrix)
+    assert shape == (12, 9)
+    assert np.shares_memory(arrays[-1], matrix.data)
+    names = {"coo": ("row", "col"), "dia": ()}.get(kind, ("indptr", "indices"))
+    assert all(np.shares_memory(each, getattr(matrix, name)) for each, name in zip(arrays, names, strict=False))
+    packed = sparse.pack(matrix, HELD[kind]).arrays
+    assert all(np.array_equal(*both) for both in zip(arrays, packed, strict=True)) or kind == "dia"
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_what_scipy_holds_in_the_format_is_computed_right_at_the_edges(kind: str) -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", HELD[kind]).goal)
+    tried = 0
+    for name, made in MATRICES.items():
+        matrix: Any = made()
+        if kind == "bsr" and (matrix.shape[0] % 2 or matrix.shape[1] % 3):
+            continue
+        held, v = held_as(kind, matrix), np.arange(1.0, matrix.shape[1] + 1)
+        assert np.array_equal(kernel(held, v), dense(matrix) @ v), name
+        tried += 1
+    assert tried > (3 if kind == "bsr" else 15)
+
+
+@pytest.mark.parametrize("make", [sp.coo_array, sp.coo_matrix])
+def test_coordinates_that_are_no_places_are_refused_by_the_call(make: Callable[[Any], Any]) -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.COO).goal)
+    for axis, at in ((0, 13), (0, -1), (1, 9), (1, -1)):
+        matrix = make(WIDE)
+        (matrix.row, matrix.col)[axis][3] = at
+        with pytest.raises(ATLError, match=f"A_crd{axis}"):
+            kernel(matrix, np.ones(9))
+    short = make(WIDE)
+    short.data = short.data[:-3]
+    with pytest.raises(ArrayError, match="A_nnz"):
+        kernel(short, np.ones(9))
+
+
+def test_what_stands_outside_of_a_matrix_on_its_diagonals_is_not_read() -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.DIA).goal)
+    for rows, columns in ((4, 6), (6, 4), (5, 5)):
+        for width in (columns, columns - 1):
+            matrix = sp.dia_array((np.full((3, width), 7.0), [-2, 0, 3]), shape=(rows, columns))
+            for k, offset in enumerate((-2, 0, 3)):
+                outside = [j for j in range(width) if not 0 <= j - offset < rows]
+                matrix.data[k, outside] = np.nan
+            v = np.arange(1.0, columns + 1)
+            assert np.array_equal(kernel(matrix, v), matrix @ v)
+
+
+@pytest.mark.parametrize("outside", [-6, 5, 2**31 - 1, -(2**31)])
+def test_a_diagonal_outside_of_a_matrix_is_not_taken_for_another_one(outside: int) -> None:
+    matrix = sp.dia_array((np.ones((2, 5)), [0, 2]), shape=(6, 5))
+    matrix.offsets = np.array([outside, 2], np.int32)
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.DIA).goal)
+    assert np.array_equal(kernel(matrix, np.ones(5)), np.eye(6, 5, 2).sum(1))
+
+
+def test_what_scipy_holds_otherwise_is_converted() -> None:
+    for kind, form in (("bsr", sparse.BCSR(3, 3)), ("coo", sparse.COO.in_order())):
+        matrix = held_as(kind, sp.csr_array(WIDE[:12]))
+        arrays, _ = Apart(form, "A", "float64", 2)(matrix)
+        assert not np.shares_memory(arrays[0], matrix.row if kind == "coo" else matrix.indptr)
+        assert np.array_equal(sparse.decompress(sparse.pack(matrix, form)), WIDE[:12])
+    with pytest.raises(ArrayError, match="float32"):
+        Apart(sparse.COO, "A", "float64", 2)(sp.coo_array(WIDE.astype(np.float32)))
