@@ -47,18 +47,20 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
         everybody: tuple[Ours | Rival | Tuning, ...] = (*workload.rivals, *workload.ours, *workload.tuned)
         for one in everybody:
             watch(f"building and checking {one.name}")
-            match _tuned(one, problem, case, watch) if isinstance(one, Tuning) else _prepared(one, problem, case):
-                case LeftOut() as why:
-                    left_out.append(why)
-                case contestant, run:
-                    taking_part.append(contestant)
-                    runs[contestant.name] = run
-                    if alone is not None and not isinstance(one, Tuning):
-                        match _prepared(one, problem, alone):
-                            case LeftOut() as why:
-                                left_out.append(why)
-                            case _, by_itself:
-                                runs[contestant.name + ALONE] = by_itself
+            ready = _tuned(one, problem, case, watch) if isinstance(one, Tuning) else _prepared(one, problem, case)
+            if isinstance(ready, LeftOut):
+                left_out.append(ready)
+                continue
+            contestant, run = ready
+            taking_part.append(contestant)
+            runs[contestant.name] = run
+            if alone is None or isinstance(one, Tuning):
+                continue
+            by_itself = _prepared(one, problem, alone)
+            if isinstance(by_itself, LeftOut):
+                left_out.append(by_itself)
+            else:
+                runs[contestant.name + ALONE] = by_itself[1]
     except KeyboardInterrupt:
         interrupted = True
     samples = alternate(

@@ -106,6 +106,8 @@ def test_an_address_follows_the_structure_of_its_indices() -> None:
     out = output(n)
     of = nest("f", [x], out, loop(vi, n, Assign(cell(out, i), at(X, i, i + 1))), sizes="n m")
     assert "x[i * (m + 2) + i + 1]" in body_of(of)
+    of = nest("f", [x], out, loop(vi, n, Assign(cell(out, i), at(X, constant(1), i))), sizes="n m")
+    assert "x[m + 2 + i]" in body_of(of)
     tiled = Cell(out, ((i // 64, n), (i % 64, constant(64))))
     of = nest("f", [], out, loop(vi, n, Assign(tiled, Number(1, "float32"))), sizes="n")
     assert "out[i] = " in body_of(of)
