@@ -32,8 +32,13 @@ def in_runs(form: sparse.Format) -> Session:
 
 
 def by_blocks(form: sparse.Format) -> Session:
-    """The same by blocks of constant extents: the vector with zeros behind it, rows that hang over the edge apart."""
-    return by_entries(form).pad("x").tails(strategy="split")
+    """The same by blocks of constant extents: the vector with zeros behind it, rows that hang over the edge apart.
+
+    What the blocks of a row of blocks add is kept in registers, element by element, and stored at the end of the row.
+    """
+    s = by_entries(form).pad("x").tails(strategy="split")
+    s.interchange("p1").rw("place_of_sum", reverse=True).interchange("p2")
+    return s.accumulate("p3", at="p", name="block").mark("block", "registers")
 
 
 def by_diagonals(form: sparse.Format) -> Session:

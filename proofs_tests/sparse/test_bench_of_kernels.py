@@ -5,17 +5,23 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import sparse
 from bench.sparse import __main__ as command
-from bench.sparse import contest, report
+from bench.sparse import contest, ours, report
 from bench.sparse.__main__ import contests, main
 from bench.sparse.contest import Contest, Line, WrongResult
 from bench.sparse.matrices import MATRICES, example, tensor
 from bench.sparse.taco import KERNELS, NATIVE, shaped
 from lowering import Run, Samples, ThreadClock
+from lowering import compile as compiled
+from proofs_tests.sparse.matrices import MATRICES as EDGES
+from proofs_tests.sparse.matrices import dense
+from rewrites.certificates.certificate import dumps, loads
 
 
 @pytest.mark.parametrize("kind", MATRICES)
@@ -35,6 +41,17 @@ def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
     assert lines[0].name == "ours"
     assert lines[1].name == contest.PREPARED
     assert len(lines) == 2 + len(made.rivals)
+
+
+@pytest.mark.parametrize("form", [sparse.BCSR, sparse.BCSR(2, 8)], ids=repr)
+def test_blocks_that_are_added_up_in_registers_give_the_dense_product_at_the_edges(form: sparse.Format) -> None:
+    theorem = ours.by_blocks(form).done()
+    assert loads(dumps(theorem)).rhs == theorem.rhs
+    kernel = compiled(theorem.rhs)
+    for name, made in EDGES.items():
+        matrix: Any = made()
+        x = np.arange(1.0, matrix.shape[1] + 1)
+        assert np.array_equal(kernel(matrix, x), dense(matrix) @ x), name
 
 
 def test_kernels_on_tensors_and_patterns_agree_with_their_rivals() -> None:
