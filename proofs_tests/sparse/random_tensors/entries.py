@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from proofs_tests.programs.choices import Choices, chance, choose
-from sparse import Format
+from sparse import Blocked, Format
 from sparse.tensors import encoded
 
 Shape = tuple[int, ...]
@@ -20,7 +20,7 @@ EDGES: Final = (
     "int64", "undivided",
 )  # fmt: skip
 WAYS: Final = ("packed", "scipy", "scipy", "dense")
-IN_SCIPY: Final = ("csr", "csc", "coo", "bsr", "lil")
+IN_SCIPY: Final = ("csr", "csc", "coo", "coo", "bsr", "bsr", "dia", "lil")
 
 
 def tensor_at(choices: Choices, edge: str, rank: int, shape: Shape | None = None) -> tuple[Shape, list[Any], Any]:
@@ -69,20 +69,35 @@ def passed_in(
     """What a call passes for a tensor, and what to call it: packed, as scipy has it, or an array.
 
     What scipy holds is as the entries come: in disorder, and more than once. With `wide` its indices have 64 bits.
+    Blocks are those of the format where it has some and they divide the shape; beside a diagonal stands no number.
     """
     way = choose(choices, WAYS)
     if way == "dense":
         return way, dense_of_entries(shape, coordinates, values)
-    if way == "packed" or len(shape) > 2:
+    if way == "packed":
         return "packed", encoded(form, shape, coordinates, values)
     index = np.int64 if wide else np.int32
     held = sp.coo_array((values, tuple(each.astype(index) for each in coordinates)), shape=shape)
-    if len(shape) == 1:
+    if len(shape) != 2:
         return "coo", held
     kind = choose(choices, IN_SCIPY)
     if kind in ("csr", "csc"):
         return kind, _by_rows(kind, shape, coordinates, values, index)
-    return kind, held if kind == "coo" or 0 in shape else getattr(held, f"to{kind}")()
+    if kind == "coo" or 0 in shape:
+        return kind, held
+    if kind == "bsr":
+        by = form.view.by if isinstance(form.view, Blocked) else (1, 1)
+        divided = not any(extent % size for extent, size in zip(shape, by, strict=True))
+        return kind, held.tobsr(by if divided else None)
+    return kind, _with_numbers_inside(held.todia()) if kind == "dia" else getattr(held, f"to{kind}")()
+
+
+def _with_numbers_inside(matrix: Any) -> Any:
+    """A matrix by diagonals, in which what stands beside them is no number."""
+    rows, (_, stored) = matrix.shape[0], matrix.data.shape
+    at = np.arange(stored) - matrix.offsets[:, None]
+    matrix.data[(at < 0) | (at >= rows)] = np.nan
+    return matrix
 
 
 def _by_rows(kind: str, shape: Shape, coordinates: list[Any], values: Any, index: Any) -> Any:
