@@ -1,4 +1,7 @@
-"""Which formats scipy.sparse has too, with the same arrays: what is passed on either way is not copied."""
+"""Which formats scipy.sparse has too, with the same arrays: what is passed on either way is not copied.
+
+Only the numbers of diagonals are made anew: scipy counts them from the main one, we from that at the lower left.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,13 @@ Shared: TypeAlias = Callable[[Any], tuple[AnyArray, ...] | None]
 def shared(form: Storage, rank: int) -> tuple[str, Shared]:
     """What scipy calls a tensor of this format, and what takes its arrays as those of the format; else no name.
 
-    Entries may stand in any order and more than once, as in the format: what has them in order is to be converted.
+    More formats than `scipy_name` knows: coordinates, blocks and diagonals are read where scipy holds them, but what it
+    holds otherwise is not converted by it. Their entries may stand in any order and more than once.
     """
     levels = form.levels(rank) if callable(form.levels) else form.levels
     if name := scipy_name(form):
         return name, _by_rows
-    if form.ordered:  # which scipy does not say of these
+    if form.ordered:  # `pack` sorts it; a call would refuse it
         return "", _not_shared
     if levels == (Compressed(rank, is_unique=False),) and form.view == Same():
         return "coo", _by_coordinates
@@ -66,7 +70,7 @@ def _by_blocks(by: tuple[int, ...], value: Any) -> tuple[AnyArray, ...] | None:
 
 
 def _by_diagonals(index: np.dtype[Any], value: Any) -> tuple[AnyArray, ...] | None:
-    """Diagonals count from that at the lower left; where one lies outside or is stored in part all are converted."""
+    """None where a diagonal lies outside or is stored in part, or where their numbers may not fit the indices."""
     rows, columns = value.shape
     crd = value.offsets.astype(np.int64) + (rows - 1)
     inside = bool(((crd >= 0) & (crd < rows + columns - 1)).all()) and rows + columns <= np.iinfo(index).max

@@ -19,8 +19,8 @@ SERIAL: Final = ("-fno-tree-vectorize",)
 fibres of 1 to 30 entries took 1.05 to 1.2 times as long in vectors of any width."""
 
 WITHIN_LINES: Final = ("-falign-loops=64", "-falign-jumps=64")
-"""A loop over the entries of one row is some 40 bytes of code, which stand in one line or in two, as it happens: in two
-it took 1.2 to 1.4 times as long."""
+"""Of a loop in runs, what adds up the entries of one row is some 40 bytes of code, which stand in one line of the cache
+or in two, as it happens: in two it took 1.2 to 1.4 times as long."""
 
 
 def gathering_flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:

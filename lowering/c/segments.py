@@ -22,7 +22,8 @@ from lowering.nest.substitution import index_at
 from lowering.nest.text_scope import TextScope
 from lowering.nest.tiles import Tiles, over_lanes
 
-_ONE_BY_ONE: Final = (LoopMark.NONE, LoopMark.VECTOR)
+_PLAIN: Final = (LoopMark.NONE, LoopMark.VECTOR)
+"""Marks of loops that may begin at an end which is kept: the bounds of others are split, counted, or printed apart."""
 
 
 def with_ends(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
@@ -56,13 +57,13 @@ def _segments(loop: For, tiles: Tiles) -> list[For]:
 
     Only where that is read: else it costs nothing to work it out.
     """
-    if loop.mark is not LoopMark.NONE:
+    if loop.mark is not LoopMark.NONE:  # its iterations need not follow each other: threads, lanes
         return []
     return [
         inner
         for inner in loop.body
         if isinstance(inner, For)
-        and inner.mark in _ONE_BY_ONE
+        and inner.mark in _PLAIN
         and not over_lanes(inner, tiles)
         and any(isinstance(atom, Read) for atom in atoms(inner.low))
         and index_at(inner.low, loop.variable, index(loop.variable) + 1) == inner.high

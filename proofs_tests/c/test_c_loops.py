@@ -354,7 +354,7 @@ h (first : int32[n + 1] in [0, m + 1), pos : int32[m + 1] in [0, k + 1), x : flo
 """
 TWICE = """
 t (pos : int32[n + 1] in [0, k + 1), x : float64[k]) : float64[n] :=
-  ⊞[i < n] (Σ[pos[i] <= p < pos[i + 1]] x[p]) * (Σ[pos[i] <= p < pos[i + 1]] 2 * x[p])
+  ⊞[i < n] let s := Σ[pos[i] <= p < pos[i + 1]] x[p] in Σ[pos[i] <= p < pos[i + 1]] s * x[p]
 """
 
 
@@ -362,7 +362,9 @@ def test_a_segment_begins_where_the_one_before_has_ended() -> None:
     text = code(atl.parse(SEGMENTS))
     assert "for (int64_t i = 0, p_end = i < n ? pos[i] : 0; i < n; i++)" in text
     assert text.count("pos[") == 2, "each element is read once"
-    assert code(atl.parse(NESTED)).count("_end = ") == 4, "of each of two loops the first and the following ones"
+    for two_loops in (NESTED, TWICE):
+        text = code(atl.parse(two_loops))
+        assert text.count("p_first") + text.count("q_first") == 4, "each of two loops has a beginning of its own"
 
 
 @pytest.mark.parametrize("ends", ["pos[2*i] <= p < pos[2*i + 1]", "pos[i] <= p < other[i + 1]", "3*i <= p < 3*i + 3"])
@@ -377,8 +379,8 @@ def test_threads_begin_where_their_own_segments_do() -> None:
     assert "_end" not in code(reschedule(atl.parse(SEGMENTS)).mark("i", "parallel").goal)
 
 
-def segments_of(kinds: int) -> list[Call]:
-    """Random ends, rising or not, with empty segments, of no rows too."""
+def calls_with_segments() -> list[Call]:
+    """Of each program with random ends, rising or not, with empty segments, of no rows too."""
     numbers = np.random.default_rng(7)
     calls = []
     for number in range(24):
@@ -389,8 +391,10 @@ def segments_of(kinds: int) -> list[Call]:
             drawn = numbers.integers(0, most + 1, count).astype(np.int32)
             return np.sort(drawn) if rising else drawn
 
-        every = [{"pos": ends(n + 1, k)}, {"pos": ends(n, k)}, {"first": ends(n + 1, m), "pos": ends(m + 1, k)}]
-        calls += [Call(which, {**arrays, "x": x}) for which, arrays in enumerate([*every, every[0]][:kinds])]
+        of_rows, between = {"pos": ends(n + 1, k)}, {"pos": ends(n, k)}
+        nested = {"first": ends(n + 1, m), "pos": ends(m + 1, k)}
+        every = (of_rows, between, nested, of_rows)
+        calls += [Call(which, {**arrays, "x": x}) for which, arrays in enumerate(every)]
     return calls
 
 
@@ -398,13 +402,13 @@ def test_segments_of_any_order_are_summed_as_they_are_and_nothing_outside_is_rea
     if not has_sanitizers(find_compiler()):
         pytest.skip("the compiler has no sanitizers")
     programs = [atl.parse(text) for text in (SEGMENTS, BETWEEN, NESTED, TWICE)]
-    calls = segments_of(len(programs))
+    calls = calls_with_segments()
     for call, found in zip(calls, Sanitized(programs).run(calls), strict=True):
         assert isinstance(found, np.ndarray), found
         np.testing.assert_array_equal(found, atl.evaluate(programs[call.which], **dict[str, Any](call.arguments)))
 
 
-def test_a_first_end_that_is_read_without_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_begins_a_segment_and_is_read_without_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_sanitizers(find_compiler()):
         pytest.skip("the compiler has no sanitizers")
     original = lowering.c.segments.with_ends

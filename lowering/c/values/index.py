@@ -76,10 +76,10 @@ def _nested(scope: TextScope, pairs: Pairs) -> Text:
     parts: list[Part] = []
     for position, extent in pairs:
         if parts and extent != ONE:
-            whole_row = len(parts) == 1 and parts[0].text.text == "1" and not parts[0].negative
-            parts = (
-                _parts(scope, terms_of(extent)) if whole_row else [_times(parts, index_text(scope, extent), after=True)]
-            )
+            if len(parts) == 1 and parts[0].text.text == "1" and not parts[0].negative:
+                parts = _parts(scope, terms_of(extent))  # m + j, not 1 * m + j
+            else:
+                parts = [_times(parts, index_text(scope, extent), after=True)]
         parts.extend(_parts(scope, terms_of(position)))
     return _sum(parts)
 
