@@ -29,6 +29,17 @@ def scipy_name(form: Storage) -> str:
     return ""
 
 
+def scipy_kind(form: Storage, rank: int) -> str:
+    """What scipy calls a tensor of so many dimensions in this format; nothing where it has no such format."""
+    if name := scipy_name(form):
+        return name
+    if has_coordinates(form, rank):
+        return "coo"
+    if form.levels == BLOCKS and isinstance(form.view, Blocked):
+        return "bsr"
+    return "dia" if form.levels == DIAGONALS and isinstance(form.view, Diagonals) else ""
+
+
 Shared: TypeAlias = Callable[[Any], tuple[AnyArray, ...] | None]
 """What gives the arrays of a format that a matrix of scipy's holds already; None for one that it does not hold so."""
 
@@ -36,20 +47,19 @@ Shared: TypeAlias = Callable[[Any], tuple[AnyArray, ...] | None]
 def shared(form: Storage, rank: int) -> tuple[str, Shared]:
     """What scipy calls a tensor of this format, and what takes its arrays as those of the format; else no name.
 
-    More formats than `scipy_name` knows: coordinates, blocks and diagonals are read where scipy holds them, but what it
-    holds otherwise is not converted by it. Their entries may stand in any order and more than once.
+    Entries may stand in any order and more than once.
     """
-    levels = form.levels(rank) if callable(form.levels) else form.levels
-    if name := scipy_name(form):
-        return name, _by_rows
+    kind = scipy_kind(form, rank)
+    if kind in ("csr", "csc"):
+        return kind, _by_rows
     if form.ordered:  # `pack` sorts it; a call would refuse it
         return "", _not_shared
-    if levels == (Compressed(rank, is_unique=False),) and form.view == Same():
-        return "coo", _by_coordinates
-    if levels == BLOCKS and isinstance(form.view, Blocked):
-        return "bsr", partial(_by_blocks, form.view.by)
-    if levels == DIAGONALS and isinstance(form.view, Diagonals):
-        return "dia", partial(_by_diagonals, np.dtype(form.index))
+    if kind == "coo" and not form.levels_of((0,) * rank)[0][0].unique:
+        return kind, _by_coordinates
+    if isinstance(form.view, Blocked) and kind == "bsr":
+        return kind, partial(_by_blocks, form.view.by)
+    if kind == "dia":
+        return kind, partial(_by_diagonals, np.dtype(form.index))
     return "", _not_shared
 
 
@@ -86,19 +96,19 @@ def in_scipy(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]) 
     """
     import scipy.sparse as sp
 
-    kind = scipy_name(form)
-    if kind:
+    kind = scipy_kind(form, len(shape))
+    if kind in ("csr", "csc"):
         pos, crd, values = arrays
         return getattr(sp, f"{kind}_array")((values, crd, pos), shape=shape)
-    if len(arrays) == len(shape) + 1 and has_coordinates(form, len(shape)):
+    if kind == "coo" and len(arrays) == len(shape) + 1:
         return sp.coo_array((arrays[-1], tuple(arrays[:-1])), shape=shape)
-    if isinstance(form.view, Blocked) and form.levels == BLOCKS:
+    if isinstance(form.view, Blocked) and kind == "bsr":
         by = form.view.by
         if any(extent % size for extent, size in zip(shape, by, strict=True)):
             return None
         pos, crd, values = arrays
         return sp.bsr_array((values.reshape(-1, *by), crd, pos), shape=shape)
-    if isinstance(form.view, Diagonals) and form.levels == DIAGONALS:
+    if kind == "dia":
         crd, values = arrays
         return sp.dia_array((values.reshape(len(crd), shape[1]), crd - (shape[0] - 1)), shape=shape)
     return None
