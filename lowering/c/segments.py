@@ -12,12 +12,13 @@ taken the row before to be longer, or shorter, than it is.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from atl.core.index import Read, atoms, index
 from atl.core.marks import LoopMark
 from lowering.c.values.index import index_text
-from lowering.nest.loopnest import For
+from lowering.nest.loopnest import For, statements
 from lowering.nest.substitution import index_at
 from lowering.nest.text_scope import TextScope
 from lowering.nest.tiles import Tiles, over_lanes
@@ -55,15 +56,18 @@ def bounds(scope: TextScope, loop: For) -> tuple[list[str], str, str]:
 def _segments(loop: For, tiles: Tiles) -> list[For]:
     """The loops of a body each of which begins where the one of the iteration before has ended.
 
-    Only where that is read: else it costs nothing to work it out.
+    Only where that is read: else it costs nothing to work it out. And only where the loop stands once in the body: each
+    copy of one, as a tile in registers leaves them of a loop that is written out, goes over the same segment.
     """
     if loop.mark is not LoopMark.NONE:  # its iterations need not follow each other: threads, lanes
         return []
+    copies = Counter(inner.variable for inner in statements(loop.body) if isinstance(inner, For))
     return [
         inner
         for inner in loop.body
         if isinstance(inner, For)
         and inner.mark in _PLAIN
+        and copies[inner.variable] == 1
         and not over_lanes(inner, tiles)
         and any(isinstance(atom, Read) for atom in atoms(inner.low))
         and index_at(inner.low, loop.variable, index(loop.variable) + 1) == inner.high

@@ -408,6 +408,20 @@ def test_segments_of_any_order_are_summed_as_they_are_and_nothing_outside_is_rea
         np.testing.assert_array_equal(found, atl.evaluate(programs[call.which], **dict[str, Any](call.arguments)))
 
 
+@pytest.mark.parametrize("where", ["", "[j <= i] · "])
+def test_each_copy_of_a_loop_goes_over_the_whole_segment(where: str) -> None:
+    """A loop over the rows of a tile in registers is written out; copies under a condition stand in their own block."""
+    ends = np.array([0, 2, 2, 5, 3, 7], np.int32)
+    tiles = atl.parse(f"""
+        tiles (pos : int32[n + 1] in [0, k + 1), x : float64[k, 4], y : float64[2]) : float64[n, 2, 4] := ⊞[i < n]
+          let t | registers := ⊞[j < 2] {where}Σ[pos[i] <= p < pos[i + 1]] ⊞[l < 4] x[p, l] * y[j] in 2 * t
+    """)
+    arrays: dict[str, Any] = {"pos": ends, "x": np.arange(28.0).reshape(7, 4), "y": np.array([1.0, 3.0])}
+    kernel = lowering.compile(tiles)
+    assert kernel.source.count("for (int64_t p") == 2
+    assert np.array_equal(kernel(**arrays), atl.evaluate(tiles, **arrays))
+
+
 def test_what_begins_a_segment_and_is_read_without_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_sanitizers(find_compiler()):
         pytest.skip("the compiler has no sanitizers")
