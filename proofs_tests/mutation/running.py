@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import pytest
-from hypothesis import Phase, settings
 
 from proofs_tests.mutation.edits import Mutant, Syntax, functions
 from proofs_tests.mutation.planting import nothing_is_remembered, planted
@@ -46,8 +45,6 @@ AT_MOST: Final = 600.0
 """One that waits for something is left after so many seconds in which it uses no processor."""
 ROOM: Final = 4 << 30
 """So much more memory than there was may be used by a mutant."""
-NO_SMALLEST: Final = settings(phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
-"""With a mutant, a property is tried until one case fails."""
 _CODES: Final[dict[int, Verdict]] = {
     10: "killed",
     11: "survived",
@@ -128,7 +125,10 @@ class Runner:
 
     def pytest_configure(self) -> None:
         """A case that fails is enough: nobody reads the smallest one."""
-        settings.register_profile("mutants", NO_SMALLEST)
+        from hypothesis import Phase, settings  # which pytest wants to import itself, first
+
+        phases = [Phase.explicit, Phase.generate]
+        settings.register_profile("mutants", phases=phases, report_multiple_bugs=False)
         settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

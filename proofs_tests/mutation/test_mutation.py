@@ -19,7 +19,7 @@ from proofs_tests.mutation.explained import EXPLAINED
 from proofs_tests.mutation.planting import nothing_is_remembered, planted
 from proofs_tests.mutation.reaching import Reaching, _Traced, reaching
 from proofs_tests.mutation.rooms import HERE, ROOMS
-from proofs_tests.mutation.running import NO_SMALLEST, Runner, Verdicts, _used_by
+from proofs_tests.mutation.running import Runner, Verdicts, _used_by
 
 TEXT = '''
 def inside(low: int, at: int, high: int) -> bool:
@@ -142,10 +142,14 @@ def test_a_mutant_is_waited_for_as_long_as_it_uses_the_processor(
     assert verdict == "timeout"
 
 
-def test_a_property_that_fails_is_not_tried_on_smaller_cases() -> None:
+def test_a_property_that_fails_is_not_tried_on_smaller_cases(tmp_path: Path) -> None:
     tried: list[int] = []
+    before = settings.get_current_profile_name()
+    Runner([], {}, Verdicts(tmp_path / "none.jsonl", {})).pytest_configure()
+    quick = settings(database=None)
+    settings.load_profile(before)
 
-    @settings(NO_SMALLEST, database=None)
+    @quick
     @given(strategies.integers())
     def small(number: int) -> None:
         tried.append(number)
