@@ -31,12 +31,14 @@ from proofs_tests.mutation.planting import nothing_is_remembered, planted
 from proofs_tests.mutation.reaching import Lines, reaching
 from proofs_tests.mutation.rooms import HERE
 
+Timed: TypeAlias = tuple[pytest.Item, float]
+"""A test, and the seconds that it takes where nothing is planted."""
 Verdict: TypeAlias = Literal["killed", "survived", "timeout", "unreached", "not planted"]
 
 SECONDS: Final = 30.0
 """So long the tests that are asked for one mutant take together, without it."""
 PATIENCE: Final = 6.0
-"""A mutant that takes so many times as long runs for ever."""
+"""A mutant with which a test takes so many times as long runs for ever."""
 AT_LEAST: Final = 5
 """So many seconds of its processor each has; it is not judged by how busy the machine is."""
 AT_MOST: Final = 600.0
@@ -121,6 +123,14 @@ class Runner:
         self._at_work: dict[int, _Child] = {}
         self.broken: list[str] = []
 
+    def pytest_configure(self) -> None:
+        """A case that fails is enough: nobody reads the smallest one."""
+        from hypothesis import Phase, settings  # which pytest wants to import itself, first
+
+        phases = [Phase.explicit, Phase.generate]
+        settings.register_profile("mutants", phases=phases, report_multiple_bugs=False)
+        settings.load_profile("mutants")
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Notes that a test has failed."""
         self._failed |= report.failed
@@ -144,7 +154,7 @@ class Runner:
                 syntax = mutant.file, Syntax(self._texts[mutant.file])
             items = self._chosen(session.items, mutant, seen)
             if items:
-                self._send(number, mutant, syntax[1], items, sum(seen.seconds[item.nodeid] for item in items))
+                self._send(number, mutant, syntax[1], [(item, seen.seconds[item.nodeid]) for item in items])
             else:
                 self._judged(number, mutant, "unreached", "")
         while self._at_work:
@@ -207,7 +217,7 @@ class Runner:
 
     # -- what becomes of a mutant ------------------------------------------------------------------------------------
 
-    def _send(self, number: int, mutant: Mutant, syntax: Syntax, items: Sequence[pytest.Item], usual: float) -> None:
+    def _send(self, number: int, mutant: Mutant, syntax: Syntax, items: Sequence[Timed]) -> None:
         """Has a mutant judged by a process of its own, once there is room for one."""
         while len(self._at_work) >= self._workers:
             self._receive()
@@ -215,7 +225,7 @@ class Runner:
         asked, said = os.pipe()
         child = os.fork()
         if child == 0:
-            self._in_the_child(mutant, syntax, items, said, AT_LEAST + PATIENCE * usual)
+            self._in_the_child(mutant, syntax, items, said)
         os.close(said)
         self._at_work[child] = _Child(number, mutant, asked, time.monotonic() + AT_MOST)
 
@@ -247,12 +257,11 @@ class Runner:
             place = f"{mutant.file}:{mutant.line}"
             print(f"{number}/{len(self._mutants)} {verdict}: {place} {mutant.change}", file=sys.stderr, flush=True)
 
-    def _in_the_child(
-        self, mutant: Mutant, syntax: Syntax, items: Sequence[pytest.Item], said: int, allowed: float
-    ) -> None:
+    def _in_the_child(self, mutant: Mutant, syntax: Syntax, items: Sequence[Timed], said: int) -> None:
         code = 10
         try:
-            _limited(allowed)
+            _limited_in_memory()
+            _limited(AT_LEAST)
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
@@ -260,7 +269,8 @@ class Runner:
                 code = 12
             else:
                 self._failed = False
-                for item in items:
+                for item, usual in items:
+                    _limited(AT_LEAST + PATIENCE * usual)
                     self._run(item)
                     if self._failed:
                         os.write(said, item.nodeid.encode())
@@ -311,9 +321,13 @@ def _used_by(process: int) -> int:
 
 
 def _limited(seconds: float) -> None:
-    """Ends this process when it has used the processor for so long, and gives it no more than `ROOM`."""
+    """Ends this process when it has used the processor for so long from now on."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    allowed = int(used.ru_utime + used.ru_stime + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (allowed, allowed + 5))
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 1, most))
+
+
+def _limited_in_memory() -> None:
+    """Gives this process no more than `ROOM`."""
     held = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies
 
 from proofs_tests.mutation.__main__ import told
 from proofs_tests.mutation.edits import Mutant, Syntax, mutants
@@ -104,8 +105,8 @@ def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is
         return True
 
     def sent(*tests: Callable[[], bool]) -> None:
-        items: Any = [_Asked(test.__name__, runner, test) for test in tests]
-        runner._send(1, nothing, Syntax(text), items, 0.0)
+        items: Any = [(_Asked(test.__name__, runner, test), 0.0) for test in tests]
+        runner._send(1, nothing, Syntax(text), items)
 
     sent(lambda: True)
     sent(lambda: True, same, for_ever)
@@ -133,12 +134,55 @@ def test_a_mutant_is_waited_for_as_long_as_it_uses_the_processor(
         signal.pause()
         return True
 
-    waiting: list[Any] = [_Asked("waiting", runner, waits)]
-    runner._send(1, mutant, Syntax(text), waiting, 0.0)
+    waiting: list[Any] = [(_Asked("waiting", runner, waits), 0.0)]
+    runner._send(1, mutant, Syntax(text), waiting)
     runner._receive()
     assert list(used) == []
     ((*_, verdict, _),) = map(json.loads, (tmp_path / "rooms.jsonl").read_text(encoding="utf-8").splitlines())
     assert verdict == "timeout"
+
+
+def test_a_property_that_fails_is_not_tried_on_smaller_cases(tmp_path: Path) -> None:
+    tried: list[int] = []
+    before = settings.get_current_profile_name()
+    Runner([], {}, Verdicts(tmp_path / "none.jsonl", {})).pytest_configure()
+    quick = settings(database=None)
+    settings.load_profile(before)
+
+    @quick
+    @given(strategies.integers())
+    def small(number: int) -> None:
+        tried.append(number)
+        assert abs(number) < 100
+
+    with pytest.raises(AssertionError):
+        small()
+    assert all(abs(number) < 100 for number in tried[:-2])
+    assert tried[-2] == tried[-1], "the case that fails is run once more, to say it"
+
+
+def test_each_test_has_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is slow without the fault too leaves no more of it to the others."""
+    monkeypatch.setattr("proofs_tests.mutation.running.AT_LEAST", 0)
+    file = "proofs_tests/mutation/rooms.py"
+    text = (HERE / file).read_text(encoding="utf-8")
+    mutant = mutants(file, text)[0]
+    runner = Runner([mutant], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}))
+
+    def slow() -> bool:
+        until = _used_by(os.getpid()) + 2 * os.sysconf("SC_CLK_TCK")
+        while _used_by(os.getpid()) < until:
+            pass
+        return True
+
+    def verdict(usual: float) -> str:
+        waits: Any = _Asked("slow", runner, slow)
+        runner._send(1, mutant, Syntax(text), [(waits, 100.0), (waits, usual)])
+        runner._receive()
+        return str(runner._verdicts.of(mutant))
+
+    assert verdict(0.0) == "timeout"
+    assert verdict(100.0) == "survived"
 
 
 def test_what_a_process_has_used_is_read() -> None:
@@ -179,9 +223,9 @@ def test_which_test_reaches_which_line_is_seen(way: Callable[[dict[str, str]], R
     names: dict[str, Any] = {}
     exec(compile(place.read_text(encoding="utf-8"), str(place), "exec"), names)
     look = way({str(place): "reached_here.py"})
-    for test, given in (("below", [-3]), ("above", [3]), ("neither", []), ("both", [1, -1])):
+    for test, numbers in (("below", [-3]), ("above", [3]), ("neither", []), ("both", [1, -1])):
         with look.of(test):
-            for number in given:
+            for number in numbers:
                 names["sign"](number)
     reached = {test: {line for _, line in lines if line > 1} for test, lines in look.lines().items()}
     assert reached == {"below": {2, 3}, "above": {2, 4}, "neither": set(), "both": {2, 3, 4}}

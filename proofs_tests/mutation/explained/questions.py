@@ -1,0 +1,51 @@
+"""Mutants of the prover: of questions, of what is reduced and searched before them, of z3: no test can find them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proofs_tests.mutation.explained.reasons import ALL_POSITIONS, MEMO, ONLY_TIME
+
+_SETTLED: Final = "equivalent: what is settled is left out by the other of two questions too"
+_NO_MULTIPLE: Final = "equivalent: a quotient that holds no multiple of its divisor is written as it was"
+
+EXPLAINED: Final[dict[str, str]] = {
+    "atl/prove/prover.py::_Query._checked::negative or model.satisfies(self.goal) or "
+    "(not lawful(self._arrays(tab: part 0 forgotten::0": (
+        "equivalent: sizes are chosen from 0 on, and of one that an equality gives it is a row that it is natural"
+    ),
+    "atl/prove/prover.py::_Query.answer::if any((not case for case in whole.cases)): never::0": (
+        "equivalent: a case without an alternative is a contradiction for the next layer too"
+    ),
+    "atl/prove/prover.py::_Query.answer::None if self.thorough else search(table, whole, "
+    "undefined=not _divides: never::0": "equivalent: numbers and a proof are never both found; it takes time",
+    "atl/prove/prover.py::_answered::if found is not None: never::0": MEMO,
+    "atl/prove/prover.py::_Query.answer::if simpler == TRUE: never::0": (
+        "equivalent: what is true has no denial, and is proved by the same layer"
+    ),
+    "atl/prove/prover.py::_answered::asked is TRUE.identity or asked in facts.known or "
+    "(isinstance(goal, No: part 0 forgotten::0": (
+        "equivalent: what is true is a conjunction of nothing, which is proved as trivial"
+    ),
+    "atl/prove/prover.py::_Query.answer::if samples is None: always::0": (
+        "equivalent: the numbers that a quick question was tried with, by the same seed, fail again"
+    ),
+    "atl/prove/prover.py::_Query._divided_out::if not any(map(_may_be_divided_out, (*facts, denied))): never::0": (
+        _NO_MULTIPLE
+    ),
+    "atl/prove/prover.py::_holds_multiple::False: negated::0": _NO_MULTIPLE,
+    "atl/prove/reduction.py::_quotient::b.constant is None and (not shown(less(ZERO, b))): part 0 forgotten::0": (
+        "equivalent: of a positive number it is shown"
+    ),
+    "atl/prove/reduction.py::_simplified::if not _compound(expression): never::0": ONLY_TIME,
+    "atl/prove/reduction.py::_simplified_atom::if found is None: always::0": MEMO,
+    "atl/prove/search.py::_planned::others.remove(column): left out::0": _SETTLED,
+    "atl/prove/search.py::_planned::column in plan.ready or not _depends_only(table, column, plan.ready): "
+    "part 0 forgotten::0": _SETTLED,
+    "atl/prove/smt.py::_Translation.inside::False: negated::0": ALL_POSITIONS,
+    "atl/prove/smt.py::_Translation.add_pairs::True: negated::0": ALL_POSITIONS,
+    "atl/prove/smt.py::_Translation.add_pairs::0: one more::3": "equivalent: at one position there is one element",
+    "atl/prove/reduction.py::_shared_factors::1 < size < divisor: Lt 1 becomes LtE::0": (
+        "equivalent: terms that the whole divisor divides have been taken out before"
+    ),
+}

@@ -1,0 +1,9 @@
+"""Reasons that hold for mutants of several rooms."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MEMO: Final = "equivalent: what is remembered is found out again, and is the same"
+ALL_POSITIONS: Final = "equivalent: an element is read at as many positions as its array has dimensions"
+ONLY_TIME: Final = "equivalent: nothing would be found there; it takes time"
