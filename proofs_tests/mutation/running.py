@@ -40,7 +40,7 @@ SECONDS: Final = 30.0
 PATIENCE: Final = 6.0
 """A mutant with which a test takes so many times as long runs for ever."""
 AT_LEAST: Final = 5
-"""So many seconds of its processor each has; it is not judged by how busy the machine is."""
+"""So many seconds of its processor each test has; a mutant is not judged by how busy the machine is."""
 AT_MOST: Final = 600.0
 """One that waits for something is left after so many seconds in which it uses no processor."""
 ROOM: Final = 4 << 30
@@ -125,7 +125,7 @@ class Runner:
 
     def pytest_configure(self) -> None:
         """A case that fails is enough: nobody reads the smallest one."""
-        from hypothesis import Phase, settings  # which pytest wants to import itself, first
+        from hypothesis import Phase, settings  # here: pytest warns of what was imported before it
 
         phases = [Phase.explicit, Phase.generate]
         settings.register_profile("mutants", phases=phases, report_multiple_bugs=False)

@@ -170,7 +170,7 @@ def test_each_test_has_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     runner = Runner([mutant], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}))
 
     def slow() -> bool:
-        until = _used_by(os.getpid()) + 2 * os.sysconf("SC_CLK_TCK")
+        until = _used_by(os.getpid()) + 3 * os.sysconf("SC_CLK_TCK") // 2
         while _used_by(os.getpid()) < until:
             pass
         return True
