@@ -31,9 +31,6 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/bits.py::by_bits::if value.weights: always::0": (
         "equivalent: where there are no weights none is reduced, and none taken together"
     ),
-    "atl/prove/bits.py::_extents::monomial[0] if len(monomial) == 1 else None: always::0": (
-        "equivalent: what is left of a product, or of a sum, is no number; no inequality is about a number alone"
-    ),
     "atl/prove/bits.py::_string::1: one more::2": (
         "equivalent: without bits the length is that of the number, or of what stands above, which is 0 at least"
     ),
