@@ -53,10 +53,7 @@ class Value:
 
     def least(self) -> Index:
         """At least this, whatever the bits are."""
-        return self.rest + sum(weight for weight in self.weights.values() if weight < 0)
-
-    def most(self) -> Index:
-        return self.rest + sum(weight for weight in self.weights.values() if weight > 0)
+        return self.rest + sum(min(weight, 0) for weight in self.weights.values())
 
 
 def by_bits(facts: Facts, goal: Predicate) -> Predicate | None:
@@ -89,12 +86,12 @@ def _equates_bits(facts: Facts, goal: Predicate) -> bool:
 
 
 def _power(atom: AnyAtom) -> int:
-    """The bits that a quotient takes off, and that the last part, a number, of an exclusive or has."""
+    """The bits that a quotient takes off, and that the last part of an exclusive or has: 1 if it is no number."""
     if isinstance(atom, Quotient):
         divisor = atom.denominator.constant or 0
         return divisor.bit_length() - 1 if divisor > 1 and not divisor & (divisor - 1) else 0
     if isinstance(atom, Xor):
-        return max(1, (atom.parts[-1].constant or 0).bit_length())
+        return (atom.parts[-1].constant or 1).bit_length()
     return 0
 
 
@@ -175,7 +172,7 @@ class _Reading:
                 continue
             first = next((k for k in reversed(range(count)) if alone[k] << (count - 1 - k) != top), -1) + 1
             whole = floordiv(index(leaf), constant(1 << first)) * alone[first]
-            rest = rest - (ZERO if known is not None else index(high) * above) + whole
+            rest = rest - index(high) * above + whole
             for k in range(first, count):
                 del weights[frozenset([(leaf, k)])]
         return Value(weights, rest)
@@ -239,8 +236,8 @@ def _shifted(value: Value, bits: int) -> Value | None:
     if any(factor % step for _, factor in whole):
         return None
     offset = value.rest.offset
-    first = (offset + sum(weight for weight in low if weight < 0)) // step
-    last = (offset + sum(weight for weight in low if weight > 0)) // step
+    first = (offset + sum(min(weight, 0) for weight in low)) // step
+    last = (offset + sum(max(weight, 0) for weight in low)) // step
     if first != last:
         return None
     return Value(out, polynomial({monomial: factor // step for monomial, factor in whole}) + first)
@@ -271,14 +268,11 @@ def _string(value: Value) -> _String | None:
         if least < length:
             return None
         length = least
-    if offset < 0 and not above.terms:
-        length = max(length, (-offset).bit_length())
-    elif not above.terms:
+    else:
         length = max(length, offset.bit_length())
-    low = offset % (1 << length)
-    if any(low >> place & 1 for place in places):
+    if any(offset >> place & 1 for place in places):
         return None
-    bits = [places.get(k, (frozenset(), bool(low >> k & 1))) for k in range(length)]
+    bits = [places.get(k, (frozenset(), bool(offset >> k & 1))) for k in range(length)]
     high = polynomial({monomial: factor >> length for monomial, factor in above.terms}) + (offset >> length)
     return _String(bits, high)
 

@@ -58,11 +58,11 @@ def of_remainders(facts: Facts, goal: Predicate) -> list[Case]:
 def _divided(goal: Predicate) -> Iterator[tuple[Var, int]]:
     """Variables of which the goal has a quotient by a small number."""
     for atom in atoms_of(goal):
-        if isinstance(atom, Quotient) and 1 < (atom.denominator.constant or 0) <= LARGEST_DIVISOR:
+        if isinstance(atom, Quotient) and 1 < (divisor := atom.denominator.constant or 0) <= LARGEST_DIVISOR:
             for variable in dict.fromkeys(each for each in atoms(atom.numerator) if isinstance(each, Var)):
                 factor = factor_of(atom.numerator, variable)
                 if factor is not None and factor.constant is not None and abs(factor.constant) == 1:
-                    yield variable, atom.denominator.constant or 1
+                    yield variable, divisor
 
 
 def with_plain_limits(facts: Facts) -> Facts:

@@ -70,8 +70,6 @@ def _stretches(between: Array, extent: int, model: Model) -> list[tuple[int, int
         return [(0, extent)]
     found: list[tuple[int, int]] = []
     for first, end in sorted((max(a, 0), min(b, extent)) for (_, a), (_, b) in pairwise(known)):
-        if end - first < 2:
-            continue
         if found and first < found[-1][1]:
             found[-1] = found[-1][0], max(found[-1][1], end)
         else:

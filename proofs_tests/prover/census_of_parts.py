@@ -110,12 +110,7 @@ def bits(rng: Random) -> str:
     reading = _Reading(known, goal)
     value = reading.value(a)
     string = _string(value)
-    told: list[Any] = [
-        weights(value),
-        weights(reading.folded(value)),
-        show_index(value.least()),
-        show_index(value.most()),
-    ]
+    told: list[Any] = [weights(value), weights(reading.folded(value)), show_index(value.least())]
     told += [[weights(each) if each else None for each in (_shifted(value, 1), _shifted(value, 3))]]
     told += [None if string is None else [show_index(string.high), [[form_of(form), odd] for form, odd in string.bits]]]
     told += [sorted([str(bit), form_of(form)] for bit, form in _relations(reading, known).items())]
