@@ -7,11 +7,26 @@ from typing import Any, Final
 
 import pytest
 
-from atl.core.index import ZERO, Array, Index, Quotient, Var, constant, exclusive_or, imax, imin, index, read, size
+from atl.core.index import (
+    ZERO,
+    Array,
+    Index,
+    Quotient,
+    Size,
+    Var,
+    constant,
+    exclusive_or,
+    imax,
+    imin,
+    index,
+    read,
+    size,
+)
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, disjunction, equal, less, negation, within
 from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, prove, prover, simplify, without_smt
 from atl.prove.answer import Statistics
-from atl.prove.prover import _by_cases, _Query, _solve_equalities
+from atl.prove.linear.rows import System, Table, read_predicate
+from atl.prove.prover import _by_cases, _Query, _Solution, _solvable, _solve_equalities
 from atl.prove.reduction import _divided, _shared_factors
 from atl.prove.relevance import MANY, _says_nothing_else, relevant
 from atl.prove.search import Sample
@@ -27,6 +42,8 @@ FAR: Final = negation(equal(x // 2, constant(1_000_003)))
 """What is false farther off than numbers are tried."""
 FAR_ROOT: Final = equal(w * w, constant(1_000_003**2))
 """What some number meets, farther off than numbers are tried."""
+PLAIN: Final = Array("plain", (n,), "int64")
+
 OPEN: Final = Unknown("z3 was not asked")
 QUICKLY_OPEN: Final = Unknown("the quick layers of the prover found neither a proof nor a counterexample")
 
@@ -122,6 +139,37 @@ def test_a_conjunction_is_open_where_a_part_is() -> None:
             assert prove(facts, conjunction(parts), thorough=False) == QUICKLY_OPEN
 
 
+def test_only_numbers_that_meet_the_facts_and_break_the_goal_refute() -> None:
+    table = Table()
+    for leaf in (x, y, n):
+        table.row(leaf)
+
+    def checked(fact: Predicate, goal: Predicate, **values: int) -> bool:
+        query = _Query(given(fact), goal, thorough=True)
+        leaves = {at: values[atom.name] for at, atom in table.atoms.items() if isinstance(atom, Var | Size)}
+        return query._checked(table, Sample(leaves, {}), _Solution((), goal, ())) is not None
+
+    assert checked(less(x, y), less(y, x), x=0, y=1, n=0)
+    assert not checked(less(x, y), less(y, x), x=1, y=1, n=0)
+    assert not checked(less(x, y), less(x, 2 * y), x=0, y=1, n=0)
+    assert not checked(less(x, y), less(y, x), x=0, y=1, n=-1)
+    # A fact about a quotient by zero may be anything, for a goal that speaks of none.
+    assert checked(less(x // n, y), less(y, x), x=0, y=1, n=0)
+    assert not checked(less(x // n, y), less(y // 2, x), x=0, y=1, n=0)
+    assert not checked(less(x, y), less(y // n, x), x=0, y=1, n=0)
+    assert checked(less(x, y), less(y // n, x), x=0, y=1, n=1)
+
+
+def test_arrays_are_those_of_the_question_and_of_what_they_declare() -> None:
+    scalar = Array("scalar", (), "int64")
+    bounded = Array("bounded", (n,), "int64", high=read(scalar, ()))
+    query = _Query(given(at_most(read(PLAIN, (x,)), y)), less(read(bounded, (y,)), z), thorough=True)
+    assert list(query._arrays(Table())) == [PLAIN, bounded]  # where equalities have taken the reads away
+    table = Table()
+    table.row(read(bounded, (y,)))
+    assert set(query._arrays(table)) == {PLAIN, bounded, scalar}
+
+
 # -- what is proved, and by what --------------------------------------------------------------------------------------
 
 
@@ -176,6 +224,33 @@ def test_a_quotient_by_what_is_not_positive_is_left_as_it_is() -> None:
     positive, dead = given(less(ZERO, k)), index(Quotient((2 * k * y + x) // k, ZERO))
     query = _Query(positive, less(dead, z), thorough=True)
     assert query._divided_out()[1] == negation(less(index(Quotient(2 * y + x // k, ZERO)), z))
+
+
+def test_an_equality_that_could_not_be_solved_is_tried_again_after_another_one() -> None:
+    solution = _solve_equalities((equal(2 * x, -3 * y), equal(x, 5 * w - 2 * y)), less(z, y))
+    assert [leaf for leaf, _ in solution.solved] == [VX, VY]
+    assert _solve_equalities((less(x, y), less(y, z)), less(z, x)) == _Solution(
+        (less(x, y), less(y, z)), less(z, x), []
+    )
+
+
+def test_an_equality_gives_a_variable_rather_than_a_size() -> None:
+    for expression in (x - n, n - x, n + x - m):
+        found = _solvable(expression, set())
+        assert found is not None
+        assert found[0] == VX
+    assert _solvable(n - 2 * x, set()) == (n.atom, 2 * x)
+    assert _solvable(x - n, {VX}) == (n.atom, x)
+    assert _solvable(k - m + n, set()) == (k.atom, m - n)
+    assert _solvable(x - x // 2, set()) is None
+
+
+def test_what_is_vacuous_is_seen_without_cases() -> None:
+    around = at_most(ZERO, x + y), at_most(x + y, ZERO), at_most(ZERO, y), at_most(y, ZERO)
+    facts = given(negation(equal(x, ZERO)), *around)
+    assert prove(facts, less(x, y)) == Proved("linear", vacuous=False)
+    assert prove(facts, FALSE) == Proved("linear", vacuous=True)
+    assert prove(given(less(constant(0), x), *around), less(x, y)) == Proved("linear", vacuous=True)
 
 
 # -- quotients made smaller -------------------------------------------------------------------------------------------
@@ -272,7 +347,7 @@ def test_cases_and_what_makes_a_goal_smaller_are_asked_in_passing(monkeypatch: p
     assert asked == [False]
     asked = noted(monkeypatch, "proves", "thorough")
     _Query(Facts(), less(x // n, y), thorough=True)._simpler()
-    assert asked == [False]
+    assert set(asked) == {False}
 
 
 def test_rows_without_cases_and_products_are_put_to_elimination_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,21 +369,31 @@ def test_a_simpler_goal_is_asked_as_thoroughly(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(answer(less(n, m)), Refuted)
 
 
+def test_what_is_known_of_facts_is_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prover, "MEMO_SIZE", 2)
+    forget()
+    for number, kept in enumerate((1, 2, 1, 2, 1)):
+        assert not prover._inconsistent(given(less(x, constant(number))))
+        assert len(prover._inconsistencies) == kept
+    forget()
+
+
 # -- z3 ---------------------------------------------------------------------------------------------------------------
 
 
 def test_z3_proves_by_the_facts_about_what_is_asked() -> None:
     def by_its_own(facts: tuple[Predicate, ...], goal: Predicate) -> bool:
         query = _Query(given(*facts), goal, thorough=True)
-        table, system = prover.Table(), prover.System()
+        table = Table()
         for fact in (*facts, goal):
-            prover.read_predicate(table, fact, system)
+            read_predicate(table, fact, System())
         return query._by_its_own_facts(table)
 
     own, other = at_most(z, x * y), less(w, x)
     assert by_its_own((own, other), at_most(z, x * y + 1))
     assert not by_its_own((own, other), at_most(z + 1, x * y))
     assert not by_its_own((less(w, x * y), other), at_most(w, x * y - 2))
+    assert not by_its_own((less(w, z),), at_most(x // n * n, x))  # which it is only where n is positive
 
 
 def test_z3_is_asked_first_with_the_facts_about_what_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,8 +421,6 @@ def test_numbers_of_z3_that_do_not_meet_the_question_are_none(monkeypatch: pytes
 
 
 # -- facts that say nothing of a goal ---------------------------------------------------------------------------------
-
-PLAIN: Final = Array("plain", (n,), "int64")
 
 SAYING: Final[dict[str, tuple[Predicate, bool]]] = {
     "a remainder": (less(x % 4, constant(3)), True),

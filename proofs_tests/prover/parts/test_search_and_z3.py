@@ -136,8 +136,8 @@ ENDS: Final[dict[str, tuple[list[Index], list[Index], int | None, int | None, tu
 
 @pytest.mark.parametrize("name", ENDS)
 def test_rows_that_are_linear_bound_what_is_chosen(name: str) -> None:
-    *given, expected = ENDS[name]
-    assert ends(*given) == expected
+    rows, equal_to_0, low, high, expected = ENDS[name]
+    assert ends(rows, equal_to_0, low, high) == expected
 
 
 def test_what_has_no_bounds_is_chosen_around_zero_and_farther_off_in_later_tries() -> None:
@@ -245,8 +245,8 @@ def test_z3_is_told_how_many_bits_an_exclusive_or_has() -> None:
         assert not contradictory(*known, equal(exclusive_or(x, y), constant(a ^ b)))
         above = most + 1 + (most + 1 + a + b) % 2  # the lowest bit is told too
         assert contradictory(*known, equal(exclusive_or(x, y), constant(above)))
+    few = within(ZERO, x, constant(8)), within(ZERO, y, constant(8))
     for value in range(8):
-        few = within(ZERO, x, constant(8)), within(ZERO, y, constant(8))
         assert not contradictory(*few, equal(exclusive_or(x, y), constant(value)))
     assert contradictory(*few, equal(exclusive_or(x, y), constant(8)))
     assert not contradictory(at_most(x, constant(7)), at_most(y, ZERO), equal(exclusive_or(x, y), constant(9)))
