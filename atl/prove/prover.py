@@ -96,11 +96,8 @@ def proves(facts: Facts, goal: Predicate, *, thorough: bool = True) -> bool:
 def _answered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     """The answer, of which a model may call variables as an equal question did that was asked before."""
     asked = goal.identity
-    if (
-        asked is TRUE.identity
-        or asked in facts.known
-        or (isinstance(goal, NonNegative) and never_negative(goal.expression))
-    ):
+    stated = asked is TRUE.identity or asked in facts.known
+    if stated or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
         statistics.trivial += 1
         return Proved("trivial")
     key = (facts.identity, asked, thorough, _smt.get())

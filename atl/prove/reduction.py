@@ -43,7 +43,7 @@ Shown: TypeAlias = Callable[[Predicate], bool]
 
 def reduced(expression: Index, shown: Shown) -> Index:
     """An equal expression with quotients, minima and maxima decided, merged or made smaller where that is shown."""
-    return expression if not _compound(expression) else _simplified(_Cache(shown, {}), expression)
+    return _simplified(_Cache(shown, {}), expression)
 
 
 class _Cache:
@@ -136,7 +136,7 @@ def _quotient(cache: _Cache, a: Index, b: Index) -> Index:
     if isinstance(inner, Quotient) and shown(less(ZERO, inner.denominator)):
         return _quotient(cache, inner.numerator, inner.denominator * b)
     for factor, whole, remainder in _shared_factors(a, b):
-        if shown(less(ZERO, factor)) and shown(within(ZERO, remainder, factor)):
+        if shown(within(ZERO, remainder, factor)):  # so the factor is positive
             return _quotient(cache, whole, _divided(b, factor)[0])
     return floordiv(a, b)
 
@@ -203,7 +203,7 @@ def _shared_factors(a: Index, b: Index) -> Iterable[tuple[Index, Index, Index]]:
     for part in seen:
         factor = polynomial({part: 1})
         whole, rest = _divided(a, factor)
-        if whole.terms and factor != b:
+        if whole.terms:
             yield factor, whole, rest
 
 

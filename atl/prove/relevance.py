@@ -70,10 +70,9 @@ def _says_nothing_else(group: _Group) -> bool:
         if any(isinstance(atom, Read | Extremum | Xor) for atom in _atoms(fact)):
             return False
         read_predicate(table, fact, system)
-    meant = _meant(table)
-    if meant is None or system.equalities or any(len(monomial) > 1 for monomial in table.monomials):
+    rows = [*_meant(table), *system.rows]
+    if system.equalities or any(len(monomial) > 1 for monomial in table.monomials):
         return False
-    rows = [*meant, *system.rows]
     kept = frozenset(column for column, atom in table.atoms.items() if isinstance(atom, Size | Bound | Var))
     return any(_leave_free(rows, chosen, kept) for chosen in islice(product(*system.cases), CHOICES))
 
@@ -88,14 +87,12 @@ def _leave_free(rows: list[Row], chosen: Iterable[System], kept: frozenset[int])
     return leaves_nothing([*rows, *more], kept, Budget(GROUP_EFFORT))
 
 
-def _meant(table: Table) -> list[Row] | None:
-    """Euclid's facts for the quotients; None when not all of them are by constants."""
+def _meant(table: Table) -> list[Row]:
+    """Euclid's facts for the quotients; one that is not by a constant makes a product."""
     rows: list[Row] = []
     for column, atom in table.atoms.items():
         if isinstance(atom, Quotient):
             numerator, divisor = table.parts[column]
-            if any(divisor):
-                return None
             rest = combined(numerator, 1, table.product(divisor, {column: 1}), -1)
             rows += [rest, plus(combined(divisor, 1, rest, -1), -1)]
     return rows

@@ -139,18 +139,16 @@ class Search:
             if not test.linear:
                 continue
             slope, rest = _sum(test.slope, values), _sum(test.rest, values)
-            if slope > 0:
-                low = max(-(rest // slope), low) if low is not None else -(rest // slope)
-            elif slope < 0:
-                top = rest // -slope
-                high = min(top, high) if high is not None else top
-            elif rest < 0 or (rest and test.equality):
-                raise _Stuck
-            if test.equality and slope:
-                if rest % slope:
+            if slope == 0:
+                if rest < 0 or (rest and test.equality):
                     raise _Stuck
-                low = max(-rest // slope, low) if low is not None else -rest // slope
-                high = min(-rest // slope, high) if high is not None else -rest // slope
+                continue
+            if slope > 0 or test.equality:
+                least = -(rest // slope)
+                low = least if low is None else max(least, low)
+            if slope < 0 or test.equality:
+                most = rest // -slope
+                high = most if high is None else min(most, high)
         spread = SPREAD + attempt // 16
         if low is None and high is None:
             return self.random.below(2 * spread + 1) - spread // 2
@@ -348,17 +346,16 @@ def _choice(plan: _Plan, system: System) -> _Choice:
 def _tested(plan: _Plan, row: Row, equality: bool) -> _Test:
     monomials, ready = plan.table.monomials, plan.ready
     position = max((ready[atom] for column in row for atom in monomials[column]), default=-1)
-    last = plan.unknowns[position] if position >= 0 else 0
     slope: list[tuple[int, tuple[int, ...]]] = []
     rest: list[tuple[int, tuple[int, ...]]] = []
-    linear = position >= 0
+    linear = True
     for column, coefficient in row.items():
         monomial = monomials[column]
         late = [atom for atom in monomial if ready[atom] == position]
-        if not late or position < 0:
+        if not late:
             rest.append((coefficient, monomial))
-        elif late == [last]:
-            slope.append((coefficient, tuple(atom for atom in monomial if atom != last)))
+        elif late == [plan.unknowns[position]]:
+            slope.append((coefficient, tuple(atom for atom in monomial if atom not in late)))
         else:
             linear = False
     return _Test(row, tuple(slope), tuple(rest), position, linear, equality)

@@ -72,7 +72,7 @@ def _function(module: ModuleType, name: str) -> FunctionType | None:
     found: Any = module
     for part in name.split("."):
         found = vars(found).get(part) if not isinstance(found, FunctionType) else None
-        while not isinstance(found, FunctionType | type | None):
+        while not isinstance(found, FunctionType | type | None) or hasattr(found, "__wrapped__"):
             inner = (
                 getattr(found, "__wrapped__", None) or getattr(found, "fget", None) or getattr(found, "__func__", None)
             )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies
 
+from atl.prove.prover import _smt, without_smt
 from proofs_tests.mutation.__main__ import told
 from proofs_tests.mutation.edits import Mutant, Syntax, mutants
 from proofs_tests.mutation.explained import EXPLAINED
@@ -73,6 +74,20 @@ def test_a_planted_fault_is_what_runs() -> None:
         os._exit(0 if done else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
+
+
+def test_a_fault_is_planted_in_what_a_decorator_has_wrapped() -> None:
+    file = "atl/prove/prover.py"
+    text = (HERE / file).read_text(encoding="utf-8")
+    asked = next(each for each in mutants(file, text) if each.function == "without_smt" and "negated" in each.change)
+    child = os.fork()
+    if child == 0:
+        done = planted(asked, Syntax(text).changed(asked))
+        with without_smt():
+            os._exit(0 if done and _smt.get() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    with without_smt():
+        assert not _smt.get()
 
 
 class _Asked:
