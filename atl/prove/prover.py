@@ -81,8 +81,9 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     """Whether the facts imply the goal, for all integers (and sizes >= 0).
 
     `Proved` is a proof and `Refuted` holds numbers that were checked; `Unknown` is neither. A quotient means something
-    only where its divisor is positive: elsewhere it stands for any integer in a proof, and never refutes. An array
-    element read outside of its array is zero. Without `thorough`, z3 and long searches are left out.
+    only where its divisor is positive: elsewhere it stands for any integer in a proof, and never refutes; but 0 // n is
+    written as 0, whatever n is, also where an equality gives the 0. An array element read outside of its array is zero.
+    Without `thorough`, z3 and long searches are left out.
     """
     answer = _answered(facts, goal, thorough)
     return Refuted(answer.model.named(_variables(facts, goal))) if isinstance(answer, Refuted) else answer
