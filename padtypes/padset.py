@@ -125,8 +125,6 @@ class PadSet:
         return not any(_computes(case, case.witnesses, known, leaf, element) for case in self.cases)
 
     def __str__(self) -> str:
-        if not self.cases:
-            return "every element is padding"
         where = self.simplified
         if where is None:
             parts = (_quantified(case) for case in self.cases)
@@ -139,7 +137,7 @@ class PadSet:
 
     def _repr_latex_(self) -> str | None:
         """What a notebook shows of a pad-set that is a condition."""
-        where = self.simplified if self.cases else None
+        where = self.simplified
         if where is None or where in (TRUE, FALSE):
             return None
         shown = formula(where)

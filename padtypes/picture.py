@@ -96,7 +96,7 @@ class Picture:
 
 def _text(x: float, y: float, text: str, *, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" fill="#333"{weight}>{escape(text, quote=False)}</text>'
+    return f'<text x="{x:g}" y="{y:g}" fill="#333"{weight}>{escape(text)}</text>'
 
 
 def _square(x: float, y: float, side: int, state: State) -> str:
@@ -152,8 +152,10 @@ def draw(
         match leaf:
             case Size(name):
                 return sizes[name]
-            case Var() | Bound():  # in a scope all that is bound has a name
-                return given.get(leaf.name, 0) if isinstance(leaf, Var) else 0
+            case Var(name=name):
+                return given.get(name, 0)
+            case Bound():
+                raise AssertionError("what is bound around a term has a name in its scope")
             case _:
                 assert_never(leaf)
 
@@ -190,7 +192,7 @@ def picture_of(
     cells: dict[tuple[int, ...], State] = {}
     for at in product(*(range(extent) for extent in shape)):
         padding = padset.contains(at, leaf, element)
-        dropped = cut != FALSE and _holds_at(padset, cut, at, leaf, element)
+        dropped = _holds_at(padset, cut, at, leaf, element)
         cells[at] = ("cut" if padding else "lost") if dropped else ("padding" if padding else "value")
     return Picture(shape, cells, title)
 

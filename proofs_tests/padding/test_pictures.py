@@ -12,7 +12,7 @@ import padtypes
 from atl.core.index import Leaf, Size
 from atl.core.predicate import TRUE
 from atl.core.terms import Padding
-from atl.errors import ArgumentError
+from atl.errors import ArgumentError, WrongArgument
 from padtypes import Picture, draw, picture_of, truncations
 
 n, m = atl.sizes("n m")
@@ -127,6 +127,11 @@ def test_sizes_and_indices_are_numbers_by_name(given: dict[str, Any], says: str)
     with pytest.raises(ArgumentError, match=says):
         draw(atl.program("same", [x], x), **given)
     assert str(draw(atl.program("same", [x], x), sizes={"n": 0})) == "(empty)"
+
+
+def test_a_picture_is_of_a_program() -> None:
+    with pytest.raises(WrongArgument, match="no program"):
+        draw(x, sizes={"n": 1})  # type: ignore[arg-type]
 
 
 def test_a_picture_is_of_a_pad_set_for_numbers() -> None:

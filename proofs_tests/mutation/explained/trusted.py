@@ -42,9 +42,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/checks/zipper.py::Zipper.fits::len(self.path) + self.term.depth <= MAX_DEPTH: LtE becomes Lt::0": _BUILT,
     "atl/checks/zipper.py::Zipper.fits::self.size <= MAX_SIZE: LtE becomes Lt::0": _BUILT,
     "rewrites/admission.py::is_of::True: negated::0": _COMPARED_BEFORE,
-    "padtypes/padset.py::PadSet._repr_latex_::self.simplified if self.cases else None: always::0": (
-        "equivalent: without cases every element is padding, and that is shown by no formula either"
-    ),
+    "padtypes/padset.py::PadSet.contains::True: negated::0": _COMPARED_BEFORE,
     "padtypes/padset.py::PadSet._repr_latex_::None if shown is None "
     "else f\"$\\\\text{{padding where }} {shown.strip('$: never::0": (
         "equivalent: there is a formula for every condition; the question is for the type checker"
