@@ -83,13 +83,16 @@ def test_an_alternative_that_has_cases_of_its_own_is_fulfilled_by_no_row() -> No
 
 
 def test_of_an_element_that_is_not_zero_the_position_is_seen_without_a_split() -> None:
-    """And that a size is below 0 is no alternative."""
-    plain = Array("plain", (n,), "int64")
-    for value in (less(ZERO, read(plain, (x,))), less(read(plain, (x,)), ZERO)):
-        assert seen((value,), at_most(ZERO, x), splits=0)
-        assert seen((value,), less(x, n), splits=0)
+    element = read(PLAIN, (x,))
+    for value in (less(ZERO, element), less(element, ZERO)):
+        assert seen((value, at_most(x, y)), at_most(ZERO, y), splits=0)
+        assert seen((value, at_most(y, x)), less(y, n), splits=0)
         assert not seen((value,), less(ZERO, x))
-    assert seen((disjunction((less(n, ZERO), less(ZERO, x))),), less(ZERO, x), splits=0)
+
+
+def test_that_a_size_is_negative_is_no_alternative() -> None:
+    assert seen((disjunction((less(n, ZERO), less(z, x))), at_most(y, z)), less(y, x), splits=0)
+    assert not seen((disjunction((less(n - 1, ZERO), less(z, x))), at_most(y, z)), less(y, x))
 
 
 # -- elimination ------------------------------------------------------------------------------------------------------
@@ -159,9 +162,10 @@ def test_nothing_is_spent_on_multiples_of_what_may_be_negative() -> None:
 
 
 def test_a_factor_is_taken_out_before_products_are_looked_for() -> None:
-    """1 <= x*y and 0 <= x give 1 <= y; no product of these rows speaks of z alone."""
-    assert seen((at_most(ZERO, x), less(ZERO, x * y), at_most(y, z)), less(ZERO, z))
-    assert not seen((at_most(ZERO, x), at_most(ZERO, x * y), at_most(y, z)), at_most(ZERO, z))
+    """1 <= x*y - x*n and 0 <= x give n < y; no product of the rows speaks of m and z, between which they stand."""
+    between = at_most(ZERO, x), at_most(y, z), at_most(m, n)
+    assert seen((*between, less(ZERO, x * y - x * n)), less(m, z))
+    assert not seen((*between, at_most(ZERO, x * y - x * n)), less(m, z))
 
 
 # -- bounds -----------------------------------------------------------------------------------------------------------
@@ -187,8 +191,11 @@ def test_bounds_that_leave_no_value_are_seen_in_the_pass_in_which_they_are_found
     assert propagate(Intervals(Table()), rows, [])
     assert propagate(Intervals(Table()), [{0: -1}], [])
     assert not propagate(Intervals(Table()), [{0: 0}, {}], [{}])
+    table = Table()
+    small = [table.row(each) for each in (x - 2, y - 2, 3 - x * y)]
+    assert propagate(Intervals(table), small, [])
     monkeypatch.setattr("atl.prove.linear.intervals.PASSES", 1)
-    assert propagate(Intervals(Table()), rows, [])
+    assert propagate(Intervals(table), small, [])
 
 
 def ranges() -> list[tuple[int | None, int | None]]:
@@ -342,6 +349,10 @@ ORDER_NOT_KNOWN: Final[dict[str, tuple[Facts, Predicate]]] = {
     "positions apart by one are one position": (
         both_within(STRICT, at_most(x, y + 1), at_most(y + 1, x)),
         less(read(STRICT, (x,)), read(STRICT, (y,))),
+    ),
+    "positions apart by one, the other way round": (
+        both_within(STRICT, at_most(y, x + 1), at_most(x + 1, y)),
+        less(read(STRICT, (y,)), read(STRICT, (x,))),
     ),
     "nor where none falls": (
         both_within(RISING, at_most(x, y + 1), at_most(y + 1, x)),
