@@ -24,8 +24,6 @@ _ASKED_FOR: Final = (
 _EITHER_WAY: Final = "equivalent: a product is the same the other way round, and so are the pairs that are known"
 
 EXPLAINED: Final[dict[str, str]] = {
-    "atl/prove/ends.py::_Ends._is_natural::isinstance(atom, Size) or atom in self.digits or "
-    "self.shown(NonNegativ: part 0 forgotten::0": "equivalent: that a size is natural is shown at once",
     "atl/prove/facts.py::_numbered::if all((variable.uid == number for number, variable in enumerat: never::0": (
         "equivalent: variables that have their numbers get them once more"
     ),
@@ -123,9 +121,6 @@ EXPLAINED: Final[dict[str, str]] = {
     "part 1 forgotten::0": "equivalent: no array is None, and no element is read from it",
     "atl/prove/linear/rows.py::declared_rows::True: negated::0": (
         "equivalent: the bounds of an array, and the parts that were made of them"
-    ),
-    "atl/prove/linear/solver.py::_Refutation._bounds::1: one more::1": (
-        "equivalent: elimination divides a row by what its columns have in common"
     ),
     "atl/prove/linear/solver.py::refuted_by_rounding::False: negated::0": (
         "equivalent: where bounds are rounded no products are made, neither few nor many"
