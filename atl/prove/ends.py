@@ -77,7 +77,7 @@ class _Ends:
 
     def _variables(self, e: Index) -> list[AnyAtom]:
         """The atoms that vary within ranges, the innermost first: an inner range may speak of outer ones."""
-        found = {atom for monomial, _ in e.terms for atom in monomial if _varies(atom)}
+        found = dict.fromkeys(atom for monomial, _ in e.terms for atom in monomial if _varies(atom))
         return sorted(found, key=lambda atom: (atom not in self.digits, isinstance(atom, Quotient), _depth(atom)))
 
     def _sign(self, e: Index) -> int:

@@ -25,7 +25,7 @@ from atl.core.index import (
     map_leaves,
 )
 from atl.core.node import Identity, identity
-from atl.core.predicate import TRUE, NonNegative, Predicate, atoms_of, conjuncts, map_indices
+from atl.core.predicate import NonNegative, Predicate, atoms_of, conjuncts, map_indices
 from atl.core.traversal import never_negative
 
 NOTHING: Final = Identity(())
@@ -48,11 +48,11 @@ class Facts:
     """What equal facts share: of some and further ones it is found without looking at all of them again."""
 
     def __post_init__(self) -> None:
-        """Conjunctions are flattened, what is true anyway and repetitions drop."""
+        """Conjunctions are flattened (what is true anyway is one of nothing), repetitions drop."""
         if len(self.topics) != len(self.predicates) or not self.predicates:
             flat: dict[Predicate, None] = {}
             for predicate in self.predicates:
-                flat.update(dict.fromkeys(part for part in conjuncts(predicate) if part != TRUE))
+                flat.update(dict.fromkeys(conjuncts(predicate)))
             object.__setattr__(self, "predicates", tuple(flat))
             object.__setattr__(self, "topics", tuple(topics_of(part) for part in flat))
         object.__setattr__(self, "known", frozenset(predicate.identity for predicate in self.predicates))
@@ -69,7 +69,7 @@ class Facts:
         new: dict[Predicate, None] = {}
         for predicate in predicates:
             for part in conjuncts(predicate):
-                if part.identity is not TRUE.identity and part.identity not in self.known:
+                if part.identity not in self.known:
                     new[part] = None
         if not new:
             return self
@@ -129,7 +129,7 @@ def _parted(facts: Facts, topics: Topics) -> tuple[Facts, Facts]:
     reached = set(topics)
     left = list(range(len(facts.predicates)))
     grown = True
-    while grown and left:
+    while grown:
         grown = False
         out = []
         for position in left:

@@ -50,7 +50,7 @@ from atl.prove.linear.elimination import Budget, contradict, leaves_nothing, pro
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import Intervals, _interval_product, propagate
 from atl.prove.linear.products import products
-from atl.prove.linear.rows import Row, System, Table, read_predicate
+from atl.prove.linear.rows import Row, System, Table, opposite, read_predicate
 from atl.prove.reduction import exact_multiple, reduced
 from atl.prove.relevance import relevant
 from atl.prove.smt import solve
@@ -333,7 +333,9 @@ def intervals(rng: Random) -> str:
         told.append(_interval_product(*ends_of))
     known = Intervals(Table(), {1: -2, 2: 3, 3: 0}, {1: 4, 2: 3, 4: -1})
     row = {column: rng.choice((-2, -1, 1, 3)) for column in rng.sample(range(5), 3)}
-    return f"{short(told)} {known.least(row)} {known.greatest(row)} {known.empty()}"
+    least_opposite = known.least(opposite(row))
+    greatest = None if least_opposite is None else -least_opposite
+    return f"{short(told)} {known.least(row)} {greatest} {known.empty()}"
 
 
 def by_z3(rng: Random) -> str:

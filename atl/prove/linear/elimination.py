@@ -29,13 +29,11 @@ class Budget:
 def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
     """Whether rows >= 0 and equalities = 0 are seen to have no solution in the integers, columns being unrelated."""
     budget.left -= len(rows) + len(equalities)
-    if equalities:
-        solved = _without_equalities(rows, equalities)
-        if solved is None:
-            return True
-        rows = solved
+    solved = _without_equalities(rows, equalities)
+    if solved is None:
+        return True
     lines = _Lines()
-    if lines.add(rows):
+    if lines.add(solved):
         return True
     steps = 0
     while column := lines.next_column():
@@ -51,16 +49,14 @@ def projected(rows: list[Row], kept: frozenset[int], budget: Budget) -> list[Row
     """Rows that speak of kept columns only and follow from the given ones by eliminating the others."""
     lines = _Lines(kept)
     lines.add(rows)
-    for steps in range(len(rows)):
-        column = lines.next_column()
-        if not column:
-            return [
-                {**coefficients, 0: constant} if constant else coefficients
-                for coefficients, constant, _ in lines.held.values()
-            ]
+    steps = 0
+    while column := lines.next_column():
         if lines.eliminate(column, steps, budget) or budget.left <= 0 or len(lines.held) > MAX_ROWS:
             return []
-    return []
+        steps += 1
+    return [
+        {**coefficients, 0: constant} if constant else coefficients for coefficients, constant, _ in lines.held.values()
+    ]
 
 
 def leaves_nothing(rows: list[Row], kept: frozenset[int], budget: Budget) -> bool:
@@ -133,7 +129,7 @@ class _Lines:
         while self.changed:
             column, _ = self.changed.popitem()
             above, below = self.above.get(column, {}), self.below.get(column, {})
-            if column in self.kept or not (above or below):
+            if column in self.kept:
                 continue
             if above and below:
                 heappush(self.queue, (_price(above, below), column))

@@ -34,16 +34,6 @@ class Intervals:
             self.high[column] = value
             self.changed = True
 
-    def greatest(self, row: Row) -> int | None:
-        """An upper bound of the row's value, if it has a known one."""
-        total = 0
-        for column, value in row.items():
-            bound = 1 if not column else self.high.get(column) if value > 0 else self.low.get(column)
-            if bound is None:
-                return None
-            total += value * bound
-        return total
-
     def least(self, row: Row) -> int | None:
         """A lower bound of the row's value, if it has a known one."""
         total = 0
@@ -139,9 +129,9 @@ def _interval_product(a: int | None, b: int | None, c: int | None, d: int | None
         ends = (a * c, a * d, b * c, b * d)
         return min(ends), max(ends)
     if a is not None and a >= 0 and d is not None and d <= 0:
-        return None if b is None or c is None else b * c, a * d
+        return None, a * d
     if c is not None and c >= 0 and b is not None and b <= 0:
-        return None if a is None or d is None else a * d, b * c
+        return None, b * c
     if b is not None and b <= 0 and d is not None and d <= 0:
-        return b * d, None if a is None or c is None else a * c
+        return b * d, None
     return None, None

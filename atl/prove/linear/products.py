@@ -30,12 +30,10 @@ def products(table: Table, system: System, intervals: Intervals, *, wide: bool) 
     With `wide`, monomials count that one product would add to those that occur.
     """
     divisors = _divisors(table, system)
-    if wide and divisors:
+    if wide:
         _widen(table, system, divisors)
     pairs = _pairs(table, divisors)
     out = System()
-    if not pairs:
-        return out
     out.rows.extend(_times_factors(system.rows, _factors(intervals, pairs), pairs)[:MAX_PRODUCTS])
     for a, b in combinations([row for row in system.rows if len(row) > 1], 2):
         if len(out.rows) >= MAX_PRODUCTS:
@@ -57,7 +55,7 @@ def _divisors(table: Table, system: System) -> dict[Monomial, None]:
     for row in (*system.rows, *system.equalities):
         for column in row:
             monomial = table.monomials[column]
-            if len(monomial) > 1 and monomial not in divisors and len(divisors) < MAX_DIVISORS:
+            if monomial not in divisors and len(divisors) < MAX_DIVISORS:
                 for degree in range(2, len(monomial) + 1):
                     divisors.update(dict.fromkeys(combinations(monomial, degree)))
     return divisors

@@ -35,8 +35,6 @@ class Table:
             if len(monomial) == 1:
                 column = of_atom.get(monomial[0])
                 out[self.of_atom(monomial[0]) if column is None else column] = coefficient
-            elif not monomial:
-                out[0] = coefficient
             else:
                 out[self.column(tuple(sorted(self.of_atom(atom) for atom in monomial)))] = coefficient
         return out
@@ -66,8 +64,6 @@ class Table:
 
     def times(self, a: int, b: int) -> int:
         """The column of the product of two columns."""
-        if not a or not b:
-            return a or b
         return self.column(tuple(sorted((*self.monomials[a], *self.monomials[b]))))
 
     def product(self, a: Row, b: Row) -> Row:

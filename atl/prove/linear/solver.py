@@ -46,15 +46,19 @@ class _State:
 
     system: System
     pending: list[int]
-    reads: list[int] = field(default_factory=list)
+    reads: list[tuple[int, Read]] = field(default_factory=list)
     within: list[int] = field(default_factory=list)
     intervals: Intervals | None = None
     stale: bool = True
 
+    def add(self, *rows: Row) -> None:
+        """Adds what an atom means: bounds that were found before are wider than they need to be."""
+        self.system.rows.extend(rows)
+        self.stale = True
+
     def with_alternative(self, alternative: System, case: Case | None) -> _State:
         system = self.system.copy()
-        if case is not None:
-            system.cases = [other for other in system.cases if other is not case]
+        system.cases = [other for other in system.cases if other is not case]
         system.add(alternative)
         return _State(system, list(self.pending), list(self.reads), list(self.within))
 
@@ -195,10 +199,9 @@ class _Refutation:
         while changed:
             before = state.pending
             state.pending = [column for column in before if not self._defined(state, column, self.table.atoms[column])]
-            changed = len(state.pending) < len(before) and bool(state.pending)
-        if len(state.reads) > 1:
-            self._pair_reads(state)
-            state.reads = []
+            changed = len(state.pending) < len(before)
+        self._pair_reads(state)
+        state.reads = []
 
     def _defined(self, state: _State, column: int, atom: AnyAtom) -> bool:
         match atom:
@@ -207,7 +210,7 @@ class _Refutation:
             case Quotient():
                 return self._define_quotient(state, column)
             case Extremum(kind, _):
-                self._define_extremum(state, column, 1 if kind == "min" else -1)
+                self._define_extremum(state, column, least=kind == "min")
                 return True
             case Xor():
                 return self._define_xor(state, column)
@@ -221,9 +224,7 @@ class _Refutation:
         if not self.entails(state, plus(divisor, -1)):
             return False
         rest = combined(numerator, 1, self.table.product(divisor, {column: 1}), -1)
-        state.system.rows.append(rest)
-        state.system.rows.append(plus(combined(divisor, 1, rest, -1), -1))
-        state.stale = True
+        state.add(rest, plus(combined(divisor, 1, rest, -1), -1))
         if any(divisor):
             self._sign_of_quotient(state, column, numerator)
         return True
@@ -231,19 +232,15 @@ class _Refutation:
     def _sign_of_quotient(self, state: _State, column: int, numerator: Row) -> None:
         """A quotient has the sign of its numerator: elimination alone does not see it for a symbolic divisor."""
         if self.entails(state, numerator):
-            state.system.rows.append({column: 1})
+            state.add({column: 1})
         elif self.entails(state, plus(opposite(numerator), -1)):
-            state.system.rows.append({column: -1, 0: -1})
-        else:
-            return
-        state.stale = True
+            state.add({column: -1, 0: -1})
 
-    def _define_extremum(self, state: _State, column: int, sign: int) -> None:
+    def _define_extremum(self, state: _State, column: int, *, least: bool) -> None:
         """A minimum is at most each of its choices, and equal to one."""
         differences = [combined(choice, 1, {column: 1}, -1) for choice in self.table.parts[column]]
-        state.system.rows.extend(row if sign > 0 else opposite(row) for row in differences)
+        state.add(*(row if least else opposite(row) for row in differences))
         state.system.cases.append(tuple(System([], [row]) for row in differences))
-        state.stale = True
 
     def _define_xor(self, state: _State, column: int) -> bool:
         """0 <= a ^ b <= a + b, and a ^ b < 2^k where both are, once neither is seen to be negative."""
@@ -253,11 +250,10 @@ class _Refutation:
         total: Row = {column: -1}
         for part in parts:
             total = combined(total, 1, part, 1)
-        state.system.rows += [{column: 1}, total]
+        state.add({column: 1}, total)
         bits = self._bits(state, parts)
         if bits is not None:
-            state.system.rows.append({column: -1, 0: (1 << bits) - 1})
-        state.stale = True
+            state.add({column: -1, 0: (1 << bits) - 1})
         return True
 
     def _bits(self, state: _State, parts: Sequence[Row]) -> int | None:
@@ -280,21 +276,17 @@ class _Refutation:
             inside.append(position)
             inside.append(plus(combined(extent, 1, position, -1), -1))
         bounds = declared_rows(self.table, column, read)
-        state.reads.append(column)
+        state.reads.append((column, read))
         if all(self.entails(state, row) for row in inside):
             state.within.append(column)
-            state.system.rows.extend(bounds)
-            state.stale = True
+            state.add(*bounds)
         else:
             state.system.cases.append((System([*inside, *bounds]), System([], [{column: 1}])))
 
     def _pair_reads(self, state: _State) -> None:
         """Equal positions hold equal elements; an ordered array keeps the order of its positions."""
         done = 0
-        for a, b in combinations(state.reads, 2):
-            left, right = self.table.atoms[a], self.table.atoms[b]
-            if not isinstance(left, Read) or not isinstance(right, Read):
-                continue
+        for (a, left), (b, right) in combinations(state.reads, 2):
             if left.array != right.array:
                 continue
             done += 1
@@ -307,35 +299,33 @@ class _Refutation:
             ]
             rise = combined({a: 1}, 1, {b: 1}, -1)
             order = order_of(left.array)
-            ordered = order is not None and a in state.within and b in state.within and not any(steps[:-1])
+            ordered = a in state.within and b in state.within and not any(steps[:-1])
             if order is not None and ordered and (order.between is None or self._in_one_segment(state, a, b)):
                 self._pair_in_order(state, steps[-1], rise, strict=order.strict)
             else:
                 self._pair(state, steps, rise)
 
     def _in_one_segment(self, state: _State, a: int, b: int) -> bool:
-        """Whether two elements are shown to stand between the same two neighbouring positions."""
-        ends = segments(self.table, a)
-        if not ends:
-            return False
+        """Whether two elements of an array are shown to stand between the same two neighbouring positions.
+
+        A last one outside of its array would be 0, and no element stands before that.
+        """
         here = [self.table.parts[a][0], self.table.parts[b][0]]
         return any(
             first in state.within
-            and last in state.within
             and all(
                 self.entails(state, row)
                 for at in here
                 for row in (combined(at, 1, {first: 1}, -1), plus(combined({last: 1}, 1, at, -1), -1))
             )
-            for first, last in ends
+            for first, last in segments(self.table, a)
         )
 
     def _pair_in_order(self, state: _State, step: Row, rise: Row, *, strict: bool) -> None:
         """Two elements of a row that rises: strictly, it keeps the distance of their positions."""
         ahead = combined(rise, 1, step, -1) if strict else rise
-        if not any(step):
-            if step:
-                state.system.rows.append(ahead if step[0] > 0 else opposite(ahead))
+        if not any(step):  # a number, which is not 0: those are two elements
+            state.system.rows.append(ahead if step[0] > 0 else opposite(ahead))
             return
         up = System([plus(step, -1), ahead])
         down = System([plus(opposite(step), -1), opposite(ahead)])
