@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofs_tests.mutation.explained import facts, questions, single, trusted
+from proofs_tests.mutation.explained import bits_and_bounds, facts, questions, trusted
 
 EXPLAINED: Final[dict[str, str]] = {
     **trusted.EXPLAINED,
-    **single.EXPLAINED,
+    **bits_and_bounds.EXPLAINED,
     **facts.EXPLAINED,
     **questions.EXPLAINED,
 }

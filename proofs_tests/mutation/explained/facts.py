@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofs_tests.mutation.explained.reasons import ALL_POSITIONS, ONLY_TIME
+from proofs_tests.mutation.explained.reasons import ALL_POSITIONS, ANOTHER_SIGN, ONLY_TIME
 
 _FLAT: Final = "equivalent: facts whose topics are given are flat, and the topics are those"
 _NO_TERM: Final = "equivalent: an expression has no term with the coefficient 0"
@@ -45,8 +45,8 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/linear/cases.py::decide_cases::if not system.cases: never::0": ONLY_TIME,
     "atl/prove/linear/factors.py::factor::x is not None and (intervals.low.get(x, 0) > 0 or "
     "intervals.high.get(x: part 0 forgotten::0": "equivalent: where there is no factor there is no bound of it",
-    "atl/prove/ends.py::_Ends._sign::1: one more::1": "equivalent: 2 is a sign as 1 is; it is compared with 0",
-    "atl/prove/ends.py::_Ends._sign::1: one more::2": "equivalent: -2 is a sign as -1 is; it is compared with 0",
+    "atl/prove/ends.py::_Ends._sign::1: one more::1": ANOTHER_SIGN,
+    "atl/prove/ends.py::_Ends._sign::1: one more::2": ANOTHER_SIGN,
     "atl/prove/ends.py::_Ends._sign::value > 0: Gt becomes GtE::0": _NO_TERM,
     "atl/prove/ends.py::_Ends.never_negative::sign < 0: Lt becomes LtE::0": _HAS_SIGN,
     "atl/prove/ends.py::_Ends.never_negative::0: one more::1": _HAS_SIGN,

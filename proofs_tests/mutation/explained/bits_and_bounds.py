@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofs_tests.mutation.explained.reasons import ALL_POSITIONS, MEMO
+from proofs_tests.mutation.explained.reasons import ALL_POSITIONS, ANOTHER_SIGN, MEMO
 
 _NO_WEIGHT: Final = "equivalent: there are no weights of 0, and they would add nothing"
 _NO_FACTOR: Final = "equivalent: no term has the factor 0"
@@ -39,7 +39,7 @@ EXPLAINED: Final[dict[str, str]] = {
     ),
     "atl/prove/bits.py::_string::weight < 0: Lt becomes LtE::0": _NO_WEIGHT,
     "atl/prove/bounds.py::_Elimination._element::False: negated::0": ALL_POSITIONS,
-    "atl/prove/bounds.py::_Elimination._sign::1: one more::0": "equivalent: 2 is a sign as 1 is; it is compared with 0",
+    "atl/prove/bounds.py::_Elimination._sign::1: one more::0": ANOTHER_SIGN,
     "atl/prove/cases.py::_least::condition len(monomial) == 1 dropped::0": _ONE_LEAF,
     "atl/prove/cases.py::_least::isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2: "
     "part 1 forgotten::0": _ONE_LEAF,
@@ -66,9 +66,7 @@ EXPLAINED: Final[dict[str, str]] = {
     ),
     "atl/prove/bounds.py::_Elimination._term::sign > 0: Gt becomes GtE::0": _A_SIGN,
     "atl/prove/bounds.py::_Elimination._by_remainder::sign > 0: Gt becomes GtE::0": _A_SIGN,
-    "atl/prove/bounds.py::_Elimination._sign::1: one more::1": (
-        "equivalent: -2 is a sign as -1 is; it is compared with 0"
-    ),
+    "atl/prove/bounds.py::_Elimination._sign::1: one more::1": ANOTHER_SIGN,
     "atl/prove/bounds.py::_Elimination._positive::0: one more::0": _BY_ONE,
     "atl/prove/bounds.py::_Elimination._by_remainder::times is None or not self.absent(b) or "
     "(not (sign := self._sign(times): part 1 forgotten::0": (
