@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from atl.core.program import Apart as Parts
-from atl.errors import ArrayError, WrongArgument, brief
+from atl.errors import ArrayError, ATLError, WrongArgument, brief
 from sparse.errors import NotSparse
 from sparse.in_scipy import Shared, coordinates_of, from_scipy, has_coordinates, in_scipy, scipy_name, shared, sound
 from sparse.storage import Storage
@@ -113,11 +113,15 @@ def pack(value: object, form: Storage) -> SparseTensor:
         coordinates, values = entries(value)
         return encoded(form, value.shape, coordinates, values)
     if hasattr(value, "tocoo") and not isinstance(value, type):
-        matrix = sound(value)
-        if made := from_scipy(form, matrix):
-            return made
-        found = matrix.tocoo()
-        return encoded(form, tuple(int(n) for n in found.shape), coordinates_of(found), found.data)
+        try:
+            return _converted(value, form)
+        except ATLError:
+            raise
+        except (TypeError, ValueError, AttributeError, IndexError) as error:  # scipy's, of arrays that are none of its
+            raise ArrayError(
+                f"scipy cannot convert the sparse matrix: {brief(str(error))}",
+                required="a matrix whose arrays are as scipy makes them",
+            ) from error
     if isinstance(value, np.ma.MaskedArray):
         raise NotSparse(
             "a masked array cannot be packed: its mask would be lost",
@@ -135,6 +139,15 @@ def pack(value: object, form: Storage) -> SparseTensor:
         )
     at = np.nonzero(held)
     return encoded(form, held.shape, at, held[at])
+
+
+def _converted(value: Any, form: Storage) -> SparseTensor:
+    """An array or matrix of scipy.sparse in a format."""
+    matrix = sound(value)
+    if made := from_scipy(form, matrix):
+        return made
+    found = matrix.tocoo()
+    return encoded(form, tuple(int(n) for n in found.shape), coordinates_of(found), found.data)
 
 
 def _by_scipy(tensor: SparseTensor, form: Storage) -> SparseTensor | None:

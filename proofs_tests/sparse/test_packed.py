@@ -128,6 +128,16 @@ def test_scipy_is_not_asked_to_convert_what_is_damaged(kind: str, damage: str) -
             sparse.pack(matrix, form)
 
 
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "coo", "dia", "lil"])
+@pytest.mark.parametrize("data", [None, np.ones((1, 84)), np.ones(84, np.float16)], ids=["none", "rows", "float16"])
+def test_values_that_scipy_does_not_have_are_refused(kind: str, data: object) -> None:
+    for form in (sparse.CSR, sparse.COO, sparse.BCSR, sparse.DIA):
+        matrix = sp.csr_array(WIDE).asformat(kind)
+        matrix.data = data
+        with pytest.raises(ArrayError):
+            sparse.pack(matrix, form)
+
+
 @pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.DIA])
 @pytest.mark.parametrize(("axis", "at"), [(0, 10**6), (0, -1), (1, 9), (1, -1)])
 def test_coordinates_out_of_the_tensor_are_refused(form: sparse.Format, axis: int, at: int) -> None:
