@@ -41,9 +41,13 @@ def by_blocks(form: sparse.Format) -> Session:
     return s.accumulate("p3", at="p", name="block").mark("block", "registers")
 
 
+COLUMNS: Final = 1024
+"""Of so many columns the elements of both vectors stay in the first cache."""
+
+
 def by_diagonals(form: sparse.Format) -> Session:
-    """The same by diagonals, each from where it enters the matrix to where it leaves it."""
-    return by_entries(form).interchange("j").tails()
+    """The same by some columns of all diagonals after the others, each from where it enters them to where it leaves."""
+    return by_entries(form).tile("j", COLUMNS).interchange("ji").tails()
 
 
 def ttv() -> Session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from lowering import Run, Samples, ThreadClock
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import MATRICES as EDGES
 from proofs_tests.sparse.matrices import dense
+from rewrites import Session
 from rewrites.certificates.certificate import dumps, loads
 
 
@@ -43,9 +45,16 @@ def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
     assert len(lines) == 2 + len(made.rivals)
 
 
-@pytest.mark.parametrize("form", [sparse.BCSR, sparse.BCSR(2, 8)], ids=repr)
-def test_blocks_that_are_added_up_in_registers_give_the_dense_product_at_the_edges(form: sparse.Format) -> None:
-    theorem = ours.by_blocks(form).done()
+@pytest.mark.parametrize(
+    ("form", "schedule"),
+    [(sparse.BCSR, ours.by_blocks), (sparse.BCSR(2, 8), ours.by_blocks), (sparse.DIA, ours.by_diagonals)],
+    ids=repr,
+)
+def test_blocks_in_registers_and_diagonals_by_columns_give_the_dense_product_at_the_edges(
+    form: sparse.Format, schedule: Callable[[sparse.Format], Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "COLUMNS", 4)  # of matrices that have a few
+    theorem = schedule(form).done()
     assert loads(dumps(theorem)).rhs == theorem.rhs
     kernel = compiled(theorem.rhs)
     for name, made in EDGES.items():

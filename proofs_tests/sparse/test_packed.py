@@ -309,3 +309,10 @@ def test_what_scipy_holds_otherwise_is_converted() -> None:
         assert np.array_equal(sparse.decompress(sparse.pack(matrix, form)), WIDE[:12])
     with pytest.raises(ArrayError, match="float32"):
         Apart(sparse.COO, "A", "float64", 2)(sp.coo_array(WIDE.astype(np.float32)))
+
+
+def test_what_is_no_array_is_refused_by_a_call_as_by_pack() -> None:
+    matrix = sp.csr_array(WIDE)
+    matrix.indices = matrix.indices.tolist()
+    with pytest.raises(ArrayError, match="indices of the sparse matrix are damaged"):
+        compiled(DERIVED)(matrix, np.ones(9))
