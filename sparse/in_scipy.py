@@ -82,6 +82,8 @@ def _by_blocks(by: tuple[int, ...], value: Any) -> tuple[AnyArray, ...] | None:
 def _by_diagonals(index: np.dtype[Any], value: Any) -> tuple[AnyArray, ...] | None:
     """None where a diagonal lies outside or is stored in part, or where their numbers may not fit the indices."""
     rows, columns = value.shape
+    if value.offsets.dtype.kind != "i":
+        return None
     crd = value.offsets.astype(np.int64) + (rows - 1)
     inside = bool(((crd >= 0) & (crd < rows + columns - 1)).all()) and rows + columns <= np.iinfo(index).max
     if not inside or value.data.shape != (len(crd), columns):

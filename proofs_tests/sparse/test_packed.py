@@ -316,3 +316,11 @@ def test_what_is_no_array_is_refused_by_a_call_as_by_pack() -> None:
     matrix.indices = matrix.indices.tolist()
     with pytest.raises(ArrayError, match="indices of the sparse matrix are damaged"):
         compiled(DERIVED)(matrix, np.ones(9))
+
+
+@pytest.mark.parametrize("offsets", [[0.5, 2.0], [np.nan, 2.0], ["0", "2"]])
+def test_offsets_that_are_no_integers_are_refused_by_a_call(offsets: list[object]) -> None:
+    matrix = sp.dia_array((np.ones((2, 5)), [0, 2]), shape=(6, 5))
+    matrix.offsets = np.array(offsets)
+    with pytest.raises(ArrayError, match="offsets of the sparse matrix are damaged"):
+        compiled(reschedule(SPMV).sparsify("A", sparse.DIA).goal)(matrix, np.ones(5))
