@@ -48,7 +48,7 @@ def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
 @pytest.mark.parametrize(
     ("form", "schedule"),
     [(sparse.BCSR, ours.by_blocks), (sparse.BCSR(2, 8), ours.by_blocks), (sparse.DIA, ours.by_diagonals)],
-    ids=repr,
+    ids=["BCSR", "BCSR(2, 8)", "DIA"],
 )
 def test_blocks_in_registers_and_diagonals_by_columns_give_the_dense_product_at_the_edges(
     form: sparse.Format, schedule: Callable[[sparse.Format], Session], monkeypatch: pytest.MonkeyPatch
