@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from atl.core.dtypes import range_of
 from atl.core.program import Apart as Parts
 from atl.errors import ArrayError, ATLError, WrongArgument, brief
 from sparse.errors import NotSparse
@@ -50,8 +51,8 @@ class Apart:
         if form == name and len(shape := value.shape) == self.rank:
             try:
                 arrays = arrays_of(value)
-                if arrays is not None and self._fit(arrays):
-                    return arrays, shape
+                if arrays is not None and (fitting := self._fitting(arrays)) is not None:
+                    return fitting, shape
             except AttributeError:  # no arrays: `pack` says so
                 pass
         made = pack(value, self.format)
@@ -63,9 +64,18 @@ class Apart:
             )
         return made.arrays, made.shape
 
-    def _fit(self, arrays: Sequence[AnyArray]) -> bool:
+    def _fitting(self, arrays: tuple[AnyArray, ...]) -> tuple[AnyArray, ...] | None:
+        """The arrays with indices of the format's type, copied only where they are of another one; None if none fit."""
         *indices, values = arrays
-        return values.dtype is self._element and all(each.dtype is self._index for each in indices)
+        if values.dtype is not self._element:
+            return None
+        if all(each.dtype is self._index for each in indices):
+            return arrays
+        least, greatest = range_of(self.format.index)
+        for each in indices:
+            if each.dtype.kind != "i" or (each.size and not least <= each.min() <= each.max() <= greatest):
+                return None
+        return (*(each.astype(self._index, copy=False) for each in indices), values)
 
     def known(self, value: object) -> dict[object, object] | None:
         """Where to note what is known of a tensor whose indices do not change, as those of a `SparseTensor` in this

@@ -273,3 +273,39 @@ def test_inner_loops_test_nothing_once_guards_are_bounds(
         matrix = MATRICES[name]()
         vector = np.arange(1.0, matrix.shape[1] + 1)
         assert np.array_equal(kernel(matrix, vector), matrix @ vector), name
+
+
+# -- sums of several --------------------------------------------------------------------------------------------------
+
+Added = Callable[[Any, Any, Any], Any]
+ADDED: dict[str, Added] = {
+    "(a + b) - c": lambda a, b, c: (a + b) - c,
+    "a - (b + 2 c)": lambda a, b, c: a - (b + 2.0 * c),
+    "-(a + b) / 2 + c": lambda a, b, c: -(a + b) / 2.0 + c,
+    "a b + (b - c)": lambda a, b, c: a * b + (b - c),
+}
+THREE = (A, D, atl.tensor("F", n, m, dtype="float64"))
+
+
+@pytest.mark.parametrize("forms", [(sparse.CSR, sparse.CSC, sparse.COO), (sparse.DIA, sparse.CSR, sparse.BCSR(2, 3))])
+@pytest.mark.parametrize("times", ["", " times v"])
+@pytest.mark.parametrize("added", ADDED)
+def test_sums_of_three_operands_each_in_its_own_format(
+    added: str, times: str, forms: tuple[sparse.Format, ...]
+) -> None:
+    def at(i: Any, j: Any) -> Any:
+        return ADDED[added](*(each[i, j] for each in THREE))
+
+    meant = atl.gen(n, lambda i: atl.sum(m, lambda j: at(i, j) * v[j])) if times else atl.gen(n, m, at)
+    s = reschedule(atl.program("added", [*THREE, *([v] if times else [])], meant))
+    for each, form in zip(("D", "F", "A"), forms, strict=True):
+        s.sparsify(each, form)
+    assert not entries_are_searched_for(s) or added == "a b + (b - c)"
+    assert loads(dumps(s.done())).rhs == s.goal
+    kernel, random = compiled(s.goal), np.random.default_rng(3)
+    for shape in ((7, 5), (4, 6), (1, 9), (0, 3)):
+        held = [random.integers(-4, 5, shape) * (random.random(shape) < 0.4) * 2.0 for _ in THREE]
+        vector = np.arange(1.0, shape[1] + 1)
+        expected = ADDED[added](*held)
+        got = kernel(*map(sp.csr_array, held), *([vector] if times else []))
+        assert np.array_equal(got, expected @ vector if times else expected)

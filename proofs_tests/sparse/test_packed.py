@@ -324,3 +324,23 @@ def test_offsets_that_are_no_integers_are_refused_by_a_call(offsets: list[object
     matrix.offsets = np.array(offsets)
     with pytest.raises(ArrayError, match="offsets of the sparse matrix are damaged"):
         compiled(reschedule(SPMV).sparsify("A", sparse.DIA).goal)(matrix, np.ones(5))
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_only_indices_of_another_width_are_copied(kind: str) -> None:
+    matrix = held_as(kind, sp.csr_array(WIDE[:12]))
+    for name in ("indptr", "indices", "offsets"):
+        if hasattr(matrix, name):
+            setattr(matrix, name, getattr(matrix, name).astype(np.int64))
+    if kind == "coo":
+        matrix.coords = tuple(each.astype(np.int64) for each in matrix.coords)
+    (*indices, values), _ = Apart(HELD[kind], "A", "float64", 2)(matrix)
+    assert np.shares_memory(values, matrix.data)
+    assert {each.dtype for each in indices} == {np.dtype(np.int32)}
+    kernel = compiled(reschedule(SPMV).sparsify("A", HELD[kind]).goal)
+    assert np.array_equal(kernel(matrix, np.arange(9.0)), WIDE[:12] @ np.arange(9.0))
+    if kind != "dia":
+        at = matrix.coords[0] if kind == "coo" else matrix.indices
+        at[0] = 2**32
+        with pytest.raises(ArrayError):  # and not element 0
+            kernel(matrix, np.arange(9.0))

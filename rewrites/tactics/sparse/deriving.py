@@ -38,7 +38,8 @@ def sparsify(work: Derivation) -> None:
     while work.exhaust(work.known((*READ, *GATHERED))) + _sums_out(work):
         pass
     _innermost(work)
-    _divided(work)
+    while _divided(work):
+        pass
     _innermost(work)
     _guards_out(work)
     meetings_out(work)
@@ -109,8 +110,12 @@ def _adds_guarded(term: Expr) -> bool:
             return _guarded(term)
 
 
-def _divided(work: Derivation) -> None:
-    """⊞i (Σp [i = a] · b) + c → (⊞i Σp [i = a] · b) + ⊞i c, and so for sums: loops that sink in one part only."""
+def _divided(work: Derivation) -> int:
+    """⊞i (Σp [i = a] · b) + c → (⊞i Σp [i = a] · b) + ⊞i c, and so for sums: loops that sink in one part only.
+
+    Of (a + b) + c the outer addition leaves the loops first.
+    """
+    before = work.taken
     for site in list(work.sites()):
         match work.term(site.path):
             case Binary("add" | "sub" as op, left, right):
@@ -120,6 +125,16 @@ def _divided(work: Derivation) -> None:
                         break
             case _:
                 pass
+    return work.taken - before
+
+
+def _fixed_in_part(term: Expr, position: int) -> bool:
+    """Whether a condition in one of the parts that a term adds fixes the index at a position."""
+    match term:
+        case Binary("add" | "sub", left, right):
+            return _fixed_in_part(left, position) or _fixed_in_part(right, position)
+        case _:
+            return fixed_below(term, position)
 
 
 def _loops_to_divide(site: Site, left: Expr, right: Expr) -> list[Path]:
@@ -130,7 +145,7 @@ def _loops_to_divide(site: Site, left: Expr, right: Expr) -> list[Path]:
         match above.term:
             case Gen() | Reduce("sum"):
                 around.append(above.path)
-                if fixed_below(left, position) or fixed_below(right, position):
+                if _fixed_in_part(left, position) or _fixed_in_part(right, position):
                     wanted = len(around)
                 position += 1
             case Guard():
