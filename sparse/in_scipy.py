@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from atl.core.dtypes import range_of
 from atl.errors import ArrayError
 from sparse.levels import Compressed, Dense, Metadata
 from sparse.storage import Storage
@@ -59,7 +60,7 @@ def shared(form: Storage, rank: int) -> tuple[str, Shared]:
     if isinstance(form.view, Blocked) and kind == "bsr":
         return kind, partial(_by_blocks, form.view.by)
     if kind == "dia":
-        return kind, partial(_by_diagonals, np.dtype(form.index))
+        return kind, partial(_by_diagonals, np.dtype(form.index), range_of(form.index)[1])
     return "", _not_shared
 
 
@@ -79,16 +80,15 @@ def _by_blocks(by: tuple[int, ...], value: Any) -> tuple[AnyArray, ...] | None:
     return (value.indptr, value.indices, value.data.reshape(-1)) if value.data.shape[1:] == by else None
 
 
-def _by_diagonals(index: np.dtype[Any], value: Any) -> tuple[AnyArray, ...] | None:
+def _by_diagonals(index: np.dtype[Any], most: int, value: Any) -> tuple[AnyArray, ...] | None:
     """None where a diagonal lies outside or is stored in part, or where their numbers may not fit the indices."""
     rows, columns = value.shape
-    if value.offsets.dtype.kind != "i":
+    if value.offsets.dtype.kind != "i" or value.data.shape != (len(value.offsets), columns):
         return None
-    crd = value.offsets.astype(np.int64) + (rows - 1)
-    inside = bool(((crd >= 0) & (crd < rows + columns - 1)).all()) and rows + columns <= np.iinfo(index).max
-    if not inside or value.data.shape != (len(crd), columns):
+    offsets = value.offsets.tolist()  # they are few: NumPy would take longer
+    if (offsets and not -rows < min(offsets) <= max(offsets) < columns) or rows + columns > most:
         return None
-    return crd.astype(index), value.data.reshape(-1)
+    return np.add(value.offsets, rows - 1, dtype=index), value.data.reshape(-1)
 
 
 def in_scipy(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]) -> Any:
