@@ -65,12 +65,17 @@ class Apart:
         return made.arrays, made.shape
 
     def _fitting(self, arrays: tuple[AnyArray, ...]) -> tuple[AnyArray, ...] | None:
-        """The arrays with indices of the format's type, copied only where they are of another one; None if none fit."""
+        """The arrays with indices of the format's type, copied only where they are of another one; None if none fit.
+
+        Where the format is in order, what is copied anyway is better sorted too: by `pack`.
+        """
         *indices, values = arrays
         if values.dtype is not self._element:
             return None
         if all(each.dtype is self._index for each in indices):
             return arrays
+        if self.format.ordered:
+            return None
         least, greatest = range_of(self.format.index)
         for each in indices:
             if each.dtype.kind != "i" or (each.size and not least <= each.min() <= each.max() <= greatest):

@@ -344,3 +344,11 @@ def test_only_indices_of_another_width_are_copied(kind: str) -> None:
         at[0] = 2**32
         with pytest.raises(ArrayError):  # and not element 0
             kernel(matrix, np.arange(9.0))
+
+
+def test_what_is_copied_for_its_indices_is_sorted_for_a_format_in_order() -> None:
+    matrix = sp.csr_array(WIDE)
+    matrix.indices[:2], matrix.data[:2] = matrix.indices[1::-1].copy(), matrix.data[1::-1].copy()
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR.in_order()).goal)
+    assert np.array_equal(kernel(matrix, np.arange(9.0)), WIDE @ np.arange(9.0))
