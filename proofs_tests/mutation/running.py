@@ -41,6 +41,8 @@ PATIENCE: Final = 6.0
 """A mutant with which a test takes so many times as long runs for ever."""
 AT_LEAST: Final = 5
 """So many seconds of its processor each test has; a mutant is not judged by how busy the machine is."""
+TO_PLANT: Final = 60
+"""So many a fault takes at most before the first test: all that was remembered is forgotten."""
 AT_MOST: Final = 600.0
 """One that waits for something is left after so many seconds in which it uses no processor."""
 ROOM: Final = 4 << 30
@@ -261,7 +263,7 @@ class Runner:
         code = 10
         try:
             _limited_in_memory()
-            _limited(AT_LEAST)
+            _limited(TO_PLANT)
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
