@@ -21,6 +21,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tune", type=float, default=0.0, metavar="S", help="try numbers for each schedule that has some, so long"
     )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="stop a contestant that does not answer for so long (default: 600)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows, with versions, flags, CPU and load")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the ratios, as .svg, .png or .pdf (needs matplotlib)"

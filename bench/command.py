@@ -21,12 +21,12 @@ from bench.contest import Tuning
 from bench.environment import environment
 from bench.errors import MeasuringFailed, UnknownWorkload, WrongSize
 from bench.outcome import Case, Outcome
+from bench.threads import THREADS
 from bench.workloads import WORKLOADS
 
 HERE: Final = Path(__file__).resolve().parent.parent
 FAILED: Final = 1
 INTERRUPTED: Final = 130
-THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "HL_NUM_THREADS")
 PRETENDED: Final = (
     "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR",
     "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES",
@@ -82,14 +82,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def chosen(arguments: argparse.Namespace) -> list[Case]:
     """The cases that are asked for. Raises `UnknownWorkload` and `WrongSize`."""
-    for name, least, most in (("threads", 1, 1024), ("rounds", 1, 10_000), ("seconds", 0, 3600), ("tune", 0, 86_400)):
+    for name, least, most in (
+        ("threads", 1, 1024), ("rounds", 1, 10_000), ("seconds", 0, 3600), ("tune", 0, 86_400), ("timeout", 1, 86_400)
+    ):  # fmt: skip
         value = getattr(arguments, name)
         if value is not None and not least <= value <= most:
             raise WrongSize(f"--{name} is {value}", required=f"a number from {least} to {most}")
     seconds = arguments.seconds if arguments.seconds is not None else QUICK if arguments.quick else 15.0
     names = arguments.workloads or [w.name for w in WORKLOADS.values() if not arguments.quick or w.quick is not None]
     return [
-        Case(workload, size, arguments.threads, arguments.rounds, seconds, arguments.tune)
+        Case(workload, size, arguments.threads, arguments.rounds, seconds, arguments.tune, arguments.timeout)
         for name in names
         for workload, size in _sized(name, quick=arguments.quick)
     ]
@@ -145,12 +147,17 @@ def described(around: dict[str, Any]) -> str:
     ))  # fmt: skip
 
 
-def in_own_process(case: Case, watch: Callable[[str], None]) -> tuple[Outcome, dict[str, Any]]:
-    """A case measured by `bench.measure` in a process of its own; an interrupt is passed on, a second one ends it."""
+def in_own_process(
+    case: Case, watch: Callable[[str], None], workloads: str = "bench.workloads"
+) -> tuple[Outcome, dict[str, Any]]:
+    """A case measured by `bench.measure` in a process of its own; an interrupt is passed on, a second one ends it.
+
+    `workloads` is the module that has them.
+    """
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     kept = {name: value for name, value in os.environ.items() if name not in PRETENDED}
     settings = {**kept, **dict.fromkeys(THREADS, str(case.threads)), "PYTHONPATH": path}
-    command = [sys.executable, "-m", "bench.measure", json.dumps(asdict(case))]
+    command = [sys.executable, "-m", "bench.measure", json.dumps(asdict(case)), workloads]
     begun: dict[str, Any] = {}
     told = False
     # A session of its own: an interrupt at the terminal reaches it only from here.
@@ -173,7 +180,7 @@ def in_own_process(case: Case, watch: Callable[[str], None]) -> tuple[Outcome, d
                     begun = event
             except KeyboardInterrupt:
                 if told:
-                    process.kill()
+                    os.killpg(process.pid, signal.SIGKILL)
                     raise
                 told = True
                 watch("interrupted; ending the round")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib.util import find_spec
-from typing import Any, Literal, TypeAlias
+from math import prod
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +27,7 @@ Made: TypeAlias = Session | Program
 class Problem:
     """A workload at one size: the inputs, the array that all contestants write into, and what must stand there then.
 
-    `terms` is how many numbers are added for one element, at most: rounding grows with it.
+    `terms` is how many numbers are added for one element, at most: rounding grows with it. `memory` holds `out`.
     """
 
     size: int
@@ -33,6 +35,7 @@ class Problem:
     out: Array
     reference: Callable[..., Array]
     terms: int
+    memory: mmap.mmap
 
     @cached_property
     def expected(self) -> Array:
@@ -61,6 +64,14 @@ class Problem:
                 place = (row + at[0], *at[1:])
                 return f"the element at {place} is {float(part[at]):.9g}, not {float(right[at]):.9g}"
         return None
+
+    def take_memory(self) -> None:
+        """Write to each page of the result, so that no timed run is the first to touch one."""
+        self.memory[:: mmap.PAGESIZE] = bytes(len(range(0, len(self.memory), mmap.PAGESIZE)))
+
+    def give_memory_back(self) -> None:
+        """Give the pages of the result back to the system: of all contestants' processes, one has them at a time."""
+        self.memory.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +233,21 @@ def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 1) -> Ar
     return made
 
 
+BEHIND_A_PAGE: Final = 16
+"""The offset in bytes of the first element of a large NumPy array from the start of a page."""
+HUGE: Final = 1 << 22
+"""The size in bytes from which on NumPy asks the system for huge pages."""
+
+
+def pages_for(shape: tuple[int, ...], dtype: str) -> tuple[mmap.mmap, Array]:
+    """Return private memory, and an array in it that is aligned as NumPy's are, no better."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    memory = mmap.mmap(-1, BEHIND_A_PAGE + size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory, np.ndarray(shape, dtype, memory, BEHIND_A_PAGE)
+
+
 def posed(
     reference: Callable[..., Array],
     shapes: Callable[[int], tuple[tuple[int, ...], ...]],
@@ -234,6 +260,7 @@ def posed(
     def pose(size: int) -> Problem:
         *inputs, result = shapes(size)
         arrays = tuple(numbers(shape, dtype, seed) for seed, shape in enumerate(inputs, 1))
-        return Problem(size, arrays, np.empty(result, dtype), reference, terms(size))
+        memory, out = pages_for(result, dtype)
+        return Problem(size, arrays, out, reference, terms(size), memory)
 
     return pose

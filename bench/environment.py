@@ -49,10 +49,8 @@ def _flags() -> list[str]:
     plan = recorded_plan(build_shared("int nothing(void) { return 0; }\n", name="nothing"))
     if plan is None:
         return []
-    command = plan.commands[0][len(plan.compiler.command) :]
-    return [flag for flag in command if flag.startswith("-") and flag not in ("-c", "-o")] + (
-        ["-march=native"] if "<native>" in command else []
-    )
+    # The flags in $CC are among them.
+    return [flag for flag in plan.commands[0][1:] if flag.startswith("-") and flag not in ("-c", "-o", "-m")]
 
 
 def processor() -> str:

@@ -12,23 +12,13 @@ from typing import Final
 import numpy as np
 
 from bench.contest import Array, Limit, Problem
-from bench.rivals.c import built
+from bench.rivals.c import VECTORS, built
 from lowering import Run
 
 CHAINS: Final = 12
 ROUNDS: Final = 200_000
 """How often each chain takes a step in one run: about a millisecond."""
 
-VECTORS: Final = """#include <stdint.h>
-#ifdef __AVX512F__
-#define BYTES 64
-#elif defined __AVX__
-#define BYTES 32
-#else
-#define BYTES 16
-#endif
-typedef REAL V __attribute__((vector_size(BYTES), aligned(sizeof(REAL))));
-"""
 MEMORY: Final = (
     VECTORS
     + """

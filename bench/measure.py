@@ -1,7 +1,7 @@
-"""One case measured, in this process: everybody is built, checked, and then timed in turn with all others.
+"""Measures one case: each contestant is built and checked in a process of its own, and then timed in turn.
 
-`python -m bench.measure '{"workload": …}'` is how `bench.command` does it: a process for each case, with the libraries'
-threads set in its environment, whose lines on its standard output are events in JSON.
+`python -m bench.measure '{"workload": …}' bench.workloads` is how `bench.command` does it: a process for each case,
+with the libraries' threads set in its environment, whose lines on its standard output are events in JSON.
 """
 
 from __future__ import annotations
@@ -10,92 +10,145 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from atl.errors import AssumptionError, brief
-from bench.contest import Ours, Problem, Rival, Tuning, Workload
+from atl.errors import AssumptionError
+from bench.contest import Limit, Ours, Problem, Rival, Tuning, Workload
 from bench.limits import limit_of
 from bench.outcome import ALONE, LIMIT, Case, Contestant, LeftOut, Outcome, concluded
-from bench.settling import settle
 from bench.threads import Pools, settable
-from lowering import Clock, Run, ThreadClock, WallClock, alternate
+from bench.worker import Gone, Prepare, Watch, Worker
+from lowering import Clock, Run, Samples, ThreadClock, Turn, WallClock, take_turns
 
-Watch = Callable[[str], None]
 IDLE_FOR: Final = 0.2
 
 
 def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | None = None) -> Outcome:
     """Everybody in the tables of a workload, at one size. An interrupt keeps what was measured until then.
 
-    Whoever computes something wrong is not timed, and told. With several threads all take turns with one thread too.
+    A contestant that computes something wrong or crashes is reported, and not timed further. With several threads all
+    take turns with one thread too.
     """
-    clock = clock or (ThreadClock() if case.threads == 1 else WallClock())
     watch("making the inputs and the result by NumPy")
     problem = workload.pose(case.size)
     _ = problem.expected
-    left_out: list[LeftOut] = []
-    runs: dict[str, Run] = {}
+    field = Field(problem, clock or (ThreadClock() if case.threads == 1 else WallClock()), watch)
     taking_part: list[Contestant] = []
-    interrupted = False
-    limit, scale = limit_of(workload.limit, problem, case.threads)
+    scale: float | None = None
+    samples: Samples | None = None
     alone = replace(case, threads=1) if case.threads > 1 and settable() else None
     try:
+        scale = field.enter(LIMIT, case, lambda _: _limit(workload.limit, problem, case))
         everybody: tuple[Ours | Rival | Tuning, ...] = (*workload.rivals, *workload.ours, *workload.tuned)
         for one in everybody:
-            watch(f"building and checking {one.name}")
-            ready = _tuned(one, problem, case, watch) if isinstance(one, Tuning) else _prepared(one, problem, case)
-            if isinstance(ready, LeftOut):
-                left_out.append(ready)
-                continue
-            contestant, run = ready
-            taking_part.append(contestant)
-            runs[contestant.name] = run
-            if alone is None or isinstance(one, Tuning):
-                continue
-            by_itself = _prepared(one, problem, alone)
-            if isinstance(by_itself, LeftOut):
-                left_out.append(by_itself)
-            else:
-                runs[contestant.name + ALONE] = by_itself[1]
+            ours = not isinstance(one, Rival)
+            if (passed_over := _passed_over(one, problem)) is not None:
+                field.left_out.append(passed_over)
+            elif (found := field.enter(one.name, case, partial(_prepared, one, problem, case), ours=ours)) is not None:
+                taking_part.append(found)
+                if alone is not None and not isinstance(one, Tuning):
+                    field.enter(one.name, alone, partial(_prepared, one, problem, alone), ours=ours, suffix=ALONE)
+        samples = take_turns(
+            field.turns(),
+            rounds=case.rounds,
+            seconds=case.seconds,
+            watch=lambda number: watch(f"measuring {len(taking_part)} in turn, round {number} of {case.rounds}"),
+        )
     except KeyboardInterrupt:
-        interrupted = True
-    samples = alternate(
-        {LIMIT: limit, **runs},
-        rounds=0 if interrupted else case.rounds,
-        seconds=case.seconds,
-        clock=clock,
-        watch=lambda number: watch(f"measuring {len(runs)} in turn, round {number} of {case.rounds}"),
-        before=_between_turns(case.threads) if case.threads > 1 else lambda _: None,
-    )
-    samples.interrupted |= interrupted
-    return concluded(case, workload.says, (workload.limit.kind, scale), tuple(taking_part), samples, tuple(left_out))
+        pass
+    finally:
+        field.end()
+    samples = samples or Samples({name: [] for name in field.workers}, interrupted=True)
+    samples.times.setdefault(LIMIT, [None] * max(map(len, samples.times.values()), default=0))
+    stayed = tuple(one for one in taking_part if one.name not in field.gone)
+    limit = (workload.limit.kind, scale or 1.0)
+    return concluded(case, workload.says, limit, stayed, samples, tuple(field.left_out))
 
 
-def _between_turns(threads: int) -> Callable[[str], None]:
-    """What is done before a turn: libraries are told how many threads it has; those of the one before sleep."""
-    pools = Pools() if settable() else None
+@dataclass(slots=True)
+class Field:
+    """The contestants of a case, each in a process of its own, and those that were left out or have crashed."""
 
-    def before(name: str) -> None:
-        if pools is not None:
-            pools.use(1 if name.endswith(ALONE) else threads)
-        settle()
+    problem: Problem
+    clock: Clock
+    watch: Watch
+    workers: dict[str, Worker] = field(default_factory=dict)
+    ours: set[str] = field(default_factory=set)
+    left_out: list[LeftOut] = field(default_factory=list)
+    gone: set[str] = field(default_factory=set)
 
-    return before
+    def enter(self, name: str, case: Case, prepare: Prepare, *, ours: bool = False, suffix: str = "") -> Any:
+        """Return what `prepare` gives of a contestant, which takes part from now on; None where it does not."""
+        self.watch(f"building and checking {name}{suffix}")
+        others = tuple(self.workers.values())
+        worker = Worker(prepare, self.problem, self.clock, case.threads, case.timeout, others)
+        try:
+            made = worker.ready(self.watch)
+        except Gone as gone:
+            made = LeftOut(name + suffix, ours, gone.why, f"{gone} while it was built and checked")
+        except KeyboardInterrupt:
+            worker.end()
+            raise
+        if isinstance(made, LeftOut):
+            worker.end()
+            self.left_out.append(made)
+            return None
+        # Tuning finds the numbers that belong to the name.
+        named = (made.name if isinstance(made, Contestant) else name) + suffix
+        self.workers[named] = worker
+        if ours:
+            self.ours.add(named)
+        return made
+
+    def turns(self) -> dict[str, Turn]:
+        """Return a function for each contestant that takes its turn."""
+        return {name: partial(self._turn, name) for name in self.workers}
+
+    def _turn(self, name: str) -> tuple[float | None, float]:
+        if name in self.gone:
+            return None, 0.0
+        try:
+            return self.workers[name].sample()
+        except Gone as gone:
+            self.gone.add(name)
+            self.left_out.append(LeftOut(name, name in self.ours, gone.why, f"{gone} while it was timed"))
+            return None, inf
+
+    def end(self) -> None:
+        """End all processes."""
+        for worker in self.workers.values():
+            worker.end()
 
 
-def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contestant, Run] | LeftOut:
-    """What runs it, once its result was found right; or why it does not take part."""
-    ours = isinstance(one, Ours)
+def _passed_over(one: Ours | Rival | Tuning, problem: Problem) -> LeftOut | None:
+    """Return why a contestant is not even built: it is not for this size, or not installed."""
     if isinstance(one, Ours) and one.most is not None and problem.size > one.most:
-        return LeftOut(one.name, ours, "size", f"it is measured up to {one.most}")
+        return LeftOut(one.name, True, "size", f"it is measured up to {one.most}")
     if isinstance(one, Rival) and problem.size < one.least:
-        return LeftOut(one.name, ours, "size", f"it is for {one.least} and more")
+        return LeftOut(one.name, False, "size", f"it is for {one.least} and more")
     if isinstance(one, Rival) and (lacking := one.lacks()):
-        return LeftOut(one.name, ours, "absent", f"{', '.join(lacking)} is not installed")
+        return LeftOut(one.name, False, "absent", f"{', '.join(lacking)} is not installed")
+    return None
+
+
+def _limit(limit: Limit, problem: Problem, case: Case) -> tuple[float, Run]:
+    run, scale = limit_of(limit, problem, case.threads)
+    return scale, run
+
+
+def _prepared(
+    one: Ours | Rival | Tuning, problem: Problem, case: Case, watch: Watch
+) -> tuple[Contestant | LeftOut, Run | None]:
+    """What runs it, once its result was found right; or why it does not take part."""
+    if isinstance(one, Tuning):
+        return _tuned(one, problem, case, watch)
+    ours = isinstance(one, Ours)
     allocates = isinstance(one, Rival) and one.allocates
     try:
         if isinstance(one, Ours):
@@ -104,31 +157,21 @@ def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contesta
             run, derived = one.make(problem, case.threads), False
         fault = problem.fault_of(run, allocates=allocates)
     except AssumptionError as error:
-        return LeftOut(one.name, ours, "size", f"it is for {error.required}")
-    except Exception as error:  # noqa: BLE001 (whatever goes wrong in another's library is no reason to measure nobody)
-        return _failed(one.name, error, ours=ours)
+        return LeftOut(one.name, ours, "size", f"it is for {error.required}"), None
     if fault is not None:
-        return LeftOut(one.name, ours, "wrong", fault)
+        return LeftOut(one.name, ours, "wrong", fault), None
     return Contestant(one.name, ours, derived, allocates), run
 
 
-def _tuned(one: Tuning, problem: Problem, case: Case, watch: Watch) -> tuple[Contestant, Run] | LeftOut:
+def _tuned(one: Tuning, problem: Problem, case: Case, watch: Watch) -> tuple[Contestant | LeftOut, Run | None]:
     """What autotuning has found, if anything."""
-    try:
-        found = one.found(problem, case.tune, watch)
-        if found is None:
-            return LeftOut(one.name, True, "absent", f"nothing faster is known of it: --tune 60 tries, at {case}")
-        name, run = found
-        fault = problem.fault_of(run)
-    except Exception as error:  # noqa: BLE001 (as of any other contestant)
-        return _failed(one.name, error, ours=True)
-    if fault is not None:
-        return LeftOut(name, True, "wrong", fault)
+    found = one.found(problem, case.tune, watch)
+    if found is None:
+        return LeftOut(one.name, True, "absent", f"nothing faster is known of it: --tune 60 tries, at {case}"), None
+    name, run = found
+    if (fault := problem.fault_of(run)) is not None:
+        return LeftOut(name, True, "wrong", fault), None
     return Contestant(name, ours=True, derived=True), run
-
-
-def _failed(name: str, error: Exception, *, ours: bool) -> LeftOut:
-    return LeftOut(name, ours, "failed", f"{type(error).__name__}: {brief(str(error), 300)}")
 
 
 def pinned() -> int | None:
@@ -152,10 +195,9 @@ def _idle() -> dict[int, int]:
 
 
 def main() -> None:
-    """Measures the case in the first argument, and writes events: progress, and in the end the outcome."""
-    from bench.workloads import WORKLOADS
-
-    case = Case(**json.loads(sys.argv[1]))
+    """Measures a case, of the workloads of a module, and writes events: progress, and in the end the outcome."""
+    described, module = sys.argv[1:]
+    case, workloads = Case(**json.loads(described)), import_module(module).WORKLOADS
     # What a library prints must not come between the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -170,7 +212,7 @@ def main() -> None:
             # Their environment has said it already, but to those alone that read it.
             pools.use(case.threads)
         tell(core=core, pools=[] if pools is None else pools.told())
-        outcome = measured(WORKLOADS[case.workload], case, watch=lambda said: tell(said=said))
+        outcome = measured(workloads[case.workload], case, watch=lambda said: tell(said=said))
         tell(outcome=outcome.as_json())
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from lowering import Samples, ratio, spread
 
-Why = Literal["absent", "failed", "wrong", "size"]
+Why = Literal["absent", "crashed", "failed", "wrong", "size"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class Case:
     """A workload at a size, with so many threads, and how long it may be measured: rounds, and seconds of all.
 
     Each schedule that is to be tuned is tried for `tune` seconds beforehand; for none, what is known of it takes part.
+    A contestant that does not answer for `timeout` seconds is stopped.
     """
 
     workload: str
@@ -24,6 +25,7 @@ class Case:
     rounds: int = 31
     seconds: float = 10.0
     tune: float = 0.0
+    timeout: float = 600.0
 
     def __str__(self) -> str:
         return f"{self.workload}@{self.size}"
@@ -31,7 +33,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Who was not measured and why: not installed, not built, wrong results, or not at this size."""
+    """A contestant that was not measured: not installed, crashed, not built, wrong results, or not at this size."""
 
     name: str
     ours: bool
@@ -99,8 +101,8 @@ class Outcome:
 
     @property
     def faults(self) -> tuple[LeftOut, ...]:
-        """Who computed something wrong, or could not be built although all is there."""
-        return tuple(one for one in self.left_out if one.why in ("wrong", "failed"))
+        """Return who computed something wrong, crashed, or could not be built although all is there."""
+        return tuple(one for one in self.left_out if one.why in ("wrong", "crashed", "failed"))
 
     def as_json(self) -> dict[str, Any]:
         """Numbers, texts and lists of them."""

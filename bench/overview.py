@@ -34,11 +34,16 @@ def table(lines: Sequence[Line]) -> str:
         "|---|---|---|---|---|---|---|\n"
     )
     return head + "".join(
-        f"| {_name(line)} | `{line['schedule']}` | {line['ours_ms']:.3f} | {100 * line['limit_ratio']:.0f} % |"
+        f"| {_name(line)} | `{line['schedule']}` | {line['ours_ms']:.3f} | {_of_limit(line)} |"
         f" {line['rival']} | {line['ratio']:.2f} [{line['spread'][0]:.2f}–{line['spread'][1]:.2f}] |"
         f" {_speed_ups(line)} |\n"
         for line in lines
     )
+
+
+def _of_limit(line: Line) -> str:
+    """Return the time at the limit over ours, in percent; nothing where the limit was not measured."""
+    return f"{100 * line['limit_ratio']:.0f} %" if line["limit_ratio"] else "–"
 
 
 def _speed_ups(line: Line) -> str:

@@ -71,6 +71,8 @@ def _missing(one: LeftOut) -> str:
             return f"  absent: {one.name}, since {one.said}"
         case "size":
             return f"  left out: {whose}{one.name}; {one.said}"
+        case "crashed":
+            return f"  {whose}{one.name} crashed: {one.said}"
         case "failed":
             return f"  FAILED, so not timed: {whose}{one.name}: {one.said}"
         case "wrong":

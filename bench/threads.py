@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 NEEDED: Final = "threadpoolctl"
+THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "HL_NUM_THREADS")
+"""The variables of the environment from which libraries take the number, when they are loaded."""
 
 
 def settable() -> bool:

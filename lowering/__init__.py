@@ -13,13 +13,16 @@ from lowering.timing.contest import measure
 from lowering.timing.harness import (
     Clock,
     Run,
+    Sampler,
     Samples,
     Spread,
     ThreadClock,
+    Turn,
     WallClock,
     alternate,
     ratio,
     spread,
+    take_turns,
 )
 from lowering.timing.inputs import random_inputs
 from lowering.timing.rounding import tolerance
@@ -36,11 +39,13 @@ __all__ = [
     "Kernel",
     "LoopNest",
     "Run",
+    "Sampler",
     "Samples",
     "Spread",
     "ThreadClock",
     "TracedLoop",
     "TracedText",
+    "Turn",
     "WallClock",
     "alternate",
     "build_shared",
@@ -56,6 +61,7 @@ __all__ = [
     "ratio",
     "recorded_plan",
     "spread",
+    "take_turns",
     "tolerance",
     "trace",
 ]

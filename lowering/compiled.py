@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast, overload
+from typing import Any, Final, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +28,12 @@ from lowering.c.printer import function_names, print_c
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.looking import WALKED, Input, Taken
-from lowering.calls.on_pattern import OnPattern, values_of
+from lowering.calls.on_pattern import values_of
 from lowering.calls.operators import jax_function, torch_operator
+from lowering.calls.processes import DECLARED, BoundCall, checked_after_fork, checked_pickle
 from lowering.calls.shown import kernel_html
 from lowering.calls.taking import Taking, met_by
-from lowering.compiler import Compiler, find_compiler, vector_bytes
+from lowering.compiler import OPENMP, Compiler, find_compiler
 from lowering.export.folder import Certified, Exported, written
 from lowering.facts import Facts, Limit, Limits
 from lowering.fitting import Fitting
@@ -42,7 +44,7 @@ from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, s
 from lowering.sizing import read_for_sizes, sized
 from lowering.targets.support import check_program, check_room
 from lowering.timing.kernel_time import KernelTime, time_of
-from lowering.toolchain import build_shared, load
+from lowering.toolchain import build_shared, load, openmp_flags
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, Limits] | None]
@@ -108,10 +110,10 @@ def compile(  # noqa: A001
     check_room(program)
     compiler = find_compiler()
     # Only what is made of vectors depends on their size.
-    program, pattern = values_of(program)
-    in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program))
-    nest = lower(program, vector_bytes=vector_bytes(compiler) if in_registers else VECTOR_BYTES)
-    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math), pattern)
+    values, _ = values_of(program)
+    in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
+    nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES)
+    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math))
 
 
 def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
@@ -119,14 +121,17 @@ def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
     (name,) = function_names((nest,))
     flags = gathering_flags(nest, compiler)
     path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler, extra_flags=flags)
-    return Code(source, path, name, *load(path, declaration(nest, name)), fast_math)
+    parallel = OPENMP in openmp_flags((source,))
+    ffi, library = load(path, declaration(nest, name) + (DECLARED if parallel else ""))
+    return Code(source, path, name, ffi, library, fast_math, parallel)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
     """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it.
 
-    With `fast_math` it was built by a compiler that may assume that there are no NaN and no infinities.
+    With `fast_math` it was built by a compiler that may assume that there are no NaN and no infinities. Where it is
+    `parallel`, the library has the functions of OpenMP in `processes.DECLARED`, and calls after a fork are checked.
     """
 
     source: str
@@ -135,6 +140,12 @@ class Code:
     ffi: Any
     library: Any
     fast_math: bool = False
+    parallel: bool = False
+
+    def function(self) -> Callable[..., int]:
+        """Return the function to call."""
+        function: Callable[..., int] = getattr(self.library, self.name)
+        return checked_after_fork(function, self.library, self.name) if self.parallel else function
 
 
 class Kernel:
@@ -151,19 +162,22 @@ class Kernel:
 
     Raises `ArgumentError`, `ArrayError`, `AssumptionError`; `IndexOverflow` where what C computes for indices may not
     fit into 64 bits, for which an array may be looked at before the call; `OutOfMemory` for a result or a buffer for
-    which there is no memory, after which `out` may have been written in part.
+    which there is no memory, after which `out` may have been written in part; `ForkedProcess` where loops are parallel
+    and a fork has lost their threads.
 
     Several results come as a tuple with their names, views of one array; `out` is that array, of one dimension.
+
+    A kernel can be pickled: it is built again, or found in the cache, where it is read back.
     """
 
-    def __init__(
-        self, program: Program, nest: LoopNest, code: Code, pattern: OnPattern | None = None, *, whole: bool = False
-    ) -> None:
+    def __init__(self, program: Program, nest: LoopNest, code: Code, *, whole: bool = False) -> None:
         for given, of in ((program, Program), (nest, LoopNest), (code, Code)):
             if not isinstance(given, of):
                 raise WrongArgument(
                     f"a kernel of {brief(given)}", required="a program: compile(program) makes a kernel"
                 )
+        self._given: Final = program
+        program, self._pattern = values_of(program)
         self.program: Final = program
         """The program, with the sizes fixed that `compile` was told."""
         self.nest: Final = nest
@@ -173,10 +187,9 @@ class Kernel:
         self.path: Final = code.path
         """The shared object; the C text lies beside it."""
         self._code = code
-        self._pattern = pattern
         # What `ffi.from_buffer` calls, after a look at its arguments that takes as long.
         self._from_buffer: Callable[..., Any] = _cffi_backend().from_buffer
-        self._function: Callable[..., int] = getattr(code.library, code.name)
+        self._function: Callable[..., int] = code.function()
         self._inputs: tuple[Input, ...] = tuple(
             Input(np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
             for array in nest.inputs
@@ -192,7 +205,7 @@ class Kernel:
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
         self._limits: dict[tuple[Limit, ...], Limits] = {}
-        self._built_in_place: dict[frozenset[str], Code] = {}
+        self._in_place_of: dict[frozenset[str], Callable[..., int]] = {}
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:
@@ -263,7 +276,7 @@ class Kernel:
             if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
                 raise self._no_memory(sizes)
 
-        return run
+        return BoundCall(run)
 
     def _bound(self, arrays: Sequence[object], named: Mapping[str, object]) -> tuple[Arguments, list[Any], list[Any]]:
         """The arguments, checked, and what C is passed for the inputs: the arrays, and where they lie."""
@@ -328,7 +341,7 @@ class Kernel:
     @property
     def _whole(self) -> Kernel:
         """The kernel as it is, but that its result is the array of all elements."""
-        return Kernel(self.program, self.nest, self._code, self._pattern, whole=True)
+        return Kernel(self._given, self.nest, self._code, whole=True)
 
     def write(
         self,
@@ -350,6 +363,15 @@ class Kernel:
         code = self._code
         exported = Exported(self.program, self.nest, self.source, code.name, flags, code.fast_math)
         return written(exported, folder, theorem=theorem, sizes=sizes)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return partial(compile, fast_math=self._code.fast_math), (checked_pickle(self._given),)
+
+    def __copy__(self) -> Kernel:
+        return self
+
+    def __deepcopy__(self, _: dict[int, object]) -> Kernel:
+        return self
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
@@ -452,11 +474,10 @@ class Kernel:
 
     def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
         """The function for calls in which these inputs are the output: without them, and built once it is needed."""
-        if names not in self._built_in_place:
+        if names not in self._in_place_of:
             nest = with_inputs_in_place(self.nest, names)
-            self._built_in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
-        code = self._built_in_place[names]
-        return cast("Callable[..., int]", getattr(code.library, code.name))
+            self._in_place_of[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math).function()
+        return self._in_place_of[names]
 
     def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
         return ArrayError(

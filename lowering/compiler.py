@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import hashlib
 import os
 import shlex
 import shutil
@@ -18,14 +20,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-from atl.errors import CompilerMissing, WrongArgument, brief
+from atl.errors import CompilerFailed, CompilerMissing, Location, WrongArgument, brief
 from atl.files.whole import reason
 
-CompilerKind = Literal["clang", "gcc", "nvcc", "other"]
+CompilerKind = Literal["clang", "gcc", "nvcc"]
 
 ZIG: Final = "ziglang"
 """A package that has a C compiler, which is looked for last."""
-CANDIDATES: Final = ("clang", "gcc", "cc")
+CANDIDATES: Final = ("gcc", "clang", "cc")
 """Where $CC is not set, the compilers looked for, in this order."""
 
 SANITIZED: Final = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -54,12 +56,17 @@ INSTALL: Final = (
 class Compiler:
     """A C compiler that has been run once: `command` starts it, `version` is the first line that it says of itself.
 
-    `command` is the path, followed by the arguments that $CC gives with it, if any.
+    `command` is the path, followed by the arguments that $CC gives with it, if any. With the flags in `native` it uses
+    all that this processor has. `target` is a digest of its predefined macros with these flags, so it differs between
+    processors for which the compiler makes different code. `vector_bytes` is the size of a vector register: 64, 32, 16.
     """
 
     command: tuple[str, ...]
     version: str
     kind: CompilerKind
+    native: tuple[str, ...] = ()
+    target: str = ""
+    vector_bytes: int = 16
 
     @property
     def path(self) -> Path:
@@ -71,12 +78,17 @@ class Compiler:
         return f"{started} ({self.version})"
 
 
+class _Unusable(Exception):
+    """The reason why a program is not used as a C compiler; the text follows on its name."""
+
+
 def find_compiler() -> Compiler:
-    """The C compiler to use: $CC where it is set, else the first of clang, gcc and cc that is found and runs.
+    """The C compiler to use: $CC where it is set, else the first of gcc, clang and cc that is found and runs.
 
     Without them it is that of the package ziglang, where it is installed and what it builds can be loaded.
 
-    Raises `CompilerMissing` when $CC names something that is not found or does not run, and when there is none at all.
+    Raises `CompilerMissing` when $CC names something that is not found, does not run or is neither gcc nor clang, and
+    when there is no compiler at all.
     """
     if chosen := os.environ.get("CC", "").strip():
         return _chosen_compiler(chosen)
@@ -85,17 +97,19 @@ def find_compiler() -> Compiler:
         path = shutil.which(candidate)
         if path is None:
             continue
-        found = _identified((str(Path(path).absolute()),), _stamp(path))
-        if isinstance(found, Compiler):
-            return found
-        refusals.append(f"{path} {found}")
+        try:
+            return _identified((str(Path(path).absolute()),), _stamp(path))
+        except _Unusable as unusable:
+            refusals.append(f"{path} {unusable}")
     if find_spec(ZIG) is not None:
         command = (sys.executable, "-m", ZIG, "cc")
-        zig = _identified(command, _stamp(sys.executable))
-        refusal = _loading(command) if isinstance(zig, Compiler) else zig
-        if isinstance(zig, Compiler) and refusal is None:
-            return zig
-        refusals.append(f"that of the package {ZIG} {refusal}")
+        try:
+            zig = _identified(command, _stamp(sys.executable))
+            if (refusal := loading(command)) is None:
+                return zig
+            refusals.append(f"that of the package {ZIG} {refusal}")
+        except _Unusable as unusable:
+            refusals.append(f"that of the package {ZIG} {unusable}")
     looked_for = ", ".join(CANDIDATES[:-1]) + " or " + CANDIDATES[-1]
     raise CompilerMissing(
         "no C compiler was found" + "".join(f"; {refusal}" for refusal in refusals),
@@ -105,24 +119,24 @@ def find_compiler() -> Compiler:
 
 
 @lru_cache(maxsize=8)
-def _loading(command: tuple[str, ...]) -> str | None:
+def loading(command: tuple[str, ...]) -> str | None:
     """What is wrong with the shared objects that a compiler builds; nothing, if one is loaded and called.
 
     Zig's makes C's library for the system that it finds, and may find another one than Python runs on. The first time
     that takes it minutes.
     """
-    with tempfile.TemporaryDirectory(prefix="atl-") as directory:
-        source, library = Path(directory) / "probe.c", Path(directory) / "probe.so"
-        source.write_text("#include <math.h>\nint probe(double x) { return (int)sqrt(x); }\n", encoding="utf-8")
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="atl-") as directory:
+            source, library = Path(directory) / "probe.c", Path(directory) / "probe.so"
+            source.write_text("#include <math.h>\nint probe(double x) { return (int)sqrt(x); }\n", encoding="utf-8")
             answer = run([*command, "-O1", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
             if answer.returncode != 0:
                 return f"does not build a shared object: {' '.join(answer.stderr.split())[:200]}"
             function = ctypes.CDLL(str(library)).probe
-        except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
-            return f"builds what cannot be loaded: {error}"
-        function.argtypes = [ctypes.c_double]
-        return None if function(1764.0) == 42 else "builds what computes something else"
+    except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
+        return f"builds what cannot be loaded: {error}"
+    function.argtypes = [ctypes.c_double]
+    return None if function(1764.0) == 42 else "builds what computes something else"
 
 
 def _chosen_compiler(chosen: str) -> Compiler:
@@ -131,22 +145,17 @@ def _chosen_compiler(chosen: str) -> Compiler:
     except ValueError:
         program, arguments = chosen, []
     path = shutil.which(program)
-    required = "CC to name a C compiler, by its path or by a name that is found in PATH"
-    suggestions = ("unset CC, and clang, gcc and cc are looked for", "set CC to the path of a C compiler")
-    if path is None:
-        raise CompilerMissing(
-            f"the environment variable CC is {chosen!r}, and there is no such program",
-            required=required,
-            suggestions=suggestions,
-        )
-    found = _identified((str(Path(path).absolute()), *arguments), _stamp(path))
-    if isinstance(found, str):
-        raise CompilerMissing(
-            f"the environment variable CC is {chosen!r}, and {path} {found}",
-            required=required,
-            suggestions=suggestions,
-        )
-    return found
+    try:
+        if path is not None:
+            return _identified((str(Path(path).absolute()), *arguments), _stamp(path))
+        wrong = "there is no such program"
+    except _Unusable as unusable:
+        wrong = f"{path} {unusable}"
+    raise CompilerMissing(
+        f"the environment variable CC is {chosen!r}, and {wrong}",
+        required="CC to name gcc, clang or a compiler based on one of them, by its path or by a name found in PATH",
+        suggestions=("unset CC, and gcc, clang and cc are looked for", "set CC to the path of a C compiler"),
+    )
 
 
 def _stamp(path: str) -> tuple[int, int]:
@@ -156,20 +165,52 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=64)
-def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compiler | str:
-    """The compiler, or what is wrong with it."""
+def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compiler:
+    """Raises `_Unusable`, which is not remembered: a compiler that was too slow once is asked again."""
+    answer = _answer(command, "--version")
+    version = next(iter(answer.stdout.splitlines()), "").strip() or "says no version"
+    native, predefined = _predefined(command)
+    macros = set(predefined.split())
+    if "__clang__" in macros:
+        kind: CompilerKind = "clang"
+    elif "__GNUC__" in macros and "Free Software Foundation" in answer.stdout:
+        kind = "gcc"
+    else:
+        raise _Unusable(f"({version}) is neither gcc nor clang; zig cc, musl-gcc and icx are based on these")
+    longest = 64 if "__AVX512F__" in macros else 32 if "__AVX__" in macros else 16
+    return Compiler(command, version, kind, native, hashlib.sha256(predefined.encode()).hexdigest()[:24], longest)
+
+
+def _predefined(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """The flags for this processor that a compiler knows, and the macros that it predefines with them."""
+    # Some compilers for ARM know the processor only under the second name. A target in $CC is the user's choice.
+    chosen = any(part.startswith(("-march=", "-mcpu=")) for part in command)
+    for flags in () if chosen else (("-march=native",), ("-mcpu=native",)):
+        answer = _answer((*command, *flags), *_MACROS, may_be_refused=True)
+        if answer.returncode == 0:
+            return flags, answer.stdout
+    return (), _answer(command, *_MACROS).stdout
+
+
+_MACROS: Final = ("-dM", "-E", "-x", "c", "-")
+
+
+def _answer(
+    command: Sequence[str], question: str, *more: str, may_be_refused: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Asks a compiler what it is. Raises `_Unusable` where it does not say so, or not in time."""
     try:
-        answer = run([*command, "--version"], within=QUESTION)
+        answer = run([*command, question, *more], within=QUESTION)
     except OSError as error:
-        return f"cannot be run ({reason(error)})"
+        raise _Unusable(f"cannot be run ({reason(error)})") from error
     except subprocess.TimeoutExpired as error:
-        return f"cannot be run (its --version does not end within {error.timeout:g} seconds)"
-    if answer.returncode != 0:
+        raise _Unusable(f"cannot be run (its {question} does not end within {error.timeout:g} seconds)") from error
+    status = answer.returncode
+    if status < 0 or (status and not may_be_refused):
         said = answer.stderr.strip().splitlines()
-        return f"cannot be run (its --version ends with status {answer.returncode}{': ' + said[0] if said else ''})"
-    text = answer.stdout
-    kind: CompilerKind = "clang" if "clang" in text else "gcc" if "Free Software Foundation" in text else "other"
-    return Compiler(command, next(iter(text.splitlines()), "").strip() or "says no version", kind)
+        ended = f"ends with status {status}" if status > 0 else f"is ended by signal {-status}"
+        raise _Unusable(f"cannot be run (its {question} {ended}{': ' + said[0] if said else ''})")
+    return answer
 
 
 def time_limit() -> float:
@@ -215,48 +256,58 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
-def _succeeds(command: Sequence[str], *, directory: Path | None = None, given: str = "") -> bool:
-    """Whether a short question to the compiler is answered with yes. Zig's may have to make C's library for that."""
-    within = LONGEST if ZIG in command else QUESTION
-    try:
-        return run(command, directory=directory, given=given, within=within).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+MESSAGE_LINES: Final = 40
 
 
-@lru_cache(maxsize=64)
-def native_flags(compiler: Compiler) -> tuple[str, ...]:
-    """The flag with which this compiler uses all that this processor has, if it knows one."""
-    # Some compilers for ARM know the processor only under the second name.
-    for flag in ("-march=native", "-mcpu=native"):
-        asked = [*compiler.command, flag, "-x", "c"]
-        if ZIG not in compiler.command:
-            if _succeeds([*asked, "-fsyntax-only", "-"]):
-                return (flag,)
-            continue
-        with tempfile.TemporaryDirectory(prefix="atl-") as directory:  # zig's only compiles to a file
-            if _succeeds([*asked, "-c", "-", "-o", "probe.o"], directory=Path(directory), given="int probe;\n"):
-                return (flag,)
-    return ()
+def quoted(message: str) -> Location:
+    """A compiler's message, up to its fortieth line, quoted so that its carets are not taken for ours."""
+    lines = message.splitlines()
+    if len(lines) > MESSAGE_LINES:
+        lines = [*lines[:MESSAGE_LINES], f"… ({len(lines) - MESSAGE_LINES} more lines)"]
+    return Location(text="\n".join(f"> {line}" for line in lines) or "(it gave no reason)")
 
 
-@lru_cache(maxsize=64)
-def vector_bytes(compiler: Compiler) -> int:
-    """The size of this processor's vector registers, as far as the compiler uses them: 64, 32 or 16."""
-    try:
-        answer = run([*compiler.command, *native_flags(compiler), "-dM", "-E", "-x", "c", "-"], within=QUESTION)
-    except subprocess.TimeoutExpired:
-        return 16
-    macros = set(answer.stdout.split())
-    return 64 if "__AVX512F__" in macros else 32 if "__AVX__" in macros else 16
+def remedies(message: str, otherwise: str) -> tuple[str, ...]:
+    """What to try, by a compiler's message."""
+    if os.strerror(errno.ENOSPC) in message:
+        return ("free some space, or set TMPDIR and ATL_CACHE to directories with space left",)
+    return (otherwise,)
+
+
+def _builds_with(compiler: Compiler, flags: Sequence[str], program: str) -> bool:
+    """Return whether the compiler builds a program with these flags.
+
+    Raises `CompilerFailed` where it does not build it without them either, as on a full disk: the flags are not to
+    blame.
+    """
+    command, message = list[str](), ""
+    within = LONGEST if ZIG in compiler.command else QUESTION  # Zig's may have to make C's library first
+    with tempfile.TemporaryDirectory(prefix="atl-") as directory:
+        for tried in (flags, ()):
+            command = [*compiler.command, *tried, "-x", "c", "-", "-o", "program"]
+            try:
+                answer = run(command, directory=Path(directory), given=program, within=within)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                message = str(error)
+                break
+            if answer.returncode == 0:
+                return tried == flags
+            message = answer.stderr.strip()
+    raise CompilerFailed(
+        f"the C compiler {compiler} does not build a small program",
+        place=quoted(message),
+        required=f"this command to succeed: {shlex.join(command)}",
+        suggestions=remedies(message, "set CC to another C compiler"),
+    )
 
 
 @lru_cache(maxsize=64)
 def has_sanitizers(compiler: Compiler) -> bool:
-    """Whether sanitized programs can be built: the libraries for them often come in packages of their own."""
-    with tempfile.TemporaryDirectory(prefix="atl-") as directory:
-        command = [*compiler.command, *SANITIZED, "-x", "c", "-", "-o", "program"]
-        return _succeeds(command, directory=Path(directory), given="int main(void) { return 0; }")
+    """Whether sanitized programs can be built: the libraries for them often come in packages of their own.
+
+    Raises `CompilerFailed` where no program can be built.
+    """
+    return _builds_with(compiler, SANITIZED, "int main(void) { return 0; }")
 
 
 _FOLDS: Final = """\
@@ -273,9 +324,8 @@ int main(void)
 
 @lru_cache(maxsize=64)
 def has_openmp(compiler: Compiler, flag: str) -> bool:
-    """Whether programs with OpenMP can be built, with `-fopenmp`; or with `-fopenmp-simd`, those without threads."""
-    program = _FOLDS.replace("DIRECTIVE", "parallel for" if flag == OPENMP else "simd")
-    with tempfile.TemporaryDirectory(prefix="atl-") as directory:
-        return _succeeds(
-            [*compiler.command, flag, "-x", "c", "-", "-o", "program"], directory=Path(directory), given=program
-        )
+    """Whether programs with OpenMP can be built, with `-fopenmp`; or with `-fopenmp-simd`, those without threads.
+
+    Raises `CompilerFailed` where no program can be built.
+    """
+    return _builds_with(compiler, (flag,), _FOLDS.replace("DIRECTIVE", "parallel for" if flag == OPENMP else "simd"))

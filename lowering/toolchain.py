@@ -11,12 +11,10 @@ import atexit
 import hashlib
 import json
 import os
-import platform
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +34,9 @@ from lowering.compiler import (
     find_compiler,
     has_openmp,
     has_sanitizers,
-    native_flags,
+    loading,
+    quoted,
+    remedies,
     run,
 )
 
@@ -60,7 +60,6 @@ FAST_MATH: Final = "-ffast-math"
 # Given to the linker's driver, each of these adds a start-up routine that flushes subnormals in the whole process.
 NEVER_AT_LINK: Final = frozenset({FAST_MATH, "-Ofast", "-funsafe-math-optimizations"})
 
-MESSAGE_LINES: Final = 40
 LONGEST_FILE: Final = 250
 """The bytes in the name of a file of a build: file systems hold names of 255."""
 LONGEST_NAME: Final = 120
@@ -71,11 +70,7 @@ LONGEST_NAME: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a build does: it writes `files` (name, text) in an empty directory and runs `commands` there, in order.
-
-    The flag for this processor is asked of the compiler only when the plan is carried out: until then
-    `NATIVE` stands for it, and a build that is found in the cache asks nothing.
-    """
+    """What a build does: it writes `files` (name, text) in an empty directory and runs `commands` there, in order."""
 
     name: str
     suffix: str
@@ -90,31 +85,17 @@ class Plan:
     @property
     def key(self) -> str:
         """A digest of everything that the output depends on."""
-        parts = [self.output, self.compiler.version, processor(), *_flat(self.files), *_flat(self.commands)]
+        made_by = self.compiler
+        parts = [self.output, made_by.version, made_by.target, *_flat(self.files), *_flat(self.commands)]
         # Paths need not be text in UTF-8.
         return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:24]
 
 
-NATIVE: Final = "<native>"
 _DIRECTIVE: Final = re.compile(r"^\s*#pragma omp (\w+)", re.MULTILINE)
 
 
 def _flat(groups: tuple[tuple[str, ...], ...]) -> list[str]:
     return [part for group in groups for part in (*group, "\n")]
-
-
-@lru_cache(maxsize=1)
-def processor() -> str:
-    """A text that differs between processors for which a compiler makes different code under -march=native."""
-    # Cores may differ within one machine, so every core's line counts; speeds and counters do not.
-    telling = ("model name", "flags", "Features", "CPU implementer", "CPU variant", "CPU part", "isa", "uarch", "cpu\t")
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    features = sorted({line for line in lines if line.startswith(telling)})
-    text = "\n".join((sys.platform, platform.machine(), *(features or [platform.processor()])))
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _check(value: object, of: type | UnionType, what: str) -> None:
@@ -186,20 +167,18 @@ def _carried_out(plan: Plan, directory: Path) -> Path:
     _check_openmp(plan)
     for file, text in plan.files:
         (directory / file).write_text(text, encoding="utf-8")
-    native = native_flags(plan.compiler) if any(NATIVE in command for command in plan.commands) else ()
     for command in plan.commands:
-        actual = [part for planned in command for part in (native if planned == NATIVE else (planned,))]
         try:
-            answer = run(actual, directory=directory)
+            answer = run(command, directory=directory)
         except OSError as error:
-            raise _failure(plan, actual, f"it cannot be run: {error}", "did not start") from error
+            raise _failure(plan, command, f"it cannot be run: {error}", "did not start") from error
         except subprocess.TimeoutExpired as error:
             late = f"was stopped: it did not end within {error.timeout:g} seconds"
-            raise _failure(plan, actual, "", late, LATE) from error
+            raise _failure(plan, command, "", late, LATE) from error
         if answer.returncode != 0:
             status = answer.returncode
             ended = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
-            raise _failure(plan, actual, answer.stderr.strip() or answer.stdout.strip(), ended)
+            raise _failure(plan, command, answer.stderr.strip() or answer.stdout.strip(), ended)
     output = directory / plan.output
     if not output.is_file():
         raise _failure(plan, plan.commands[-1], "", f"did not write {plan.output}")
@@ -226,19 +205,15 @@ def _check_openmp(plan: Plan) -> None:
 def _failure(
     plan: Plan, command: Sequence[str], message: str, ended: str, first: tuple[str, ...] = ()
 ) -> CompilerFailed:
-    lines = message.splitlines()
-    if len(lines) > MESSAGE_LINES:
-        lines = [*lines[:MESSAGE_LINES], f"… ({len(lines) - MESSAGE_LINES} more lines)"]
     what, another = _WORDS["nvcc" if plan.compiler.kind == "nvcc" else "C"]
-    suggestions = [*first, another]
+    suggestions = [*first, *remedies(message, another)]
     if SANITIZED[-1] in command and not has_sanitizers(plan.compiler):
         suggestions.insert(
             0, "install the sanitizer libraries (Debian: libclang-rt-dev or gcc; Fedora: libasan, libubsan)"
         )
     return CompilerFailed(
         f"{what} {plan.compiler} {ended} while building {plan.name!r}; nothing was left behind",
-        # Quoted, so that a caret of the compiler's is not taken for one of ours.
-        place=Location(text="\n".join(f"> {line}" for line in lines) or "(it gave no reason)"),
+        place=quoted(message),
         required=f"this command to succeed: {shlex.join(command)}",
         suggestions=tuple(suggestions),
     )
@@ -320,7 +295,7 @@ def recorded_plan(output: Path) -> Plan | None:
         return Plan(
             plan["name"],
             plan["suffix"],
-            Compiler(tuple(made_by["command"]), made_by["version"], made_by["kind"]),
+            Compiler(**{**made_by, "command": tuple(made_by["command"]), "native": tuple(made_by["native"])}),
             tuple((file, text) for file, text in plan["files"]),
             tuple(tuple(command) for command in plan["commands"]),
         )
@@ -388,7 +363,7 @@ def _build(plan: Plan, output: Path) -> None:
 
 
 def _optimised(compiler: Compiler) -> tuple[str, ...]:
-    return (*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), NATIVE)
+    return (*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), *compiler.native)
 
 
 def build_shared(
@@ -481,12 +456,12 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
             return ffi, _opened(ffi, path, plan)
         except OSError as error:
             if plan is None:
-                raise _unloadable(path, error) from error
+                raise _unloadable(path, error, plan) from error
     _build_here(plan, path)
     try:
         return ffi, _opened(ffi, path, plan)
     except OSError as error:
-        raise _unloadable(path, error) from error
+        raise _unloadable(path, error, plan) from error
 
 
 def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:
@@ -507,14 +482,24 @@ def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:
     return ffi.dlopen(str(path), flags)
 
 
-def _unloadable(path: Path, error: OSError) -> CompilerFailed:
+def _unloadable(path: Path, error: OSError, plan: Plan | None) -> CompilerFailed:
+    # cffi adds that it found no library of this name elsewhere.
+    said = str(error).partition(".  Additionally")[0]
+    suggestions: tuple[str, ...] = ()
+    required = "a shared object for this system, with every symbol that it uses defined"
+    if path.exists() and os.statvfs(path).f_flag & getattr(os, "ST_NOEXEC", 0):
+        required = "a cache on a file system from which programs may be run: this one is mounted noexec"
+        suggestions = ("set ATL_CACHE to a directory on another file system",)
+    elif plan is not None and plan.compiler.kind != "nvcc" and (refusal := loading(plan.compiler.command)) is not None:
+        required = "a C compiler for this system and for the C library that Python runs on"
+        said += f"\n{plan.compiler} {refusal}"
+        suggestions = ("set CC to another C compiler",)
     return CompilerFailed(
         f"the shared object {path} cannot be loaded",
-        place=Location(text=str(error)),
-        required="a shared object for this system, with every symbol that it uses defined",
-        suggestions=("set ATL_CACHE to a directory from which programs may be run (one not mounted noexec)",),
+        place=Location(text=said),
+        required=required,
+        suggestions=suggestions,
     )
 
 
-__all__ = ["Compiler", "build_executable", "build_shared", "cache_directory", "find_compiler", "has_sanitizers", "load",
-    "native_flags", "processor"]  # fmt: skip
+__all__ = ["Compiler", "build_executable", "build_shared", "cache_directory", "find_compiler", "has_sanitizers", "load"]

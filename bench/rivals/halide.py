@@ -5,10 +5,11 @@ Halide orders dimensions from the innermost one, so indices stand the other way 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeAlias
 
 from bench.contest import Problem, Rival
+from bench.rivals.c import rows_of, stated
 from lowering import Run
 
 Func: TypeAlias = Any
@@ -17,15 +18,43 @@ Schedule: TypeAlias = Callable[[Any, Func, Func, int, bool], None]
 NEEDS: Final = ("halide",)
 
 
+AVX512: Final = ("__AVX512F__", "__AVX512CD__")
+SKYLAKE: Final = (*AVX512, "__AVX512VL__", "__AVX512BW__", "__AVX512DQ__")
+FEATURES: Final = {
+    "SSE41": ("__SSE4_1__",),
+    "AVX": ("__AVX__", "__POPCNT__"),
+    "F16C": ("__F16C__",),
+    "FMA": ("__FMA__",),
+    "AVX2": ("__AVX2__", "__BMI__", "__BMI2__", "__LZCNT__", "__MOVBE__"),
+    "AVX512": AVX512,
+    "AVX512_Skylake": SKYLAKE,
+    "AVX512_Cannonlake": (*SKYLAKE, "__AVX512IFMA__", "__AVX512VBMI__"),
+}
+"""Features of a target, and the macros by which a C compiler states what LLVM may use with each of them."""
+
+
+def features(macros: Collection[str]) -> list[str]:
+    """Return the features of a processor for which a C compiler predefines these macros."""
+    return [feature for feature, needed in FEATURES.items() if all(macro in macros for macro in needed)]
+
+
+def _target(hl: Any) -> Any:
+    """Return the target that our kernels have too. Halide's own guess sees what a hypervisor hides, and crashes."""
+    host = hl.get_host_target()
+    macros = stated(tuple(sorted({macro for needed in FEATURES.values() for macro in needed})))
+    wanted = [getattr(hl.TargetFeature, feature) for feature in ("JIT", *features(macros))]
+    return hl.Target(host.os, host.arch, host.bits, host.processor_tune, wanted)
+
+
 def _lanes(hl: Any, element: Any) -> int:
     """How many elements fit into a vector of this machine."""
-    lanes: int = hl.get_host_target().natural_vector_size(element)
+    lanes: int = _target(hl).natural_vector_size(element)
     return lanes
 
 
 def _running(hl: Any, function: Func, parameters: list[Any], problem: Problem) -> Run:
     """The function compiled once; a call writes into the result that is there."""
-    callable_ = function.compile_to_callable(parameters, hl.get_jit_target_from_environment())
+    callable_ = function.compile_to_callable(parameters, _target(hl))
     buffers = [hl.Buffer(array) for array in (*problem.inputs, problem.out)]
     return lambda: callable_(*buffers)
 
@@ -110,15 +139,14 @@ BLURS: Final = (
 # -- the product ------------------------------------------------------------------------------------------------------
 
 VECTORS: Final = 3
-ROWS: Final = 8
 
 
 def product(problem: Problem, threads: int) -> Run:
-    """Tiles of eight rows and three vectors in registers, over panels of the right operand, packed once."""
+    """Tiles of rows and three vectors in registers, over panels of the right operand, packed once."""
     import halide as hl
 
     element = {"float32": hl.Float(32), "float64": hl.Float(64)}[problem.out.dtype.name]
-    lanes = _lanes(hl, element)
+    lanes, high = _lanes(hl, element), rows_of(VECTORS)
     wide = VECTORS * lanes
     left, right = hl.ImageParam(element, 2, "left"), hl.ImageParam(element, 2, "right")
     j, i, k, ji, ii, jo, io = (hl.Var(name) for name in ("j", "i", "k", "ji", "ii", "jo", "io"))
@@ -128,11 +156,11 @@ def product(problem: Problem, threads: int) -> Run:
     packed, tile, result = hl.Func("packed"), hl.Func("tile"), hl.Func("result")
     packed[ji, k, jo] = columns[jo * wide + ji, k]
     tile[ji, ii, jo, io] = hl.cast(element, 0)
-    tile[ji, ii, jo, io] += rows[depth, io * ROWS + ii] * packed[ji, depth, jo]
-    result[j, i] = tile[j % wide, i % ROWS, j // wide, i // ROWS]
-    result.tile(j, i, jo, io, ji, ii, wide, ROWS, hl.TailStrategy.GuardWithIf).reorder(ji, ii, io, jo)
+    tile[ji, ii, jo, io] += rows[depth, io * high + ii] * packed[ji, depth, jo]
+    result[j, i] = tile[j % wide, i % high, j // wide, i // high]
+    result.tile(j, i, jo, io, ji, ii, wide, high, hl.TailStrategy.GuardWithIf).reorder(ji, ii, io, jo)
     result.vectorize(ji, lanes)
-    tile.compute_at(result, io).bound_extent(ji, wide).bound_extent(ii, ROWS)
+    tile.compute_at(result, io).bound_extent(ji, wide).bound_extent(ii, high)
     tile.vectorize(ji, lanes).unroll(ji).unroll(ii)
     tile.update().reorder(ji, ii, depth).vectorize(ji, lanes).unroll(ji).unroll(ii)
     packed.compute_root().bound_extent(ji, wide).vectorize(ji, lanes)
@@ -173,10 +201,10 @@ PRODUCT_IN_TILES: Final = Rival("Halide tiled 64x64", product_in_tiles, NEEDS)
 
 
 def filters(problem: Problem, threads: int) -> Run:
-    """Tiles of eight channels and two vectors of columns in registers, over packed weights and padded rows."""
+    """Tiles of channels and two vectors of columns in registers, over packed weights and padded rows."""
     import halide as hl
 
-    lanes = _lanes(hl, hl.Float(32))
+    lanes, high = _lanes(hl, hl.Float(32)), rows_of(2)
     wide = 2 * lanes
     image, weights = hl.ImageParam(hl.Float(32), 4, "image"), hl.ImageParam(hl.Float(32), 4, "weights")
     p, y, k, n, c, q, r = (hl.Var(name) for name in "pykncqr")
@@ -184,19 +212,19 @@ def filters(problem: Problem, threads: int) -> Run:
     taps = hl.RDom([(0, weights.dim(axis).extent()) for axis in range(3)])
     rows, packed, tile, result = (hl.Func(name) for name in ("rows", "packed", "tile", "result"))
     rows[p, y, c, n] = hl.BoundaryConditions.constant_exterior(image, hl.f32(0))[p, y, c, n]
-    packed[ki, q, r, c, ko] = hl.BoundaryConditions.constant_exterior(weights, hl.f32(0))[q, r, c, ko * ROWS + ki]
+    packed[ki, q, r, c, ko] = hl.BoundaryConditions.constant_exterior(weights, hl.f32(0))[q, r, c, ko * high + ki]
     tile[pi, ki, po, ko, y, n] = hl.f32(0)
     tile[pi, ki, po, ko, y, n] += (
         rows[po * wide + pi + taps.x, y + taps.y, taps.z, n] * packed[ki, taps.x, taps.y, taps.z, ko]
     )
-    result[p, y, k, n] = tile[p % wide, k % ROWS, p // wide, k // ROWS, y, n]
-    result.tile(p, k, po, ko, pi, ki, wide, ROWS, hl.TailStrategy.GuardWithIf).reorder(pi, ki, ko, po, y, n)
+    result[p, y, k, n] = tile[p % wide, k % high, p // wide, k // high, y, n]
+    result.tile(p, k, po, ko, pi, ki, wide, high, hl.TailStrategy.GuardWithIf).reorder(pi, ki, ko, po, y, n)
     result.vectorize(pi, lanes)
-    tile.compute_at(result, ko).bound_extent(pi, wide).bound_extent(ki, ROWS)
+    tile.compute_at(result, ko).bound_extent(pi, wide).bound_extent(ki, high)
     tile.vectorize(pi, lanes).unroll(pi).unroll(ki)
     tile.update().reorder(pi, ki, taps.x, taps.y, taps.z).vectorize(pi, lanes).unroll(pi).unroll(ki)
     rows.compute_root().vectorize(p, lanes)
-    packed.compute_root().bound_extent(ki, ROWS)
+    packed.compute_root().bound_extent(ki, high)
     if threads > 1:
         result.parallel(y)
     return _running(hl, result, [image, weights], problem)

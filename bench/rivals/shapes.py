@@ -71,8 +71,7 @@ void blur_ring(const REAL *restrict v, REAL *restrict out, int64_t n)
 
 PRODUCT: Final = """
 #include <stdlib.h>
-enum { ROWS = 8, LANES = 64 / sizeof(REAL), WIDE = 2 * LANES, DEPTH = 512, BLOCK = 64 };
-typedef REAL V __attribute__((vector_size(64), aligned(sizeof(REAL))));
+enum { ROWS = ROWS_OF(2), WIDE = 2 * LANES, DEPTH = 512, BLOCK = 8 * ROWS };
 static void tile(const REAL *restrict a, const REAL *restrict b, int64_t depth, REAL *restrict c)
 {
     V s[ROWS][2];
@@ -124,19 +123,19 @@ void product(const REAL *restrict a, const REAL *restrict b, REAL *restrict out,
     free(bp);
 }
 """
-"""Both operands packed into panels, tiles of eight rows and two vectors in registers."""
+"""Both operands packed into panels, tiles of rows and two vectors in registers."""
 
 CONVOLUTION: Final = """
 #include <stdlib.h>
 #include <string.h>
-enum { B = 4, K = 64, C = 64, R = 5, ROWS = 8, LANES = 64 / sizeof(REAL), WIDE = 3 * LANES };
-typedef REAL V __attribute__((vector_size(64), aligned(sizeof(REAL))));
+enum { B = 4, K = 64, C = 64, R = 5, WIDTH = 3, ROWS = ROWS_OF(WIDTH), WIDE = WIDTH * LANES };
 void convolution(const REAL *restrict x, const REAL *restrict w, REAL *restrict out, int64_t n)
 {
-    REAL *wp = malloc(sizeof *wp * K * C * R);
+    REAL *wp = malloc(sizeof *wp * (K + ROWS) * C * R);
     for (int64_t ko = 0; ko < K; ko += ROWS)
         for (int64_t q = 0; q < C * R; q++)
-            for (int64_t k = 0; k < ROWS; k++) wp[(ko * C * R) + q * ROWS + k] = w[(ko + k) * C * R + q];
+            for (int64_t k = 0; k < ROWS; k++)
+                wp[(ko * C * R) + q * ROWS + k] = ko + k < K ? w[(ko + k) * C * R + q] : 0;
     #pragma omp parallel for
     for (int64_t b = 0; b < B; b++) {
         REAL (*part)[WIDE + R - 1] = malloc(sizeof *part * C);
@@ -145,19 +144,18 @@ void convolution(const REAL *restrict x, const REAL *restrict w, REAL *restrict 
             for (int64_t c = 0; c < C; c++)
                 for (int64_t q = 0; q < WIDE + R - 1; q++) part[c][q] = p + q < n ? x[(b * C + c) * n + p + q] : 0;
             for (int64_t ko = 0; ko < K; ko += ROWS) {
-                V s[ROWS][3] = {0};
+                V s[ROWS][WIDTH] = {0};
                 const REAL *restrict at = wp + ko * C * R;
                 for (int64_t c = 0; c < C; c++)
                     for (int64_t r = 0; r < R; r++, at += ROWS) {
-                        const V *from = (const V *)(part[c] + r), d = from[0], e = from[1], f = from[2];
+                        const V *from = (const V *)(part[c] + r);
                         #pragma GCC unroll 8
                         for (int k = 0; k < ROWS; k++) {
-                            s[k][0] += at[k] * d;
-                            s[k][1] += at[k] * e;
-                            s[k][2] += at[k] * f;
+                            #pragma GCC unroll 3
+                            for (int q = 0; q < WIDTH; q++) s[k][q] += at[k] * from[q];
                         }
                     }
-                for (int64_t k = 0; k < ROWS; k++)
+                for (int64_t k = 0; k < ROWS && ko + k < K; k++)
                     memcpy(out + (b * K + ko + k) * n + p, s[k], wide * sizeof(REAL));
             }
         }
@@ -166,7 +164,7 @@ void convolution(const REAL *restrict x, const REAL *restrict w, REAL *restrict 
     free(wp);
 }
 """
-"""Gather: tiles of eight channels and three vectors of positions, over packed weights and a padded piece of input."""
+"""Gather: tiles of channels and three vectors of positions, over packed weights and a padded piece of input."""
 
 TRANSPOSE: Final = """
 void transposed(const REAL *restrict x, REAL *restrict out, int64_t n)
@@ -244,12 +242,11 @@ void stencil(const REAL *restrict v, REAL *restrict out, int64_t n)
 
 FILTERS: Final = """
 #include <stdlib.h>
-enum { K = 64, C = 64, R = 3, ROWS = 8, LANES = 64 / sizeof(REAL), WIDE = 2 * LANES };
-typedef REAL V __attribute__((vector_size(64), aligned(sizeof(REAL))));
+enum { K = 64, C = 64, R = 3, WIDTH = 2, ROWS = ROWS_OF(WIDTH), WIDE = WIDTH * LANES };
 void filters(const REAL *restrict x, const REAL *restrict w, REAL *restrict out, int64_t n)
 {
     const int64_t pitch = n + R - 1, around = (n + WIDE - 1) / WIDE * WIDE + R - 1;
-    REAL *wp = malloc(sizeof *wp * K * C * R * R), *xp = calloc(C * pitch * around, sizeof *xp);
+    REAL *wp = calloc((K + ROWS) * C * R * R, sizeof *wp), *xp = calloc(C * pitch * around, sizeof *xp);
     for (int64_t k = 0; k < K; k++)
         for (int64_t q = 0; q < C * R * R; q++)
             wp[(k - k % ROWS) * C * R * R + q * ROWS + k % ROWS] = w[k * C * R * R + q];
@@ -260,26 +257,28 @@ void filters(const REAL *restrict x, const REAL *restrict w, REAL *restrict out,
     for (int64_t y = 0; y < n; y++)
         for (int64_t p = 0; p < n; p += WIDE)
             for (int64_t ko = 0; ko < K; ko += ROWS) {
-                V s[ROWS][2] = {0};
+                V s[ROWS][WIDTH] = {0};
                 const REAL *restrict at = wp + ko * C * R * R;
                 for (int64_t c = 0; c < C; c++)
                     for (int64_t r = 0; r < R; r++)
                         #pragma GCC unroll 3
                         for (int64_t q = 0; q < R; q++, at += ROWS) {
                             const V *from = (const V *)(xp + (c * pitch + y + r) * around + p + q);
-                            const V d = from[0], e = from[1];
                             #pragma GCC unroll 8
-                            for (int k = 0; k < ROWS; k++) { s[k][0] += at[k] * d; s[k][1] += at[k] * e; }
+                            for (int k = 0; k < ROWS; k++) {
+                                #pragma GCC unroll 3
+                                for (int v = 0; v < WIDTH; v++) s[k][v] += at[k] * from[v];
+                            }
                         }
                 const int64_t wide = p + WIDE <= n ? WIDE : n - p;
-                for (int64_t k = 0; k < ROWS; k++)
+                for (int64_t k = 0; k < ROWS && ko + k < K; k++)
                     for (int64_t j = 0; j < wide; j++) out[((ko + k) * n + y) * n + p + j] = ((REAL *)s[k])[j];
             }
     free(xp);
     free(wp);
 }
 """
-"""Tiles of eight channels and two vectors of columns, over packed weights and rows with zeros behind them."""
+"""Tiles of channels and two vectors of columns, over packed weights and rows with zeros behind them."""
 
 LAYER_NORM: Final = """
 #include <math.h>

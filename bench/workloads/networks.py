@@ -56,8 +56,8 @@ def _macs(problem: Problem) -> float:
 
 
 def _one_dimension(name: str, outer: int, size: int, quick: int | None = None) -> Workload:
-    """The convolution to so many channels. By hand there is C for multiples of eight."""
-    by_c = (Rival("C tiles of 8 x 48", by_hand("convolution", shapes.CONVOLUTION)),) if outer == K else ()
+    """Return the convolution to `outer` channels. There is C by hand for 64."""
+    by_c = (Rival("C tiles in registers", by_hand("convolution", shapes.CONVOLUTION)),) if outer == K else ()
     return Workload(
         name,
         f"a convolution of n positions, {B} samples, {C} channels to {outer}, {R} taps",
@@ -123,7 +123,7 @@ CONV2D: Final = Workload(
         torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w), allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _filtered(x, w), allocates=True),
         halide.FILTERS,
-        Rival("C tiles of 8 x 32", by_hand("filters", shapes.FILTERS)),
+        Rival("C tiles in registers", by_hand("filters", shapes.FILTERS)),
     ),
     Limit("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
     most=2_000,

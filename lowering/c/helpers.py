@@ -6,15 +6,27 @@ import re
 from typing import Final
 
 from lowering.c.functions.exponential import EXPONENTIALS
-from lowering.c.functions.extremes import EXTREMES, KEYS, REDUCTIONS, extreme_of_vectors
+from lowering.c.functions.extremes import EXTREMES, KEYS, extreme_of_vectors
 from lowering.c.functions.lanes import CHOOSE, EACH_LANE, chosen_lanes, of_each_lane
 from lowering.c.functions.streams import STREAMS
 
 OUT_OF_MEMORY: Final = 1
 """What a kernel returns in place of 0 when storage for a buffer could not be had."""
+APART: Final = "#pragma GCC ivdep"
+"""The directive before a loop of which no iteration stores what another one reads or stores. clang does not know it."""
+
+_UNKNOWN_TO_CLANG: Final = """\
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wunknown-pragmas" /* of GCC ivdep */
+#endif
+"""
+_BY_VALUE: Final = """\
+/* Functions that take vectors are static, so it does not matter in which registers a processor passes them. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+"""
 
 _IDENTIFIER: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-_COMMENT_OR_INCLUDE: Final = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULTILINE)
+_COMMENT_OR_TEXT: Final = re.compile(r'/\*.*?\*/|^#.*?$|"(?:[^"\\]|\\.)*"', re.DOTALL | re.MULTILINE)
 
 _HEADERS: Final = {
     "math.h": {
@@ -62,6 +74,9 @@ static inline size_t saturating_product(size_t a, size_t b)
 }
 """,
     "aligned_storage": """\
+#if !defined __STDC_VERSION__ || __STDC_VERSION__ < 201112L
+#error "aligned_alloc needs C11: compile with -std=c11 or later"
+#endif
 /* Storage that begins where a line of the cache does; NULL where there is none. */
 static inline void *aligned_storage(size_t size)
 {
@@ -94,7 +109,6 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **EXTREMES,
     **KEYS,
     **EXPONENTIALS,
-    **REDUCTIONS,
     **STREAMS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
@@ -110,8 +124,11 @@ def vector_type(dtype: str, lanes: int) -> str:
 def _vector_type(dtype: str, lanes: int) -> str:
     # Aligned as its elements and free to alias them, so that it may stand anywhere in an array.
     c_type, size = _TYPES[dtype]
-    attributes = f"vector_size({lanes * size}), aligned({size}), may_alias"
-    return f"typedef {c_type} {vector_type(dtype, lanes)} __attribute__(({attributes}));\n"
+    name, attributes = vector_type(dtype, lanes), f"vector_size({lanes * size}), aligned({size}), may_alias"
+    return f"""\
+typedef {c_type} {name} __attribute__(({attributes}));
+_Static_assert(sizeof({name}) == {lanes * size}, "needs a compiler with vector_size, as gcc and clang");
+"""
 
 
 _KINDS: Final = {
@@ -140,18 +157,24 @@ OURS: Final = frozenset((*_HELPERS, *_VECTORS, *_EXTREMES_OF_VECTORS, *_EACH_LAN
 
 
 def identifiers(code: str) -> frozenset[str]:
-    """The identifiers that occur in the code, outside of comments."""
-    return frozenset(_IDENTIFIER.findall(_COMMENT_OR_INCLUDE.sub("", code)))
+    """The identifiers that occur in the code, outside of comments, directives and strings."""
+    return frozenset(_IDENTIFIER.findall(_COMMENT_OR_TEXT.sub("", code)))
 
 
 def preamble(code: str) -> str:
     """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
     used = identifiers(code)
     vectors = "".join(text for name, text in _VECTORS.items() if name in used)
-    functions = _HELPERS | _EXTREMES_OF_VECTORS | _EACH_LANE | _CHOSEN
+    of_vectors = _EXTREMES_OF_VECTORS | _EACH_LANE
+    functions = _HELPERS | of_vectors | _CHOSEN
     while more := identifiers("".join(functions[name] for name in used & functions.keys())) - used:
         used |= more
-    helpers = [*([vectors] if vectors else []), *(text for name, text in functions.items() if name in used)]
+    helpers = [
+        *([_UNKNOWN_TO_CLANG] if APART in code else []),
+        *([_BY_VALUE] if used & of_vectors.keys() else []),
+        *([vectors] if vectors else []),
+        *(text for name, text in functions.items() if name in used),
+    ]
     used |= identifiers(vectors)
     wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]
     if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:

@@ -1,10 +1,11 @@
 """Marked loops in C: the directives before a loop that have the compiler run it as it is marked.
 
-`parallel` is OpenMP's loop over the threads of its team, in blocks; how many threads there are is up to OpenMP, and so
-to OMP_NUM_THREADS. `vector` is its loop over the lanes of vector instructions. Both need to be told which variables all
-iterations fold into: each thread or lane has one of its own, and they are folded together at the end. That no two
-iterations meet otherwise was proved of the nest. `unroll` asks the compiler to write out all iterations. And a loop
-that is not marked is told to be one whose iterations do not meet, where compilers do not see that (`stands_apart`).
+`parallel` is OpenMP's loop over the threads of its team, in blocks; how many threads there are is up to OpenMP, and
+so to OMP_NUM_THREADS. `vector` is its loop over the lanes of vector instructions; one that only folds has no
+directive. Both need to be told which variables all iterations fold into: each thread or lane has one of its own, and
+they are folded together at the end. That no two iterations meet otherwise was proved of the nest. `unroll` asks the
+compiler to write out all iterations. And a loop that is not marked is told to be one whose iterations do not meet,
+where compilers do not see that (`stands_apart`).
 """
 
 from __future__ import annotations
@@ -12,28 +13,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from atl.core.dtypes import is_integer
 from atl.core.marks import LoopMark
 from atl.text.names import INFIX
-from lowering.c.values.scalars import helper
-from lowering.nest.at_once import How, folds
+from lowering.c.helpers import APART
+from lowering.c.values.keys import folded_name, folds_of, only_folds
 from lowering.nest.loopnest import (
-    Accumulate,
     Allocate,
     Apply,
     Assign,
     Cell,
     Choose,
     Convert,
-    Declare,
     For,
     FromIndex,
     Load,
     Number,
-    Scalar,
     ScalarExpr,
     accessed,
-    key,
     statements,
 )
 from lowering.nest.text_scope import TextScope
@@ -41,7 +37,6 @@ from lowering.nest.tiles import cells, sources, step
 
 PARALLEL: Final = "#pragma omp parallel for schedule(static)"
 VECTOR: Final = "#pragma omp simd"
-APART: Final = "#pragma GCC ivdep"
 
 
 def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
@@ -55,7 +50,7 @@ def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
         case LoopMark.PARALLEL:
             return [" ".join([PARALLEL, *_reductions(scope, loop), *more])]
         case LoopMark.VECTOR:
-            return [" ".join([VECTOR, *_reductions(scope, loop), *more])]
+            return [] if only_folds(loop) else [" ".join([VECTOR, *_reductions(scope, loop), *more])]
         case LoopMark.UNROLL:
             count = (loop.high - loop.low).constant or 0
             return [f"#pragma GCC unroll {count}"] if count > 1 else []
@@ -99,24 +94,14 @@ def _reads_under_conditions(e: ScalarExpr) -> bool:
 
 
 def _reductions(scope: TextScope, loop: For) -> Iterator[str]:
-    """The clauses for the variables from outside of the loop that its iterations fold into."""
-    own = {key(made.variable) for made in statements(loop.body) if isinstance(made, Declare)}
+    """The clauses for the variables from outside of the loop, or their keys, that its iterations fold into."""
     into: dict[str, list[str]] = {}
-    for statement in statements(loop.body):
-        if isinstance(statement, Accumulate) and isinstance(statement.target, Scalar):
-            total = statement.target
-            if key(total) not in own:
-                names = into.setdefault(_reduction(folds(statement.op), total.dtype), [])
-                names += [name for name in (scope.name(key(total)),) if name not in names]
+    for target, fold in folds_of(loop).items():
+        # What is subtracted is added by each thread or lane.
+        operation = "+" if fold.op == "sub" else INFIX.get(fold.op, fold.op)
+        into.setdefault(operation, []).append(folded_name(scope, target))
     for operation, names in into.items():
         yield f"reduction({operation}: {', '.join(names)})"
-
-
-def _reduction(how: How, dtype: str) -> str:
-    """What OpenMP calls a folding; its own maximum and minimum of floats do not keep NaN."""
-    if how == "add" or how == "mul":  # noqa: PLR1714 (mypy narrows by these)
-        return INFIX[how]
-    return how if is_integer(dtype) else f"fold_{helper(how, dtype)}"
 
 
 def has_heap_buffers(loop: For) -> bool:

@@ -104,12 +104,15 @@ BIG_ENDIAN BYTE_ORDER FD_CLR FD_COPY FD_ISSET FD_SET FD_SETSIZE FD_ZERO LITTLE_E
 WCONTINUED WCOREDUMP WCOREFLAG WEXITED WEXITSTATUS WIFCONTINUED WIFEXITED WIFSIGNALED WIFSTOPPED WNOHANG WNOWAIT
 WSTOPPED WSTOPSIG WTERMSIG WUNTRACED P_ALL P_PGID P_PID P_PIDFD W_EXITCODE W_STOPCODE alloca be16toh be32toh be64toh
 htobe16 htobe32 htobe64 htole16 htole32 htole64 le16toh le32toh le64toh htonl htons ntohl ntohs strdupa strndupa
+FILENAME_MAX FOPEN_MAX L_ctermid L_cuserid L_tmpnam P_tmpdir RENAME_EXCHANGE RENAME_NOREPLACE RENAME_WHITEOUT SEEK_DATA
+SEEK_HOLE TMP_MAX fgetpos64 fopen64 fpos64_t freopen64 fseeko64 fsetpos64 ftello64 off64_t tmpfile64
 """)
 LIBRARY: Final = frozenset().union(
     *(_MATH_FUNCTIONS, _MATH_MACROS, _MATH_CONSTANTS, _FAST_FMA, _INTEGER_TYPES, _INTEGER_LIMITS, _FLOATING_LIMITS),
-    *(_STANDARD, _SYSTEM_MACROS),
+    *(_STANDARD, _SYSTEM_MACROS, {"signgam"}),
 )
-"""Functions, types and macros of C's library, and macros that common systems add to the headers that are included."""
+"""Functions, types, macros and a variable of C's library, and macros that common systems add to the headers that are
+included."""
 
 _MATH_EXTENSIONS: Final = (
     _with(
@@ -140,7 +143,7 @@ csqrt ctan ctanh
 )
 _SYSTEM: Final = _words("""
 accept access alarm bind brk chdir close connect dup environ exec fork index ioctl kill link listen mmap munmap nice
-open pause pipe poll read recv rindex sbrk select send signgam sleep socket stat sync syscall wait write bcmp bcopy
+open pause pipe poll read recv rindex sbrk select send sleep socket stat sync syscall wait write bcmp bcopy
 bzero cuserid daylight tzname timezone random srandom swab a64l arc4random arc4random_buf arc4random_uniform basename
 blkcnt64_t blkcnt_t blksize_t caddr_t canonicalize_file_name clearenv clockid_t comparison_fn_t daddr_t dev_t drand48
 drand48_data drand48_r ecvt ecvt_r erand48 erand48_r explicit_bzero fcvt fcvt_r fd_mask fd_set ffs ffsl ffsll
@@ -157,10 +160,26 @@ strchrnul strcoll_l strerror_l strerror_r strerrordesc_np strerrorname_np strfry
 strncasecmp_l strnlen strsep strsignal strtok_r strtoq strtouq strverscmp strxfrm_l suseconds_t timer_t timespec
 timeval toascii u_char u_int u_int16_t u_int32_t u_int64_t u_int8_t u_long u_quad_t u_short uid_t uint ulong unlockpt
 unsetenv useconds_t ushort valloc execl execle execlp execv execve execvp gettext dgettext dcgettext strfmon heapsort
-mergesort radixsort psort daemon devname getbsize getprogname setprogname sradixsort
+mergesort radixsort psort daemon devname getbsize getprogname setprogname sradixsort asprintf clearerr_unlocked
+cookie_close_function_t cookie_io_functions_t cookie_read_function_t cookie_seek_function_t cookie_write_function_t
+ctermid ctermid_r dprintf fcloseall fdopen feof_unlocked ferror_unlocked fflush_unlocked fgetc_unlocked fgetln
+fgets_unlocked fileno fileno_unlocked flockfile fmemopen fmtcheck fopencookie fpos_t fpurge fputc_unlocked
+fputs_unlocked fread_unlocked fseeko ftello ftrylockfile funlockfile funopen fwrite_unlocked getc_unlocked
+getchar_unlocked getdelim getline getw obstack obstack_printf obstack_vprintf open_memstream pclose popen putc_unlocked
+putchar_unlocked putw renameat renameat2 setbuffer setlinebuf tempnam tmpnam_r vasprintf vdprintf vfscanf vscanf vsscanf
 """)
-OF_FUNCTIONS: Final = LIBRARY | _MATH_EXTENSIONS | _SYSTEM
+_OPENMP: Final = _words("""
+GOMP_parallel GOMP_barrier GOMP_atomic_start GOMP_atomic_end omp_get_max_threads omp_get_num_threads omp_get_thread_num
+""")
+"""Functions of OpenMP that a compiler calls in parallel loops, or that are asked for the size of a team."""
+OF_FUNCTIONS: Final = LIBRARY | _MATH_EXTENSIONS | _SYSTEM | _OPENMP
 """What a function must not be called: what the headers of common systems declare, and compilers know, besides."""
+
+OF_EXPORT: Final = _words("""
+ATL_GUARD atl_by_size atl_case atl_draw atl_draw_between atl_draw_positions atl_faults atl_integer atl_larger atl_number
+atl_random atl_room atl_size atl_state atl_there
+""")
+"""The names of functions and constants in the check of an exported kernel (`lowering.export`)."""
 
 
 def reserved(name: str, *, of_function: bool = False) -> bool:
@@ -168,9 +187,8 @@ def reserved(name: str, *, of_function: bool = False) -> bool:
 
     A parameter or a variable may hide a function that generated code does not call; a function may not.
     """
-    return (
-        name.startswith("_") or name in KEYWORDS or name in OURS or name in (OF_FUNCTIONS if of_function else LIBRARY)
-    )
+    known = OF_FUNCTIONS if of_function else LIBRARY
+    return name.startswith("_") or any(name in words for words in (KEYWORDS, OURS, OF_EXPORT, known))
 
 
 # -- names in sight ---------------------------------------------------------------------------------------------------

@@ -265,7 +265,7 @@ def _loop(scope: TextScope, heap: Heap, loop: For, *clauses: str) -> Lines:
     if loop.mark is LoopMark.PARALLEL and has_streams(loop.body):
         lines.append(FENCE)  # of this thread
     head = f"for (int64_t {name} = {first}{kept}; {name} < {last}; {name}++)"
-    looped = scope.of_loop(loop.variable, [*directives(scope, loop, *clauses), *_braced(head, lines)])
+    looped = scope.of_loop(loop.variable, [*directives(inside, loop, *clauses), *_braced(head, lines)])
     return [*ends, *before, *looped, *after] if lines else []
 
 

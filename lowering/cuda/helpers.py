@@ -24,7 +24,8 @@ threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 std error how stream thr
 index_t narrow fmax cudaErrorMisalignedAddress float2 float4 double2 int2 int4 longlong2 make_float2 make_float4
 make_double2 make_int2 make_int4 make_longlong2
 cudaSuccess cudaError_t cudaStream_t cudaLaunchConfig_t cudaMemsetAsync cudaMallocAsync cudaFreeAsync
-cudaLaunchKernelEx min max norm rsqrt
+cudaLaunchKernelEx cudaFree cudaMalloc cudaMemcpy cudaMemcpyDeviceToHost cudaMemcpyHostToDevice cudaStreamSynchronize
+min max norm rsqrt
 """)
 """Names that C++ and CUDA have a meaning for where C has none, and those of the text around kernels."""
 

@@ -22,6 +22,7 @@ from atl.errors import ArrayError, ATLError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import Arguments, bind, index_elements
 from atl.meaning.results import apart
 from lowering.c.values.scalars import C_TYPES
+from lowering.calls.processes import BoundCall
 from lowering.device.arrays import ADDRESSES, OnGpu, is_on_gpu, on_gpu, told_stream
 from lowering.device.building import Declared, Functions, Kind
 from lowering.device.grids import check_grids
@@ -134,7 +135,7 @@ class Caller:
             with runtime.using(device):
                 runtime.check(function(*given, *sizes, into, stream), self._program.name)
 
-        return launch
+        return BoundCall(launch)
 
     def _checked(
         self, stream: int | None, arrays: tuple[object, ...], out: object, named: Mapping[str, object]

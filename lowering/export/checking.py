@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from string import Template
 from typing import Final
 
 from atl.core.dtypes import is_integer
@@ -17,11 +18,12 @@ from lowering.c.names import Names
 from lowering.c.text import AND, COMPARISON, indented, wrapped
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
-from lowering.export.drawing import HELPERS, THERE, Drawing, elements_text
+from lowering.export.drawing import HELPERS, THERE, Drawing, Own, elements_text
 from lowering.nest.loopnest import LoopNest, key
 from lowering.nest.text_scope import TextScope, names_wanted
 
-_HEADERS: Final = ("float.h", "inttypes.h", "math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
+_HEADERS: Final = ("math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
+"""No others: `lowering.c.names` has what these define, so that no name of a user's is a macro here."""
 
 _FLOATS: Final = r"""
 /* How many elements are wrong: further off than rounding takes them, which grows with the terms that one adds up. */
@@ -45,14 +47,14 @@ static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, doub
         const double off = fabs(a - b) / (fabs(b) + scale);
         if (!(off <= allowed)) {
             if (faults++ < 3) {
-                printf("  element %" PRId64 " is %.9g, not %.9g\n", i, a, b);
+                printf("  element %lld is %.9g, not %.9g\n", (long long)i, a, b);
             }
         } else if (off > largest) {
             largest = off;
         }
     }
-    printf("  %" PRId64 " elements, %" PRId64 " wrong; off by %.2g at most, of %.2g allowed\n", count, faults,
-           largest, allowed);
+    printf("  %lld elements, %lld wrong; the others off by %.2g at most, of %.2g allowed\n", (long long)count,
+           (long long)faults, largest, allowed);
     return faults;
 }
 """
@@ -64,16 +66,16 @@ static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, doub
     (void)terms;
     for (int64_t i = 0; i < count; i++) {
         if (got[i] != want[i] && faults++ < 3) {
-            printf("  element %" PRId64 " is %" PRId64 ", not %" PRId64 "\n", i, (int64_t)got[i], (int64_t)want[i]);
+            printf("  element %lld is %lld, not %lld\n", (long long)i, (long long)got[i], (long long)want[i]);
         }
     }
-    printf("  %" PRId64 " elements, %" PRId64 " wrong\n", count, faults);
+    printf("  %lld elements, %lld wrong\n", (long long)count, (long long)faults);
     return faults;
 }
 """
-_EPSILON: Final = {"float32": "FLT_EPSILON", "float64": "DBL_EPSILON"}
+_EPSILON: Final = {"float32": "0x1p-23", "float64": "0x1p-52"}
 
-_MAIN: Final = r"""
+_MAIN: Final = Template(r"""
 static int64_t atl_size(const char *text)
 {
     char *end;
@@ -88,29 +90,29 @@ static int64_t atl_size(const char *text)
 /* The sizes are those of the table, or those of the command line. Ends with 0 where all that ran was right. */
 int main(int argc, char **argv)
 {
-    static const int64_t cases[][WIDTH] = {
-TABLE
+    static const int64_t cases[][${width}] = {
+${table}
     };
     const int count = argc > 1 ? 1 : (int)(sizeof cases / sizeof *cases);
     int ran = 0, wrong = 0;
-    if (argc > 1 && argc != SIZES + 1) {
-        fprintf(stderr, "usage: %s USAGE\n", argv[0]);
+    if (argc > 1 && argc != ${sizes} + 1) {
+        fprintf(stderr, "usage: %s ${usage}\n", argv[0]);
         return 2;
     }
     for (int at = 0; at < count; at++) {
-        int64_t sizes[WIDTH];
-        for (int k = 0; k < WIDTH; k++) {
+        int64_t sizes[${width}];
+        for (int k = 0; k < ${width}; k++) {
             sizes[k] = argc > 1 ? atl_size(argv[k + 1]) : cases[at][k];
         }
         (void)sizes;
-        const int found = atl_case(ARGUMENTS);
+        const int found = atl_case(${arguments});
         ran += found >= 0;
         wrong += found > 0;
     }
-    printf("NAME: %d of %d cases ran, %d wrong\n", ran, count, wrong);
+    printf("${name}: %d of %d cases ran, %d wrong\n", ran, count, wrong);
     return wrong > 0 ? 1 : ran > 0 ? 0 : 2;
 }
-"""
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +138,13 @@ def check_text(program: Program, checked: Checked, cases: Sequence[tuple[int, ..
     case = _case(program, checked)
     width = max(len(nest.sizes), 1)
     table = [f"        {{{', '.join(map(str, case)) or '0'}}}," for case in cases]
-    main = (
-        _MAIN.replace("TABLE", "\n".join(table))
-        .replace("WIDTH", str(width))
-        .replace("SIZES", str(len(nest.sizes)))
-        .replace("USAGE", " ".join(nest.sizes) or "(it takes nothing)")
-        .replace("ARGUMENTS", ", ".join(f"sizes[{k}]" for k in range(len(nest.sizes))))
-        .replace("NAME", checked.name)
+    main = _MAIN.substitute(
+        table="\n".join(table),
+        width=width,
+        sizes=len(nest.sizes),
+        usage=" ".join(nest.sizes) or "(it takes nothing)",
+        arguments=", ".join(f"sizes[{k}]" for k in range(len(nest.sizes))),
+        name=checked.name,
     )
     if not nest.sizes:
         main = main.replace("sizes[k] = argc > 1 ? atl_size(argv[k + 1]) : cases[at][k];", "sizes[k] = cases[at][k];")
@@ -150,7 +152,7 @@ def check_text(program: Program, checked: Checked, cases: Sequence[tuple[int, ..
     helpers = [line for line in preamble(case).splitlines() if not line.startswith("#include")]
     includes = "\n".join(f"#include <{header}>" for header in _HEADERS)
     head = f"/* Draws inputs, and compares {checked.name} with {checked.plain}, the plain loops of its formula. */"
-    guard = "enum { GUARD = 64 };"
+    guard = "enum { ATL_GUARD = 64 };"
     before = f"{includes}\n\n{checked.declared}\n{guard}"
     parts = (head, before, *_used(case), compared, "\n".join(helpers), case, main)
     return "\n".join(part.strip("\n") + "\n" for part in parts if part.strip())
@@ -165,20 +167,23 @@ def _used(code: str) -> list[str]:
     return kept
 
 
+WANT, FAILED, BYTES, KEPT, K, FOUND = map(Own, ("want", "failed", "bytes", "kept", "k", "found"))
+"""The plain result, the error, the size of a result, whether memory behind it was kept, an index, and what is found."""
+
+
 def _scope(nest: LoopNest, taken: frozenset[str]) -> TextScope:
-    own = [(name, name) for name in ("want", "failed", "bytes", "terms", "kept", "k", "found")]
+    own = [(each, each.hint) for each in (WANT, FAILED, BYTES, KEPT, K, FOUND)]
     names = Names(taken=taken).bind_all([*names_wanted(nest), *own])
     return TextScope(names, frozenset(), nest.natural)
 
 
 def _case(program: Program, checked: Checked) -> str:
     nest = checked.nest
-    taken = frozenset({"GUARD", checked.name, checked.plain, *HELPERS})
-    drawing = Drawing.of(_scope(nest, taken), nest.inputs)
+    drawing = Drawing.of(_scope(nest, frozenset({checked.name, checked.plain})), nest.inputs)
     scope = drawing.scope
     name = scope.name
-    out, want, failed, found, size = name(key(nest.output)), name("want"), name("failed"), name("found"), name("bytes")
-    kept, k, there = name("kept"), name("k"), name(THERE)
+    out, there = name(key(nest.output)), name(THERE)
+    want, failed, size, kept, k, found = map(name, (WANT, FAILED, BYTES, KEPT, K, FOUND))
     kind = C_TYPES[nest.output.dtype]
     assumed = [predicate_text(scope, each).at(AND + 1) for each in nest.assumptions if each != TRUE]
     sizes = [name(Size(each)) for each in nest.sizes]
@@ -197,12 +202,12 @@ def _case(program: Program, checked: Checked) -> str:
                 f"const size_t {size} = (size_t)({elements_text(scope, nest.output.extents)}) * sizeof({kind});",
                 f"{kind} *{out} = atl_room((int64_t){size}, 1);",
                 f"{kind} *{want} = atl_room((int64_t){size}, 1);",
-                f"memset({out}, 0xff, {size} + GUARD);",
-                f"memset({want}, 0xff, {size} + GUARD);",
+                f"memset({out}, 0xff, {size} + ATL_GUARD);",
+                f"memset({want}, 0xff, {size} + ATL_GUARD);",
                 f"int {failed} = {checked.plain}({', '.join((*reads, *other, want))});",
                 f"{failed} = {failed} ? {failed} : {checked.name}({', '.join((*reads, *sizes, out))});",
                 f"int {kept} = 1;",
-                f"for (size_t {k} = 0; {k} < GUARD; {k}++) {{",
+                f"for (size_t {k} = 0; {k} < ATL_GUARD; {k}++) {{",
                 f"    {kept} = {kept} && ((unsigned char *){out})[{size} + {k}] == 0xff;",
                 "}",
                 *terms.lines,
@@ -233,7 +238,7 @@ def _told(checked: Checked, sizes: Sequence[str], there: str) -> list[str]:
     """What prints the case. A size a line: lines that are too long are broken at commas, in texts too."""
     lines = [f'printf("{checked.name}");']
     for named, each in zip(checked.nest.sizes, sizes, strict=True):
-        lines.append(f'printf("{"," if len(lines) > 1 else " at"} {named} = %" PRId64, {each});')
+        lines.append(f'printf("{"," if len(lines) > 1 else " at"} {named} = %lld", (long long){each});')
     return [*lines, f'printf("%s\\n", {there} ? ":" : ": no such inputs");']
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Final
 
 from atl.core.index import Array, Size
@@ -25,7 +25,6 @@ _WIDTH: Final = 96
 
 def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str = "") -> str:
     """The text of the header, for C and for C++; `mark` is what has to be said of the theorem it comes from."""
-    guard = f"ATL_{name.upper()}_H"
     scope = names_of(nest)
     where = ", of the memory of the GPU" if cuda else ""
     formula = [f"    {line}" for line in show_program(program, ascii=True).replace("*/", "* /").splitlines()]
@@ -49,17 +48,18 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str
     lines = [f"{name} computes:", *formula, *(part for line in paragraphs for part in _folded(line))]
     comment = "/* " + "\n".join(f"   {line}".rstrip() for line in lines).lstrip() + "\n*/"
     return "\n".join(
-        (comment, f"#ifndef {guard}", f"#define {guard}", "", "#include <stdint.h>")
+        # No include guard: declarations may be repeated, and a macro might be the name of an input.
+        (comment, "", "#include <stdint.h>")
         + (("#include <cuda_runtime_api.h>",) if cuda else ())
         + ("", "#ifdef __cplusplus", 'extern "C" {', "#endif", "")
         + tuple(wrapped(_prototype(nest, scope, name, cuda=cuda)))
-        + ("", "#ifdef __cplusplus", "}", "#endif", "#endif", "")
+        + ("", "#ifdef __cplusplus", "}", "#endif", "")
     )
 
 
-def names_of(nest: LoopNest) -> TextScope:
-    """A scope with the names of parameters, none of which C++ or CUDA has a meaning for."""
-    return TextScope(Names(taken=WORDS).bind_all(names_wanted(nest)), frozenset(), nest.natural)
+def names_of(nest: LoopNest, taken: Set[str] = frozenset()) -> TextScope:
+    """A scope with the names of parameters, none of which is taken, or has a meaning in C++ or CUDA."""
+    return TextScope(Names(taken=WORDS | taken).bind_all(names_wanted(nest)), frozenset(), nest.natural)
 
 
 def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:

@@ -14,8 +14,16 @@ from lowering.c.values.scalars import C_TYPES
 from lowering.nest.loopnest import elements
 from lowering.nest.text_scope import TextScope
 
-THERE, AT, COUNT, DRAWN = "there", "at", "count", "drawn"
-"""What is declared: whether there are such integers, a place, and of an array how many elements, and its integers."""
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A variable of the check itself, as a key of a scope: no array has this key, whatever its name is."""
+
+    hint: str
+
+
+THERE, AT = Own("there"), Own("at")
+"""Whether there are integers as declared, and a place in an array."""
 BELOW: Final = 100
 """Integers of which nothing is declared are below this."""
 
@@ -48,12 +56,12 @@ static int64_t atl_integer(int64_t low, int64_t span)
 }
 """,
     "atl_room": """\
-/* Room for so many elements, and GUARD bytes behind them. */
+/* Room for so many elements, and ATL_GUARD bytes behind them. */
 static void *atl_room(int64_t count, size_t size)
 {
-    void *made = malloc((size_t)count * size + GUARD);
+    void *made = malloc((size_t)count * size + ATL_GUARD);
     if (made == NULL) {
-        fprintf(stderr, "there is no memory for %" PRId64 " elements\\n", count);
+        fprintf(stderr, "there is no memory for %lld elements\\n", (long long)count);
         exit(2);
     }
     return made;
@@ -134,6 +142,16 @@ static double atl_larger(double a, double b)
 """What the text of a check calls, each with what it calls before it."""
 
 
+def _count(array: Array) -> Own:
+    """The number of elements of an input."""
+    return Own(f"{array.name}_count")
+
+
+def _drawn(array: Array) -> Own:
+    """The integers drawn for an input."""
+    return Own(f"{array.name}_drawn")
+
+
 @dataclass(frozen=True, slots=True)
 class Drawing:
     """The C that declares and draws the inputs of a nest, and what frees them, in a scope where all of it has names."""
@@ -144,11 +162,8 @@ class Drawing:
     @staticmethod
     def of(scope: TextScope, inputs: tuple[Array, ...]) -> Drawing:
         """The drawing in a scope in which inputs and sizes have names; what it declares besides gets some."""
-        for hint in (THERE, AT):
-            _, scope = scope.bind(hint, hint)
-        for array in inputs:
-            for of in (COUNT, DRAWN):
-                _, scope = scope.bind((array.name, of), f"{array.name}_{of}")
+        for own in (THERE, AT, *(of(array) for array in inputs for of in (_count, _drawn))):
+            _, scope = scope.bind(own, own.hint)
         return Drawing(scope, inputs)
 
     def lines(self) -> list[str]:
@@ -161,7 +176,7 @@ class Drawing:
 
     def _drawn(self, array: Array) -> list[str]:
         kind = C_TYPES[array.dtype]
-        name, count, drawn = (self.scope.name(of) for of in (array.name, (array.name, COUNT), (array.name, DRAWN)))
+        name, count, drawn = map(self.scope.name, (array.name, _count(array), _drawn(array)))
         there, at = self.scope.name(THERE), self.scope.name(AT)
         if not array.shape:
             return self._scalar(array, name, kind, drawn)
@@ -206,7 +221,7 @@ class Drawing:
         low, high = self._range(array, count)
         order = {"": 0, "rising": 1, "strict": 2}[array.rises]
         if array.between is not None:
-            ends = f"{self.scope.name((array.between.name, DRAWN))}, {self.scope.name((array.between.name, COUNT))}"
+            ends = ", ".join(map(self.scope.name, (_drawn(array.between), _count(array.between))))
             return f"atl_draw_between({drawn}, {count}, {ends}, {low}, {high}, {order})"
         inside = [each for each in self.inputs if each.between == array and each.rises == "strict"]
         if inside and order < 2 and inside[0].high is not None:
@@ -221,7 +236,7 @@ class Drawing:
             if array.shape:
                 lines.append(f"free({self.scope.name(array.name)});")
                 if is_integer(array.dtype) and not is_truths(array):
-                    lines.append(f"free({self.scope.name((array.name, DRAWN))});")
+                    lines.append(f"free({self.scope.name(_drawn(array))});")
         return lines
 
 

@@ -8,7 +8,7 @@ from lowering.c.parameters import parameters_of
 from lowering.c.text import indented, wrapped
 from lowering.c.values.scalars import C_TYPES
 from lowering.export.contract import names_of
-from lowering.export.drawing import elements_text
+from lowering.export.drawing import Own, elements_text
 from lowering.nest.loopnest import LoopNest, key
 
 _THERE = """\
@@ -25,12 +25,13 @@ static int atl_there(void **made, const void *held, size_t bytes)
 
 def host_text(nest: LoopNest, name: str, header: str) -> str:
     """The text of `NAME_on_host`, with the parameters of the C version of the kernel."""
-    scope = names_of(nest)
+    scope = names_of(nest, {name})
     arrays = [array for array in nest.inputs if array.shape]
     held = {array.name: at for at, array in enumerate(arrays)}
-    _, scope = scope.bind("given", "given")
-    _, scope = scope.bind("error", "error")
-    given, error, out = scope.name("given"), scope.name("error"), scope.name(key(nest.output))
+    given, scope = scope.bind(Own("given"), "given")
+    error, scope = scope.bind(Own("error"), "error")
+    each, scope = scope.bind(Own("each"), "each")
+    out = scope.name(key(nest.output))
     kind = C_TYPES[nest.output.dtype]
     passed = [
         f"(const {C_TYPES[a.dtype]} *){given}[{held[a.name]}]" if a.shape else scope.name(a.name) for a in nest.inputs
@@ -51,8 +52,8 @@ def host_text(nest: LoopNest, name: str, header: str) -> str:
         f"void *{given}[{len(arrays) + 1}] = {{}};",
         f"int {error} = 0;",
         *(f"{error} = {error} ? {error} : {step};" for step in steps),
-        f"for (void *each : {given})",
-        "    cudaFree(each);",
+        f"for (void *{each} : {given})",
+        f"    cudaFree({each});",
         f"return {error};",
     ]
     head = f'extern "C" int {name}_on_host({", ".join(text for _, text in parameters_of(nest, scope))})'

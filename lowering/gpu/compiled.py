@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from atl.core.program import Program
 from atl.errors import GpuMissing, WrongArgument, brief
+from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.shown import kernel_html
 from lowering.cuda.printer import function_name, print_cuda
 from lowering.device import runtime
@@ -84,7 +85,8 @@ class GpuKernel:
         self.source: Final = print_cuda(made)
         """The CUDA text."""
         self._name: Final = function_name(made.nest)
-        self._caller: Final = Caller(program, made, self.source, self._name, machine or Gpu())
+        self._machine: Final = machine or Gpu()
+        self._caller: Final = Caller(program, made, self.source, self._name, self._machine)
 
     @property
     def nest(self) -> LoopNest:
@@ -105,7 +107,7 @@ class GpuKernel:
         def call(*arrays: object, out: object = None, **named: object) -> Any:
             return self._caller(number, arrays, out, named)
 
-        return call
+        return BoundCall(call)
 
     def prepared(self, /, *arrays: object, out: object, stream: object, **named: object) -> Callable[[], None]:
         """A call on arrays of the GPU whose arguments are checked now, once: each call of it only launches.
@@ -137,6 +139,15 @@ class GpuKernel:
         exported = Exported(self.program, self.nest, self.source, self._name, host=host)
         return written(exported, folder, theorem=theorem, sizes=sizes)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return compile_for_gpu, (checked_pickle(self.program), self._machine)
+
+    def __copy__(self) -> GpuKernel:
+        return self
+
+    def __deepcopy__(self, _: dict[int, object]) -> GpuKernel:
+        return self
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
         return f"<GpuKernel {self.program.name}({inputs})>"
@@ -145,9 +156,9 @@ class GpuKernel:
         return kernel_html(self.program, "CUDA", self.source)
 
 
-def compile_for_gpu(program: Program) -> GpuKernel:
+def compile_for_gpu(program: Program, machine: Machine | None = None) -> GpuKernel:
     """The kernels of a program whose sizes are fixed as they are to be.
 
     Raises `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, `UnsupportedMark`.
     """
-    return GpuKernel(program, kernels(lower(program, target="cuda")))
+    return GpuKernel(program, kernels(lower(program, target="cuda")), machine)

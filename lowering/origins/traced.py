@@ -14,7 +14,7 @@ from atl.meaning.arguments import check_rank
 from lowering.c.printer import print_c_located
 from lowering.calls.on_pattern import values_of
 from lowering.compiled import Kernel
-from lowering.compiler import find_compiler, vector_bytes
+from lowering.compiler import find_compiler
 from lowering.cuda.printer import print_cuda_located
 from lowering.gpu.compiled import GpuKernel
 from lowering.gpu.formation import kernels
@@ -109,6 +109,6 @@ def _vector_bytes(program: Program) -> int:
     if not any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program)):
         return VECTOR_BYTES
     try:
-        return vector_bytes(find_compiler())
+        return find_compiler().vector_bytes
     except CompilerMissing:
         return VECTOR_BYTES

@@ -16,6 +16,8 @@ from typing import Final, Protocol, TypeAlias
 from atl.errors import WrongArgument, brief
 
 Run: TypeAlias = Callable[[], object]
+Turn: TypeAlias = Callable[[], tuple[float | None, float]]
+"""Takes a sample: milliseconds, None if it does not count, and the nanoseconds that the contestant has spent on it."""
 
 LONG: Final = 4_000_000
 """A sample of so many nanoseconds counts even if the thread was switched out meanwhile: CPU time hardly sees it."""
@@ -118,33 +120,36 @@ def alternate(
     seconds: float,
     clock: Clock,
     watch: Callable[[int], None] = lambda _: None,
-    before: Callable[[str], object] = lambda _: None,
 ) -> Samples:
-    """Runs all in turn, so many rounds or until each has had its share of the seconds, but thrice at least.
-
-    Before each turn `before` is called with the name of whose it is, and not timed: what waits until the threads of the
-    one before rest, say.
-
-    Who has used up its share sits out, so that a slow program does not keep the others from being measured well. The
-    order is turned from round to round: nobody always finds the caches as the same neighbour left them. An interrupt
-    ends the measuring; what was measured until then is kept.
-    """
+    """Runs all in turn, as `take_turns` says, in this process."""
     if not isinstance(contestants, Mapping) or not all(map(callable, contestants.values())):
         raise WrongArgument(f"contestants={brief(contestants)}", required="a function for each name")
-    if not isinstance(rounds, int) or not isinstance(seconds, (int, float)):
+    if not callable(getattr(clock, "now", None)):
+        raise WrongArgument(f"clock={brief(clock)}", required="a clock, such as ThreadClock()")
+    turns = {name: Sampler(run, clock).sample for name, run in contestants.items()}
+    return take_turns(turns, rounds=rounds, seconds=seconds, watch=watch)
+
+
+def take_turns(
+    turns: Mapping[str, Turn], *, rounds: int, seconds: float, watch: Callable[[int], None] = lambda _: None
+) -> Samples:
+    """Take so many rounds of samples, or until each contestant has had its share of the seconds, but three at least.
+
+    A contestant that has used up its share sits out, so a slow program does not keep the others from being measured
+    well. The order is rotated from round to round, so the caches are not always left by the same neighbour. An
+    interrupt ends the measuring; what was measured until then is kept.
+    """
+    if not isinstance(turns, Mapping) or not all(map(callable, turns.values())):
+        raise WrongArgument(f"turns={brief(turns)}", required="a function for each name")
+    if not isinstance(rounds, int) or not isinstance(seconds, (int, float)) or not callable(watch):
         raise WrongArgument(
-            f"rounds={brief(rounds)}, seconds={brief(seconds)}", required="two numbers, the first whole"
+            f"rounds={brief(rounds)}, seconds={brief(seconds)}, watch={brief(watch)}",
+            required="two numbers, the first whole, and a function",
         )
-    if not callable(getattr(clock, "now", None)) or not callable(watch) or not callable(before):
-        raise WrongArgument(
-            f"clock={brief(clock)}",
-            required="a clock, such as ThreadClock(), and functions for watch and before",
-        )
-    samples = Samples({name: [] for name in contestants})
-    repeats: dict[str, int] = {}
-    spent = dict.fromkeys(contestants, 0.0)
-    share = 1e9 * seconds / max(1, len(contestants))
-    names = list(contestants)
+    samples = Samples({name: [] for name in turns})
+    spent = dict.fromkeys(turns, 0.0)
+    share = 1e9 * seconds / max(1, len(turns))
+    names = list(turns)
     try:
         for number in range(rounds):
             playing = {name for name in names if spent[name] < share or number < LEAST}
@@ -153,10 +158,8 @@ def alternate(
             for name in turned(names, number):
                 taken: float | None = None
                 if name in playing:
-                    before(name)
-                    begun = clock.now()
-                    taken = _sample(contestants[name], clock, repeats, name)
-                    spent[name] += clock.now() - begun
+                    taken, nanoseconds = turns[name]()
+                    spent[name] += nanoseconds
                 samples.times[name].append(taken)
             watch(number + 1)
     except KeyboardInterrupt:
@@ -177,24 +180,34 @@ def turned(names: Sequence[str], number: int) -> list[str]:
     return [*names[turn:], *names[:turn]]
 
 
-def _sample(run: Run, clock: Clock, repeats: dict[str, int], name: str) -> float | None:
-    """Milliseconds of one run, if nothing came between; the first sample says how many runs make one.
+class Sampler:
+    """The samples of one contestant, taken in this process; the first one says how many runs make one."""
 
-    A run that is not timed fills the caches as this contestant leaves them; what takes long needs none.
-    """
-    if name not in repeats:
-        first = max(1, _timed(run, 1, clock)[0])
-        repeats[name] = 0 if first > WARMED else max(1, SHORT // first)
-        if first > WARMED:
-            return first / 1e6
-    elif repeats[name]:
-        run()
-    count = max(1, repeats[name])
-    for _ in range(TRIES):
-        taken, undisturbed = _timed(run, count, clock)
-        if undisturbed or taken > LONG:
-            return taken / count / 1e6
-    return None
+    def __init__(self, run: Run, clock: Clock) -> None:
+        self._run, self._clock = run, clock
+        self._repeats: int | None = None
+
+    def sample(self) -> tuple[float | None, float]:
+        """Return the milliseconds of a run, None if it was disturbed, and the nanoseconds that the turn took."""
+        begun = self._clock.now()
+        taken = self._sample()
+        return taken, self._clock.now() - begun
+
+    def _sample(self) -> float | None:
+        """Take a sample after a run that is not timed and fills the caches; what takes long needs none."""
+        if self._repeats is None:
+            first = max(1, _timed(self._run, 1, self._clock)[0])
+            self._repeats = 0 if first > WARMED else max(1, SHORT // first)
+            if first > WARMED:
+                return first / 1e6
+        elif self._repeats:
+            self._run()
+        count = max(1, self._repeats)
+        for _ in range(TRIES):
+            taken, undisturbed = _timed(self._run, count, self._clock)
+            if undisturbed or taken > LONG:
+                return taken / count / 1e6
+        return None
 
 
 def _timed(run: Run, count: int, clock: Clock) -> tuple[int, bool]:

@@ -2,10 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, TypeAlias, assert_never
+
 import numpy as np
 import numpy.typing as npt
 
+from atl.core.dtypes import is_integer
+from atl.core.index import Array
+from atl.core.program import Program
+from atl.core.substitution import with_children
+from atl.core.terms import (
+    Access,
+    Binary,
+    BinaryOp,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Metavariable,
+    Monoid,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Type,
+    Unary,
+    UnaryOp,
+    Value,
+)
+from atl.core.traversal import children
 from atl.errors import WrongArgument, brief
+from atl.meaning.scalars import Machine, Scalars
 
 
 def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
@@ -25,3 +59,111 @@ def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
     if dtype is None or not np.issubdtype(kind, np.floating):
         raise WrongArgument(f"dtype={brief(dtype)}", required="a type of floats: float32 or float64")
     return float(np.finfo(kind).eps) * (8 + terms)
+
+
+def in_double(program: Program) -> Program:
+    """Return the same formula over float64 in place of float32.
+
+    >>> import atl
+    >>> in_double(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    f (x : float64[n]) : float64[n] :=
+      ⊞[i < n] 2 * x[i]
+    """
+    arrays: dict[Array, Array] = {array: replace(array, dtype=_wide(array.dtype)) for array in program.inputs}
+    known: dict[int, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if id(e) not in known:
+            known[id(e)] = widened(with_children(e, tuple(visit(child.expr) for child in children(e))))
+        return known[id(e)]
+
+    def widened(e: Expr) -> Expr:
+        match e:
+            case Input(array):
+                return Input(arrays[array])
+            case Local(of=of) | Padding(of=of):
+                return replace(e, of=Type(_wide(of.dtype), of.shape))
+            case Constant(dtype=dtype) | Value(dtype=dtype) | Cast(dtype=dtype):
+                return replace(e, dtype=_wide(dtype))
+            case TensorVar() | Metavariable() | Gen() | Reduce() | Guard() | Let() | Access() | Unary() | Binary():
+                return e
+            case Select() | Concat() | Reshape():
+                return e
+            case _:
+                assert_never(e)
+
+    return replace(program, inputs=tuple(arrays.values()), body=visit(program.body), packed=())
+
+
+Measured: TypeAlias = tuple[Any, Any]
+"""A number in double precision, and the magnitude that the error of computing it is relative to."""
+
+
+class InDouble(Scalars[Measured]):
+    """Floats in double precision with the magnitudes that were added up: of a + b, |a| + |b|, however much cancels.
+
+    A kernel is off by about the unit of its type times the magnitude, for each operation on the way (to first order).
+
+    >>> scalars = InDouble()
+    >>> a, b = scalars.constant(3, "float32"), scalars.constant(1, "float32")
+    >>> value, magnitude = scalars.binary("sub", "float32", a, b)
+    >>> float(value), float(magnitude)
+    (2.0, 4.0)
+    """
+
+    def __init__(self) -> None:
+        self._machine = Machine()
+        self.divisions_by_zero = self.undefined = 0
+
+    def constant(self, value: float, dtype: str) -> Measured:
+        return _alone(self._machine.constant(value, _wide(dtype)))
+
+    def from_index(self, value: int, dtype: str) -> Measured:
+        return _alone(self._machine.from_index(value, _wide(dtype)))
+
+    def element(self, raw: Any, dtype: str) -> Measured:
+        return _alone(self._machine.element(raw, _wide(dtype)))
+
+    @np.errstate(all="ignore")
+    def unary(self, op: UnaryOp, dtype: str, x: Measured) -> Measured:
+        (a, size), value = x, self._machine.unary(op, _wide(dtype), x[0])
+        match op:
+            case "neg" | "abs":
+                return value, size
+            case "sqrt":
+                return value, abs(value) + (size / (2 * value) if size else 0)
+            case "exp":
+                return value, value * (1 + size)
+            case "log":
+                return value, abs(value) + size / abs(a)
+            case "tanh":
+                return value, abs(value) + size * (1 - value * value)
+
+    @np.errstate(all="ignore")
+    def binary(self, op: BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:
+        (a, first), (b, second) = x, y
+        value = self._machine.binary(op, _wide(dtype), a, b)
+        match op:
+            case "add" | "sub":
+                return value, first + second
+            case "mul":
+                return value, first * abs(b) + abs(a) * second
+            case "div":
+                return value, (first + abs(value) * second) / abs(b) if b else abs(value)
+            case "min" | "max":
+                return value, max(first, second)
+
+    def cast(self, target: str, source: str, x: Measured) -> Measured:
+        value = self._machine.cast(_wide(target), _wide(source), x[0])
+        return _alone(value) if is_integer(target) else (value, x[1])
+
+    def neutral(self, monoid: Monoid, dtype: str) -> Measured | None:
+        return _alone(self._machine.neutral(monoid, _wide(dtype))) if monoid in ("sum", "product") else None
+
+
+def _wide(dtype: str | None) -> str:
+    return "float64" if dtype in ("float32", None) else dtype
+
+
+def _alone(value: Any) -> Measured:
+    return value, abs(float(value))

@@ -66,14 +66,6 @@ static inline {c_type} {c_type}_of_key({bits} key)
 """
 
 
-def _reduction(kind: str, c_type: str, start: str) -> str:
-    # OpenMP's own maximum and minimum do not keep NaN.
-    return f"""\
-#pragma omp declare reduction(fold_{kind}_{c_type}: {c_type}: omp_out = {kind}_{c_type}(omp_out, omp_in)) \\
-    initializer(omp_priv = {start}INFINITY)
-"""
-
-
 def extreme_of_vectors(kind: str, vector: str, *, of_floats: bool) -> str:
     """The minimum or maximum of vectors, lane by lane."""
     says, nan = ("; NaN, where one of them is", " | (b != b)") if of_floats else ("", "")
@@ -96,10 +88,3 @@ KEYS: Final = {f"{kind}_key_{c_type}": _key(kind, c_type) for kind in _SIGNS for
     f"{c_type}_of_key": _of_key(c_type) for c_type in _BITS
 }
 """The keys of floats, and the way back, by their names."""
-
-REDUCTIONS: Final = {
-    f"fold_{kind}_{c_type}": _reduction(kind, c_type, start)
-    for kind, start in (("min", ""), ("max", "-"))
-    for c_type in _BITS
-}
-"""Folds of OpenMP, by their names."""
