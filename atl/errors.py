@@ -428,3 +428,9 @@ class LibraryMissing(ATLError, ImportError):
     """What is asked for needs a library that is not installed."""
 
     code = "ATL510"
+
+
+class ForkedProcess(ATLError, RuntimeError):
+    """A kernel with parallel loops is called in a process that was forked after such a kernel had run."""
+
+    code = "ATL511"

@@ -27,18 +27,15 @@ if TYPE_CHECKING:
 def _declare_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="certificates, as theorem.save writes them")
     parser.add_argument("--no-smt", action="store_true", help="do not ask z3: refuse what only z3 decides")
-    parser.add_argument("--own", metavar="RULES.py", help="a file with rules of your own that they may use")
     declare_json(parser)
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from rewrites.certificates.verdict import judge
-    from rewrites.own import read
 
-    own = [] if arguments.own is None else list(read(arguments.own).rules.values())
     judged = []
     for file in watched(arguments.files, "checking"):
-        verdict = judge(file, own=own, smt=not arguments.no_smt, formats=_format)
+        verdict = judge(file, smt=not arguments.no_smt, formats=_format)
         judged.append(verdict)
         if not arguments.json:
             _say(verdict, asked=not arguments.no_smt)

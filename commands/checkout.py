@@ -17,6 +17,7 @@ FUZZERS: Final[dict[str, tuple[str, str]]] = {
     "pads": ("padding.fuzz", "pad-sets against what runs"),
     "kernel": ("attacks.kernel_fuzz", "attacks on the kernel, its theorems judged"),
     "prover": ("attacks.prover_fuzz", "its answers against brute force"),
+    "rules": ("attacks.own_rules_fuzz", "attacks by rules of users, their theorems judged"),
     "inputs": ("inputs.fuzz", "calls, texts, files and names that nobody means"),
     "layouts": ("layouts.fuzz", "their algebra against enumeration"),
     "sparse": ("sparse.random_tensors.fuzz", "tensors in every format, through kernels"),

@@ -86,7 +86,6 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         "--as", dest="kind", choices=KINDS,
         help=f"{kinds}; {FOLDER}: the C with its contract, which `make check` checks; of a certificate, {alone}",
     )  # fmt: skip
-    parser.add_argument("--own", metavar="RULES.py", help="a file with rules of your own that a certificate may use")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -100,7 +99,7 @@ def _run(arguments: argparse.Namespace) -> int:
             required=f"--as, or a file whose name ends in, one of {', '.join(KINDS)}",
             suggestions=(f"atl export {source} --as c",),
         )
-    program, theorem = _read(source, kind, arguments.own)
+    program, theorem = _read(source, kind)
     if kind == FOLDER:
         return _write_folder(program, theorem, source, out)
     text = (
@@ -114,13 +113,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read(source: str, kind: str, own: str | None) -> tuple[Program, Theorem | None]:
+def _read(source: str, kind: str) -> tuple[Program, Theorem | None]:
     """The program, the last one of a certificate; and the theorem, if it is one."""
     if source.endswith(".json"):
-        from rewrites.own import read
         from sparse import load
 
-        theorem = load(source, own_rules=() if own is None else list(read(own).rules.values()))
+        theorem = load(source)
         return theorem.rhs, theorem
     if kind in OF_CERTIFICATES:
         raise WrongArgument(

@@ -66,7 +66,7 @@ def _read(path: Path) -> Any:
         import scipy.io
         import scipy.sparse
 
-        return scipy.io.mmread(path) if suffix == ".mtx" else scipy.sparse.load_npz(path)
+        return scipy.io.mmread(path, spmatrix=False) if suffix == ".mtx" else scipy.sparse.load_npz(path)
     except ImportError as error:
         raise WrongArgument(
             f"{path} is read by scipy", required="scipy", suggestions=("pip install 'atl-tensor[sparse]'",)

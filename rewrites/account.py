@@ -164,7 +164,7 @@ def _step_by_step(theorem: Theorem) -> list[CallAccount]:
 def _after(step: Step, program: Program) -> Program:
     """The program that a step leads to, with the names and marks of what it keeps."""
     before = subterm(program.body, step.path)
-    instance = step.rule.instance(step.arguments).of_elements(before.type.dtype)
+    instance = step.rule.instance(step.arguments, before.type.dtype)
     made = instance.lhs if step.reverse else instance.rhs
     kept = correspondence.with_hints(step.rule, step.reverse, before, made)
     return replace(program, body=_with(program.body, step.path, kept))

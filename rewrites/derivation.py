@@ -287,7 +287,7 @@ class Derivation:
 
     def sweep(
         self,
-        names: Sequence[str],
+        names: Sequence[str | Rule],
         below: Path = (),
         *,
         reverse: bool = False,

@@ -96,7 +96,7 @@ class Undetermined(ATLError, TypeError):
 def _how_to_determine(rule: Rule, reverse: bool, name: str) -> str:
     if any(parameter.sort == "tensor" for kind in rule.metavariables.values() for parameter in kind.parameters):
         return 's.lbind("…", "x") binds a subterm to a name, s.stage("…", at="…") keeps it for the loops inside of one'
-    return f'pass it by name: s.rw("{rule.name}", {"reverse=True, " if reverse else ""}{name}=…)'
+    return f"pass it by name: s.rw({rule.in_calls}, {'reverse=True, ' if reverse else ''}{name}=…)"
 
 
 class Unreadable(ATLError, ValueError):
@@ -121,20 +121,6 @@ class CertificateError(ATLError, ValueError):
         self.step = step
         self.field = field
         self.found = found
-
-
-class UnknownRule(CertificateError):
-    """A certificate was made with a rule that is not here, or says something else here: supply that rule.
-
-    `rule` is its name, `recorded` the hash of the text that it had.
-    """
-
-    code = "ATL715"
-
-    def __init__(self, summary: str, *, rule: str, recorded: str, **parts: Any) -> None:
-        super().__init__(summary, **parts)
-        self.rule = rule
-        self.recorded = recorded
 
 
 class NotAdmitted(ATLError, ValueError):

@@ -98,7 +98,7 @@ def lifted(expression: Index, by: int) -> Index:
 
 
 def as_surface(argument: Argument) -> object:
-    """What a rule's function is called with: surface values, and Python functions of such."""
+    """Return an argument as a script gives it to `s.rw`: a surface value, or a Python function of surface values."""
     match argument:
         case Index():
             return IndexExpr(argument)

@@ -6,11 +6,11 @@ by reflexivity, from a rule at a path (congruence and an instance whose premises
 symmetry and by transitivity. All that searches, matches or prints is elsewhere, and not trusted.
 
 What is trusted, besides this file: what it takes as an argument (`rewrites.admission`) and how a rule is stated for it
-(`rewrites.rule`, `instantiation`, `kinds`, `named_operators`, and the operators of `atl.surface`); the terms and their
-forms (`atl.core`); what is known at a place and what must hold there (`atl.checks.scope`, `wellformed`), and how a part
-takes its place (`zipper`); the prover (`atl.prove`); and the rules themselves, each of which is proved or exhausted by
-tests. A user's own rule is taken once `rewrites.grading` has judged it; a theorem that rests on one which is not proved
-for all sizes says so.
+(`rewrites.rule`, `statement`, `stating`, `instantiation`, `kinds`, `named_operators`, and the operators of
+`atl.surface`); the terms and their forms (`atl.core`); what is known at a place and what must hold there
+(`atl.checks.scope`, `wellformed`), and how a part takes its place (`zipper`); the prover (`atl.prove`); and the rules
+themselves, each of which is proved or exhausted by tests. A user's own rule is taken once `rewrites.grading` has judged
+it; a theorem that rests on one which is not proved for all sizes says so.
 What comes in by a call is made anew by the constructors, from its fields alone, or is refused: also a node that was
 put together past them. What Python cannot prevent is outside of this: whoever writes into what the kernel has taken or
 made, into a rule or into a module (`object.__setattr__`, a module's own dictionary) can make it say anything.
@@ -37,7 +37,7 @@ from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_other_names, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
-from rewrites.grading.graded import is_unproved, mark_of, standing_of
+from rewrites.grading.graded import check_judged, is_unproved, mark_of, standing_of
 from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
@@ -121,9 +121,8 @@ class Theorem:
     @property
     def rhs(self) -> Program:
         if self._changed and self._at is not None:
-            top = self._at.top
-            self._rhs = replace(self._rhs, body=top.term)
-            self._at, self._changed = top, False
+            self._at, self._changed = self._at.rooted, False
+            self._rhs = replace(self._rhs, body=self._at.whole)
         return self._rhs
 
     def with_rhs(self, key: object, at: Zipper, chain: _Chain | None) -> Theorem:
@@ -296,7 +295,8 @@ def instance_at(
     meaning. A search asks it of terms that stand in no program yet; it makes no theorem. Without `thorough` the slow
     layers of the prover are not asked. Raises `NotEqual`, `PremiseFailed`.
     """
-    instance = rule.instance(arguments).of_elements(subterm.type.dtype)
+    check_judged(rule, arguments, subterm.type.dtype)
+    instance = rule.instance(arguments, subterm.type.dtype)
     before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
     if before != subterm:
         raise NotEqual(

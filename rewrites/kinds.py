@@ -7,13 +7,15 @@ are tensors, or Python functions to one of these; to a type checker they are jus
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple, get_args
 
 from atl.errors import WrongArgument
 from atl.surface.values import Condition, IndexExpr, Tensor
 
 Sort: TypeAlias = Literal["index", "condition", "tensor"]
 DEFAULT_GROUP: Final = "s"
+MOST_DIMENSIONS: Final = 8
+"""The most dimensions that a tensor metavariable may have besides those of its elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,21 @@ class Kind:
     def of(self, group: str) -> Kind:
         """The same, with elements of a rank of their own."""
         return Kind(self.sort, self.rank, group, self.parameters)
+
+
+def is_kind(value: object, *, nested: bool = False) -> bool:
+    """Return whether this is a kind that rules have metavariables of, made of plain values alone."""
+    if type(value) is not Kind or type(value.rank) is not int or type(value.parameters) is not tuple:
+        return False
+    plain = type(value.sort) is str and type(value.group) is str
+    takes: tuple[Sort, ...] = () if value.sort == "index" or nested else ("index", "tensor")
+    takes = takes[:1] if value.sort == "condition" else takes
+    return (
+        plain
+        and value.sort in get_args(Sort)
+        and 0 <= value.rank <= MOST_DIMENSIONS
+        and all(is_kind(each, nested=True) and each.sort in takes for each in value.parameters)
+    )
 
 
 if TYPE_CHECKING:

@@ -5,27 +5,24 @@
         \"\"\"Reading one element of a generation computes only that element, where there is one.\"\"\"
         return equation(gen((lo, hi), e)[k], guard((0 <= k) & (k < hi - lo), e(lo + k)))
 
-The annotations say what each metavariable ranges over. From this one declaration come the rewrite in both directions,
-its proof obligation, its property test and its mutants.
+The annotations say what each metavariable ranges over. The function is called once for each rank of elements; what it
+returns is kept as a `Statement`. From the statements come the rewrite in both directions, its proof obligation, its
+property test, its hash and its text in certificates.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from atl.core.literals import strengthen
-from atl.core.predicate import TRUE, Predicate, conjuncts
-from atl.core.terms import Expr
-from atl.errors import WrongArgument, WrongName, brief
-from atl.surface.numpy_forms import shapes_as_they_are
-from atl.surface.values import Condition, IndexExpr, Tensor, as_predicate, as_tensor
-from rewrites.instantiation import Arguments, as_surface
+from atl.core.predicate import Predicate
+from atl.errors import ATLError, RankError, WrongArgument, WrongName
+from atl.surface.values import Condition, IndexExpr, Tensor
+from rewrites.instantiation import Arguments
 from rewrites.kinds import (
     Body,
     BodyT,
@@ -42,43 +39,55 @@ from rewrites.kinds import (
     Scalar,
     Vector,
     VectorT,
+    is_kind,
 )
-from rewrites.rewordings import first_wording
-
-
-@dataclass(frozen=True, slots=True)
-class Equation:
-    """What a rule states: lhs = rhs, given its premises."""
-
-    lhs: Expr
-    rhs: Expr
-    premises: tuple[Predicate, ...] = ()
-
-    def of_elements(self, dtype: str | None) -> Equation:
-        """The same with elements of this type, where a side has none: in e - e = 0 the 0, and Σ[i < n] value(i)."""
-        if dtype is None or (self.lhs.type.dtype is not None and self.rhs.type.dtype is not None):
-            return self
-        return Equation(strengthen(self.lhs, dtype), strengthen(self.rhs, dtype), self.premises)
-
-
-def equation(lhs: object, rhs: object, premises: tuple[Predicate, ...] = ()) -> Equation:
-    """lhs = rhs, given the premises."""
-    return Equation(as_tensor(lhs).node, as_tensor(rhs).node, premises)
-
-
-def given(*conditions: Condition | bool) -> tuple[Predicate, ...]:
-    """The premises of an equation; each conjunct is one."""
-    return tuple(part for c in conditions for part in conjuncts(as_predicate(c)) if part != TRUE)
-
+from rewrites.statement import Equation, Ranks, Statement, choices_of_ranks, equation, given, ranks_of
+from rewrites.stating import stated
 
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
+OWN: Final = "own"
+"""The family of the rules that users state."""
+
+
+MOST_RANK: Final = 10
+"""The largest rank of elements for which variables have room; rules are proved up to MAX_ELEMENT_RANK."""
+
+
+class Statements(Mapping[Ranks, Statement]):
+    """The statements of a function by the ranks of elements, each made when it is first asked for, and once."""
+
+    def __init__(self, function: Callable[..., Equation], metavariables: Mapping[str, Kind]) -> None:
+        self.function = function
+        self._metavariables = metavariables
+        self._known: dict[Ranks, Statement | None] = {}
+
+    def __getitem__(self, ranks: Ranks) -> Statement:
+        if max(ranks, default=0) > MOST_RANK:
+            raise KeyError(ranks)
+        if ranks not in self._known:
+            try:
+                self._known[ranks] = stated(self.function, self._metavariables, ranks)
+            except ATLError:
+                self._known[ranks] = None  # elements of these ranks do not fit the rule
+        found = self._known[ranks]
+        if found is None:
+            raise KeyError(ranks)
+        return found
+
+    def __iter__(self) -> Iterator[Ranks]:
+        return (ranks for ranks in choices_of_ranks(self._metavariables) if ranks in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """A named equation. `instance` builds it for given arguments; a corollary `follows` from other rules.
+    """A named equation with metavariables, stated for each choice of ranks of elements that it is about.
 
-    `uses` are the constants and functions, as text, that its function takes from elsewhere.
+    A corollary `follows` from other rules. `module` is where its function was written.
     """
 
     name: str
@@ -86,21 +95,21 @@ class Rule:
     source: str
     law: str
     metavariables: Mapping[str, Kind]
-    states: Callable[..., Equation] = field(repr=False)
+    statements: Mapping[Ranks, Statement] = field(repr=False)
     follows: tuple[str, ...] = ()
-    uses: tuple[str, ...] = ()
+    module: str = ""
     displayed_by: ClassVar[Callable[[Rule], str]]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metavariables", MappingProxyType(dict(self.metavariables)))
+        if type(self.statements) is not Statements:
+            object.__setattr__(self, "statements", MappingProxyType(dict(self.statements)))
 
-    def stated(self, **arguments: object) -> Equation:
-        """What the function states of these: nothing is spread as NumPy would, or an extent of 1 made another law."""
-        with shapes_as_they_are():
-            return self.states(**arguments)
+    def statement(self, arguments: Arguments) -> Statement:
+        """Return the statement for the ranks of these arguments, one for each metavariable.
 
-    def instance(self, arguments: Arguments) -> Equation:
-        """The equation for these arguments, one for each metavariable."""
+        Raises `WrongArgument` for missing and unknown arguments, `RankError` for ranks that the rule is not about.
+        """
         missing = [name for name in self.metavariables if name not in arguments]
         unknown = [name for name in arguments if name not in self.metavariables]
         if missing or unknown:
@@ -108,25 +117,27 @@ class Rule:
                 f"the rule {self.name} {f'needs {missing[0]}' if missing else f'has no parameter {unknown[0]}'}",
                 required=f"its parameters: {', '.join(self.metavariables)}",
             )
-        stated = self.stated(**{name: as_surface(arguments[name]) for name in self.metavariables})
-        if not isinstance(stated, Equation):
-            raise WrongArgument(
-                f"the rule {self.name} returns {brief(stated)}", required="equation(left, right, given(premises))"
+        ranks = ranks_of(self.metavariables, arguments)
+        found = self.statements.get(ranks)
+        if found is None:
+            raise RankError(
+                f"the rule {self.name} is not stated for elements of rank {', '.join(map(str, ranks))}",
+                required=f"ranks that it is stated for: {ranks_text(self.statements)}",
             )
-        return stated
+        return found
+
+    def instance(self, arguments: Arguments, dtype: str | None = None) -> Equation:
+        """Return the equation for these arguments; what has no element type by them has `dtype`."""
+        return self.statement(arguments).instance(arguments, dtype)
+
+    def premises(self, arguments: Arguments) -> tuple[Predicate, ...]:
+        """Return the premises of the equation for these arguments, without making its sides."""
+        return self.statement(arguments).premises_for(arguments)
 
     @property
-    def declaration(self) -> Callable[..., Equation]:
-        """The function that states the rule, as it is written."""
-        return self.states.func if isinstance(self.states, partial) else self.states
-
-    @property
-    def digest(self) -> str:
-        """A hash of the rule's text, as it was first worded, and of what it uses: a certificate names its rules so."""
-        chosen = self.states.args if isinstance(self.states, partial) else ()
-        written = first_wording(self.declaration.__name__, inspect.getsource(self.declaration))
-        text = "\n".join((*chosen, *self.uses, written))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def in_calls(self) -> str:
+        """The rule as calls of a session name it: a rule of the catalogue by its name, a user's own by itself."""
+        return self.name if self.family == OWN else f'"{self.name}"'
 
     def __str__(self) -> str:
         return f"{self.name}: {self.law}"
@@ -142,28 +153,23 @@ class Rule:
         cls.displayed_by = display
 
 
+def ranks_text(statements: Mapping[Ranks, Statement]) -> str:
+    """Return the ranks that statements are for, as text: "0, 1, 2" or "(0, 0), (0, 1)"."""
+    return ", ".join(str(ranks[0]) if len(ranks) == 1 else str(ranks) for ranks in statements) or "none"
+
+
 def rule(*, family: str, source: str = "", follows: tuple[str, ...] = ()) -> Callable[[Callable[..., Equation]], Rule]:
     """Declares a rule. `follows` makes it a corollary: the rules, in order, by which its sides are equal."""
 
     def declare(function: Callable[..., Equation]) -> Rule:
         _check_new(function)
-        return declared(function, function, family=family, source=source, follows=follows)
+        kinds = metavariables_of(function)
+        return Rule(
+            function.__name__, family, source, inspect.getdoc(function) or "", kinds, Statements(function, kinds),
+            follows, function.__module__,
+        )  # fmt: skip
 
     return declare
-
-
-def declared(
-    function: Callable[..., Equation],
-    states: Callable[..., Equation],
-    *,
-    family: str,
-    source: str = "",
-    follows: tuple[str, ...] = (),
-    uses: tuple[str, ...] = (),
-) -> Rule:
-    """The rule that a function declares by its name, its docstring and its annotations; `states` says the equation."""
-    law = inspect.getdoc(function) or ""
-    return Rule(function.__name__, family, source, law, _metavariables(function), states, follows, uses)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,12 +186,13 @@ def rules(
 
     def declare(function: Callable[..., Equation]) -> Schema:
         _check_new(function)
-        law, (_, *kinds) = inspect.getdoc(function) or "", _metavariables(function, 1).items()
+        law, (_, *kinds) = inspect.getdoc(function) or "", metavariables_of(function, 1).items()
         return Schema(
             tuple(
                 Rule(
-                    named.format(name), family, source, law, dict(kinds), partial(function, name),
-                    tuple(step.format(name) for step in follows),
+                    named.format(name), family, source, law, dict(kinds),
+                    Statements(partial(function, name), dict(kinds)),
+                    tuple(step.format(name) for step in follows), function.__module__,
                 )
                 for name in over
             )
@@ -203,11 +210,16 @@ def _check_new(function: Callable[..., Equation]) -> None:
         )
 
 
-def _metavariables(function: Callable[..., Equation], names: int = 0) -> dict[str, Kind]:
-    """The kinds of a rule's parameters, the first of which may be names."""
+def is_name(value: object) -> bool:
+    """Return whether this may be the name of a rule or of a parameter."""
+    return type(value) is str and value.isidentifier()
+
+
+def metavariables_of(function: Callable[..., Equation], names: int = 0) -> dict[str, Kind]:
+    """Return the kinds of a rule's parameters, the first of which may be names. Raises `WrongArgument`, `NameError`."""
     kinds = inspect.get_annotations(function, eval_str=True)
     metavariables = {name: kind for name, kind in kinds.items() if name != "return"}
-    wrong = [name for name, kind in list(metavariables.items())[names:] if not isinstance(kind, Kind)]
+    wrong = [name for name, kind in list(metavariables.items())[names:] if not (is_name(name) and is_kind(kind))]
     if wrong:
         raise WrongArgument(
             f"the parameter {wrong[0]} of the rule {function.__name__} has no kind",
@@ -217,6 +229,7 @@ def _metavariables(function: Callable[..., Equation], names: int = 0) -> dict[st
 
 
 __all__ = [
+    "OWN",
     "Body",
     "BodyT",
     "BodyU",
@@ -235,6 +248,8 @@ __all__ = [
     "Rule",
     "Scalar",
     "Schema",
+    "Statement",
+    "Statements",
     "Tensor",
     "Vector",
     "VectorT",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from atl.errors import WrongArgument, brief
-from rewrites import Rule, Theorem
+from rewrites import Theorem
 from rewrites import load as load_with
 from sparse import formats
 from sparse.formats import Format
@@ -51,11 +51,10 @@ def load(
     path: str | os.PathLike[str],
     *,
     own: Mapping[str, Format] | None = None,
-    own_rules: Sequence[Rule] = (),
     smt: bool = True,
 ) -> Theorem:
     """The theorem that a file certifies, with operands that calls pass packed: `rewrites.load` with our formats.
 
-    `own` are formats of your own, by their names; `own_rules` are rules of your own, which `rewrites.load` calls `own`.
+    `own` are formats of your own, by their names.
     """
-    return load_with(path, own=own_rules, smt=smt, formats=lambda text: format_named(text, own))
+    return load_with(path, smt=smt, formats=lambda text: format_named(text, own))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from math import prod
+from types import NoneType
 from typing import Any as Anything
 from typing import Final, TypeVar, assert_never, get_args
 from weakref import ref
@@ -53,6 +54,13 @@ from atl.core.traversal import names_given
 from atl.errors import Source, WrongArgument
 
 N = TypeVar("N", bound=Node)
+_PLAIN: Final[dict[Role, tuple[type, ...]]] = {
+    Role.STATIC: (str,),
+    Role.HINT: (str,),
+    Role.DTYPE: (str, NoneType),
+    Role.LITERAL: (int, float),
+}
+"""The classes of values in fields. A subclass of one may answer differently each time, and runs code of its own."""
 # By number: a class of somebody's own may say that it equals another one.
 _TERMS: Final = frozenset(map(id, CONSTRUCTORS))
 _ATOMS: Final = frozenset(map(id, get_args(AnyAtom)))
@@ -63,9 +71,33 @@ _known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
 
 def remade_term(term: Expr) -> Expr:
     """The term made anew. Raises what its constructors raise, and `WrongArgument` for what is no term."""
+    _check_term(term)
+    return _once(term, _term)
+
+
+def check_class(term: Expr) -> None:
+    """Raise `WrongArgument` for what is not a term, or has fields of classes that only look like those of a term."""
+    _check_term(term)
+    slots = slots_of(type(term))
+    for slot, value in zip(slots, _read(term, *(slot.name for slot in slots)) if slots else (), strict=True):
+        if slot.role in _PLAIN:
+            _plain(slot, value)
+        elif slot.role is Role.OPERATOR:
+            _check_operator(value)
+
+
+def _check_term(term: object) -> None:
     if id(type(term)) not in _TERMS:
         raise not_made_of("a term", term, "a tensor expression")
-    return _once(term, _term)
+
+
+def _plain(slot: Slot, value: Anything) -> Anything:
+    """The value of a field that holds a plain one."""
+    wanted = _PLAIN[slot.role]
+    if type(value) not in wanted:
+        required = f"a plain {' or '.join(of.__name__ for of in wanted)}"
+        raise not_made_of(f"a term, whose {slot.name} is made", value, required)
+    return value
 
 
 def remade_index(expression: Index) -> Index:
@@ -194,16 +226,22 @@ def _field(node: Formed, slot: Slot, value: Anything) -> object:
         case Role.ARRAY:
             return remade_array(value)
         case Role.DTYPE:
-            return None if value is None else dtypes.checked_dtype(value)
-        case Role.STATIC | Role.LITERAL | Role.HINT | Role.MARK | Role.VARIABLE:
+            return None if _plain(slot, value) is None else dtypes.checked_dtype(value)
+        case Role.STATIC | Role.LITERAL | Role.HINT:
+            return _plain(slot, value)
+        case Role.MARK | Role.VARIABLE:
             return value  # the constructor looks at it
         case _:
             assert_never(slot.role)
 
 
-def _operator(op: ReshapeOp) -> Formed:
+def _check_operator(op: object) -> None:
     if id(type(op)) not in _OPERATORS:
         raise not_made_of("a reshape", op, "a reshape operator")
+
+
+def _operator(op: ReshapeOp) -> Formed:
+    _check_operator(op)
     return type(op)(**_remade_fields(op))
 
 

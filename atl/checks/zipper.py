@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from atl.checks.scope import Scope, scope_of_child
 from atl.checks.wellformed import looks_below
 from atl.core.node import MAX_DEPTH, MAX_SIZE
-from atl.core.substitution import with_children
+from atl.core.substitution import with_child
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children
 
@@ -52,20 +52,32 @@ class Zipper:
         return scope
 
     @property
-    def top(self) -> Zipper:
-        """The whole term."""
+    def whole(self) -> Expr:
+        """The whole term, for a place whose places above hold the terms as they are now (`rooted`)."""
         at = self
         while at.above is not None:
-            at = at.up(at.above)
+            at = at.above
+        return at.term
+
+    @property
+    def rooted(self) -> Zipper:
+        """This place, with places above that hold the terms as they are now: what changed here is built into them."""
+        changed = [self]
+        while (above := changed[-1].above) is not None:
+            changed.append(changed[-1].up(above))
+        at = changed.pop()
+        for below in reversed(changed):
+            at = below if below.above is at else below.under(at)
         return at
+
+    def under(self, above: Zipper) -> Zipper:
+        """This place with the place above as it is now."""
+        return Zipper(self.term, above, self.path, above.size, self.indices, self.tensors, self.looked_into, self.known)
 
     def up(self, above: Zipper) -> Zipper:
         """The place above, with the term that stands here now as a part of the one there."""
-        parts = [child.expr for child in children(above.term)]
-        if parts[self.path[-1]] is self.term:
-            return above
-        parts[self.path[-1]] = self.term
-        return above.holding(with_children(above.term, tuple(parts)))
+        made = with_child(above.term, self.path[-1], self.term)
+        return above if made is above.term else above.holding(made)
 
     def down(self, position: int) -> Zipper:
         """The place of a direct part."""

@@ -19,6 +19,8 @@ for the conditions of rules: of those, true is an element that is not negative.
 INPUTS: Final = (*DTYPES, TRUTH)
 """What the elements of an input may be."""
 KNOWN: Final = (*DTYPES, TRUTH)
+ANY_DTYPE: Final = "?"
+"""The element type of a rule's metavariables. Numbered ("?0", "?1", …) it is a variable that stands for one type."""
 DEFAULT: Final = "float32"
 """What a tensor declared without a dtype, and a literal that meets no tensor, has."""
 
@@ -40,6 +42,16 @@ def _checked(dtype: object, among: tuple[str, ...]) -> str:
     reserved = " (reserved, not supported yet)" if name in RESERVED else ""
     reserved = " of a value (truth values are elements of inputs)" if name == TRUTH else reserved
     raise DtypeError(f"there is no element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
+
+
+def is_variable(dtype: str) -> bool:
+    """Return whether this stands for an element type in a rule's statement."""
+    return dtype.startswith(ANY_DTYPE)
+
+
+def written(dtype: str | None) -> str:
+    """Return an element type as it is printed: nothing for one that is not known, or that a rule leaves open."""
+    return "" if dtype is None or is_variable(dtype) else dtype
 
 
 def is_integer(dtype: str | None) -> bool:

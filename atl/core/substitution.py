@@ -31,10 +31,15 @@ def rebuild(
     expr: Expr,
     new: Callable[[Child], Expr],
     on_index: Callable[[Index], Index],
+    on_predicate: Callable[[Predicate], Predicate] | None = None,
 ) -> Expr:
-    """The term with its direct parts replaced: index expressions (also those in predicates and types) and children."""
+    """Return the term with its direct parts replaced: children, and index expressions, also those in types.
+
+    Predicates are replaced by `on_predicate`; without it, the index expressions in them are.
+    """
     parts = tuple(new(child) for child in children(expr))
-    made = _with_parts(expr, parts, on_index, lambda p: predicates.map_indices(p, on_index))
+    on_condition = on_predicate or (lambda p: predicates.map_indices(p, on_index))
+    made = _with_parts(expr, parts, on_index, on_condition)
     if made is not expr:
         object.__setattr__(made, "source", expr.source)
     return made
@@ -44,8 +49,25 @@ def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     """The term with other children, and all else as it is."""
     if all(part is child.expr for part, child in zip(parts, children(expr), strict=True)):
         return expr
-    made = _with_parts(expr, parts, lambda i: i, lambda p: p)
+    made = _with_parts(expr, parts, _as_it_is, lambda p: p)
     object.__setattr__(made, "source", expr.source)
+    return made
+
+
+def with_child(expr: Expr, position: int, part: Expr) -> Expr:
+    """Return the term with another child at this position, and all else as it is."""
+    before = children(expr)
+    replaced = before[position]
+    if part is replaced.expr:
+        return expr
+    if expr.form.part_lists:
+        return with_children(expr, tuple(part if at == position else child.expr for at, child in enumerate(before)))
+    fields = {slot.name: getattr(expr, slot.name) for slot in slots_of(type(expr))}
+    fields[replaced.part.field] = part
+    made = _with_types_of_values(expr, fields, _as_it_is)
+    object.__setattr__(made, "source", expr.source)
+    below = (Child(fields[child.part.field], child.part, child.indices, child.tensors) for child in before)
+    object.__setattr__(made, "below", tuple(below))
     return made
 
 
@@ -83,14 +105,23 @@ def _with_parts(
         changed = changed or made[slot.name] is not value
     if not changed:
         return expr
+    made.update((name, getattr(expr, name)) for name in kept)
+    return _with_types_of_values(expr, made, on_index)
+
+
+def _as_it_is(expression: Index) -> Index:
+    return expression
+
+
+def _with_types_of_values(expr: Expr, fields: dict[str, object], on_index: Callable[[Index], Index]) -> Expr:
+    """The term with other fields, in which each tensor that it binds has the type of its value."""
     for part in type(expr).form.parts:
         for position, binder in enumerate(reversed(part.tensors)):
             of = getattr(expr, binder.value).type
-            new = cast("Expr", made[binder.value]).type
-            if new != map_type(of, on_index):
-                made[part.field] = _retyped(cast("Expr", made[part.field]), position, _seen_in(part, new))
-    made.update((name, getattr(expr, name)) for name in kept)
-    rebuilt: Expr = type(expr)(**made)  # type: ignore[arg-type]
+            new = cast("Expr", fields[binder.value]).type
+            if new != (of if on_index is _as_it_is else map_type(of, on_index)):
+                fields[part.field] = _retyped(cast("Expr", fields[part.field]), position, _seen_in(part, new))
+    rebuilt: Expr = type(expr)(**fields)  # type: ignore[arg-type]
     return rebuilt
 
 

@@ -549,13 +549,14 @@ def _alike(what: str, left: Expr, right: Expr) -> str | None:
             required="operands of one rank",
             suggestions=("access the larger one, or generate the missing dimension",),
         )
-    if left.type.dtype != right.type.dtype:
+    one, other = left.type.dtype, right.type.dtype
+    if one != other and dtypes.ANY_DTYPE not in (one, other):
         raise DtypeError(
-            f"{what} meets {left.type.dtype} and {right.type.dtype}",
+            f"{what} meets {one} and {other}",
             required="operands of one element type",
-            suggestions=(f'cast one of them: atl.cast("{left.type.dtype}", …)',),
+            suggestions=(f'cast one of them: atl.cast("{one}", …)',),
         )
-    return left.type.dtype
+    return other if one == dtypes.ANY_DTYPE else one
 
 
 def _check_arithmetic(op: str, dtype: str | None) -> None:

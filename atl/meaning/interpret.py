@@ -259,11 +259,12 @@ class _Interpreter(Generic[E]):
 
         def tensor(env: Environment) -> Elements[E]:
             seen = env.seen_by(term)
-            if seen not in made:
+            found = made.get(seen)
+            if found is None:
                 if len(made) >= REMEMBERED:
                     made.clear()
-                made[seen] = Elements(inner, env)
-            return made[seen]
+                found = made[seen] = Elements(inner, env)
+            return found
 
         return tensor
 

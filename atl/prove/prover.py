@@ -160,7 +160,7 @@ def forget() -> None:
 def _remember(key: Key, answer: Answer) -> None:
     if len(_memo) >= MEMO_SIZE:
         for old in list(_memo)[: MEMO_SIZE // 10]:
-            del _memo[old]
+            _memo.pop(old, None)  # another thread may have evicted it
     _memo[key] = answer
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias, assert_never
 
+from atl.core.dtypes import written
 from atl.core.index import Index
 from atl.core.marks import Mark
 from atl.core.predicate import Predicate, expressions
@@ -216,7 +217,7 @@ class _Writer:
 
     def type(self, of: Type) -> str:
         shape = f"[{', '.join(map(self.index, of.shape))}]" if of.shape else ""
-        return f"\\mathsf{{{of.dtype or ''}}}{shape}"
+        return f"\\mathsf{{{written(of.dtype)}}}{shape}"
 
     def lines(self, expr: Expr) -> list[str]:
         """The term, with a new line for each let, and where operators would make a line too long to be read."""

@@ -362,7 +362,7 @@ class _Printer:
 
     def type(self, of: Type) -> str:
         extents = ", ".join(self.index(extent) for extent in of.shape)
-        return f"{of.dtype or ''}[{extents}]" if of.shape else of.dtype or ""
+        return f"{dtypes.written(of.dtype)}[{extents}]" if of.shape else dtypes.written(of.dtype)
 
     def announced(self, program: Program) -> Doc:
         """The type of the result, or the name and the type of each."""
@@ -392,7 +392,7 @@ class _Printer:
             case Input() | Local() | TensorVar() | Metavariable() | Cast():
                 return True
             case Padding(of):
-                return of.dtype is not None
+                return bool(dtypes.written(of.dtype))
             case Constant() | Value():
                 return False
             case Gen(body=body) | Reduce(body=body) | Guard(_, body) | Let(_, body):
@@ -467,7 +467,7 @@ class _Printer:
                 assert_never(expr)
 
     def _suffix(self, dtype: str | None, known: bool) -> str:
-        return "" if known or dtype is None else f":{dtype}"
+        return "" if known or not (shown := dtypes.written(dtype)) else f":{shown}"
 
     def _pair(self, left: Expr, right: Expr, where: _Where, known: bool) -> list[Doc]:
         first, second = self._known_in(left, right, known)

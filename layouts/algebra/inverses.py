@@ -13,7 +13,7 @@ from layouts.algebra.complement import left_out
 from layouts.errors import NoLayout
 from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout, Mode, make_layout
-from layouts.foundation.semimodule import BITS, COORDINATES, F2
+from layouts.foundation.semimodule import BITS, COORDINATES, F2, carryless
 from layouts.foundation.tuples import Extent
 from layouts.linear.bits import basis_of
 
@@ -27,7 +27,8 @@ def right_inverse(layout: Layout) -> Layout:
 
     Modes are strung together, each with the stride that those before it come to. Where that does not reach as far as
     the places without a gap do, a layout of up to 4,096 places is searched, and over F2 linear equations are solved:
-    then no right inverse is larger. Raises `NoLayout` where the first place is not zero, or places are coordinates.
+    then no right inverse is larger. Over F2 the search is for extents that are not powers of two. Raises `NoLayout`
+    where the first place is not zero, places are coordinates, or a layout over F2 is too large for the search.
 
     >>> right_inverse(Layout((4, 8), (8, 1))), right_inverse(Layout((2, 4), (2, 8)))
     ((8,4):(4,1), 1:0)
@@ -46,10 +47,9 @@ def right_inverse(layout: Layout) -> Layout:
         reach = _without_gap(layout)
         size = found.size
         if isinstance(size, int) and size < reach:
-            search = _Search(layout.table().tolist(), reach, size)
-            search.from_here([], [0])
-            if search.best is not None:
-                return Layout.of_modes(coalesced(search.best, layout.known))
+            best = _Search(layout.table().tolist(), reach, size).largest()
+            if best is not None:
+                return Layout.of_modes(coalesced(best, layout.known))
     return found
 
 
@@ -89,6 +89,7 @@ class _Search:
     values: Sequence[int]
     reach: int
     found: int
+    over_f2: bool = False
     best: list[Mode] | None = None
     tries: int = 0
     whence: dict[int, list[int]] = field(default_factory=dict)
@@ -97,7 +98,12 @@ class _Search:
         for at, value in enumerate(self.values):
             self.whence.setdefault(value, []).append(at)
 
-    def from_here(self, modes: list[Mode], places: list[int]) -> None:
+    def largest(self) -> list[Mode] | None:
+        """Return the modes of the largest inverse; None if it is no larger than the one found before."""
+        self._from_here([], [0])
+        return self.best
+
+    def _from_here(self, modes: list[Mode], places: list[int]) -> None:
         """Adds a mode in every way in which the inverse stays one."""
         size = len(places)
         if size > self.found:
@@ -108,17 +114,20 @@ class _Search:
                 self.tries += 1
                 if self.found == self.reach or self.tries > TRIES:
                     return
-                more = [place + stride * step for step in range(extent) for place in places]
-                self.from_here([*modes, (extent, stride)], more)
+                more = [self._moved(place, stride, step) for step in range(extent) for place in places]
+                self._from_here([*modes, (extent, F2(stride) if self.over_f2 else stride)], more)
 
     def _longest(self, places: list[int], stride: int) -> int:
         size, extent = len(places), 1
         while all(
-            0 <= (at := place + stride * extent) < len(self.values) and self.values[at] == k + size * extent
+            0 <= (at := self._moved(place, stride, extent)) < len(self.values) and self.values[at] == k + size * extent
             for k, place in enumerate(places)
         ):
             extent += 1
         return extent
+
+    def _moved(self, place: int, stride: int, digit: int) -> int:
+        return place ^ carryless(digit, stride) if self.over_f2 else place + stride * digit
 
 
 def left_inverse(layout: Layout) -> Layout:
@@ -153,25 +162,39 @@ def right_inverse_of_chain(layout: Layout) -> Layout:
 
 
 def _columns(layout: Layout) -> list[int]:
-    """The values of the powers of two among the indices."""
+    """The values of the powers of two among the indices.
+
+    An index is the exclusive or of its powers of two only where each extent but the last is a power of two.
+    """
     out: list[int] = []
-    for n, d in layout.modes:
-        if not isinstance(n, int) or n & (n - 1):
-            raise NoLayout(f"{layout} over F2 has no inverse that is known", required=f"a power of two instead of {n}")
-        out += [(d.bits if isinstance(d, F2) else 0) << bit for bit in range(n.bit_length() - 1)]
+    moving = [(n, d) for n, d in layout.modes if n != 1]
+    for place, (n, d) in enumerate(moving, 1):
+        if not isinstance(n, int) or (n & (n - 1) and place < len(moving)):
+            raise _not_known(layout, n)
+        out += [(d.bits if isinstance(d, F2) else 0) << bit for bit in range((n - 1).bit_length())]
     return out
 
 
 def _over_f2(layout: Layout) -> Layout:
     """The indices whose values are 1, 2, 4, …, as far as there are such."""
-    pivots = basis_of(_columns(layout)).pivots
+    odd = next((n for n, _ in layout.modes if not isinstance(n, int) or n & (n - 1)), None)
     modes: list[Mode] = []
+    if odd is not None:
+        if not layout.is_constant or layout.places is None or layout.places > SEARCHED:
+            raise _not_known(layout, odd)
+        modes = _Search(layout.table().tolist(), _without_gap(layout), 1, over_f2=True).largest() or []
+        return Layout.of_modes(coalesced(modes, Known()))
+    pivots = basis_of(_columns(layout)).pivots
     for bit in range(len(pivots)):
         place, at = pivots.get(bit, (0, 0))
         if place != 1 << bit:
             break
         modes.append((2, F2(at)))
     return Layout.of_modes(coalesced(modes, Known()))
+
+
+def _not_known(layout: Layout, extent: Extent) -> NoLayout:
+    return NoLayout(f"{layout} over F2 has no inverse that is known", required=f"a power of two instead of {extent}")
 
 
 def _left_over_f2(layout: Layout) -> Layout:

@@ -1,7 +1,7 @@
 """Certificates: a theorem as a file, which the kernel alone replays.
 
-    {"format": "atl-certificate/1", "start": {"text": [...], "sha256": ...}, "end": ..., "assumptions": [...],
-     "rules": {name: digest}, "own": {name: {"grade", "says"}},
+    {"format": "atl-certificate/2", "start": {"text": [...], "sha256": ...}, "end": ..., "assumptions": [...],
+     "rules": {name: hash}, "own": {name: {"law", "parameters", "statements", "grade", "says"}},
      "steps": [{"rule", "direction", "path", "with", "after"}, ...], "terms": [...]}
 
 Programs are printed text, arguments are written as `rewrites.certificates.term_json` says, `after` is the hash of the
@@ -29,20 +29,21 @@ from atl.errors import ATLError, brief
 from atl.files.whole import file_named, reason, write_text
 from atl.parsing.parse import parse, parse_predicate
 from atl.prove import without_smt
-from atl.text.printing import show_predicate, show_program
+from atl.text.printing import show, show_predicate, show_program
 from rewrites.admission import described, is_of
 from rewrites.certificates import operands
 from rewrites.certificates.digests import Digests
-from rewrites.certificates.own_rules import digest, grades_written, rules_of
+from rewrites.certificates.rule_json import check_digests, names_of, rules_of, rules_written, used_ranks
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
-from rewrites.grading.graded import grade_text, standing_of, with_own
+from rewrites.grading.graded import grade_text, standing_of
 from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, shown
 from rewrites.rule import Rule
 from rewrites.rules import RULES
+from rewrites.statement import Statement
 
-FORMAT: Final = "atl-certificate/1"
+FORMAT: Final = "atl-certificate/2"
 LARGEST: Final = 1 << 26
 """A file of more bytes than this is no certificate of ours."""
 _DIRECTIONS: Final = ("forward", "reverse")
@@ -94,21 +95,21 @@ def dumps(theorem: Theorem) -> str:
         afters = _afters(theorem)
     except ATLError as error:
         raise CertificateError(f"the theorem cannot be written: {error.summary}", required=error.required) from error
+    names = names_of(steps)
     lines = [
-        _Line(number, step.rule.name, _DIRECTIONS[step.reverse], step.path, values, after)
+        _Line(number, names[step.rule], _DIRECTIONS[step.reverse], step.path, values, after)
         for number, (step, values, after) in enumerate(zip(steps, arguments, afters, strict=True), 1)
     ]
-    _arguments(theorem.lhs, terms, lines, {step.rule.name: step.rule for step in steps})
+    _arguments(theorem.lhs, terms, lines, {name: rule for rule, name in names.items()})
     data = {
         "format": FORMAT,
         "start": _program_written(theorem.lhs, "start"),
         "end": _program_written(theorem.rhs, "end"),
         "assumptions": [show_predicate(assumption) for assumption in theorem.lhs.assumptions],
-        "rules": {step.rule.name: digest(step.rule) for step in steps},
         "steps": [line.written() for line in lines],
         "terms": terms,
         **operands.written(theorem.lhs),
-        **grades_written(steps),
+        **rules_written(steps, names),
     }
     return _laid_out(data)
 
@@ -168,14 +169,13 @@ def load(
     path: str | os.PathLike[str],
     *,
     rules: Mapping[str, Rule] | None = None,
-    own: Sequence[Rule] = (),
     smt: bool = True,
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
     """The theorem that a file certifies, replayed by the kernel. `rules` are those that it may use; by default, all.
 
-    `own` are rules of one's own, which it may use besides: one that it was made with has to be supplied, with the same
-    text, or it is refused with `UnknownRule`. What such a theorem rests on is its `unproved`.
+    Rules of a user's own are written in the file as equations, and judged anew. Those that are not proved for all sizes
+    are the theorem's `unproved`.
 
     `formats` gives the format that a name means, for packed operands: `sparse.load` is this with those that it has.
     Without `smt`, z3 is asked nothing: a certificate with a premise that only z3 decides is refused.
@@ -200,14 +200,13 @@ def load(
         raise _no_certificate(f"{file} is not text in UTF-8") from error
     except ValueError as error:
         raise CertificateError(f"{brief(path)} is no path of a file: {error}", field="file") from error
-    return loads(text, rules=rules, own=own, smt=smt, formats=formats)
+    return loads(text, rules=rules, smt=smt, formats=formats)
 
 
 def loads(
     text: str,
     *,
     rules: Mapping[str, Rule] | None = None,
-    own: Sequence[Rule] = (),
     smt: bool = True,
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
@@ -215,7 +214,7 @@ def loads(
     if not isinstance(smt, bool):
         raise CertificateError(f"smt={brief(smt)}", required="smt=True or smt=False")
     with nullcontext() if smt else without_smt():
-        return _replayed_from(text, with_own(RULES if rules is None else rules, own), formats)
+        return _replayed_from(text, RULES if rules is None else rules, formats)
 
 
 def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Formats) -> Theorem:
@@ -223,8 +222,10 @@ def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Forma
     lines = [_line(number, step) for number, step in enumerate(data["steps"], 1)]
     start, end = _program(data["start"], "start"), _program(data["end"], "end")
     _check_assumptions(start, data["assumptions"])
-    known = rules_of([(line.number, line.rule) for line in lines], data["rules"], data.get("own", {}), rules)
+    numbered = [(line.number, line.rule) for line in lines]
+    known = rules_of(numbered, data["rules"], data.get("own", {}), rules)
     arguments = _arguments(start, data["terms"], lines, known)
+    check_digests(known, numbered, arguments, data["rules"])
     theorem = reflexivity(operands.with_packed(start, data.get("packed", []), formats))
     digests = Digests()
     for line, values in zip(lines, arguments, strict=True):
@@ -285,7 +286,7 @@ def _object(text: str) -> dict[str, Json]:
             f"the format is {abbreviated(data.get('format'))}",
             field="format",
             required=FORMAT,
-            suggestions=("save the theorem again with this version",),
+            suggestions=("derive the theorem again with this version, and save it",),
         )
     if depth_of(data) > DEEPEST:
         raise _no_certificate("this is nested more deeply than any term")
@@ -502,7 +503,17 @@ def _rules_said(steps: Sequence[Step], grades: Mapping[str, str]) -> list[str]:
         elif rule.name in grades:
             notes.append(grades[rule.name])
         out.append(f"    {rule.name} ({'; '.join(notes)}): {' '.join(rule.law.split())}")
+        if standing_of(rule) is not None:
+            ranks = used_ranks((step.rule, step.arguments) for step in steps)[rule]
+            out += [f"      {_equation_said(rule.statements[each])}" for each in ranks]
     return out
+
+
+def _equation_said(stated: Statement) -> str:
+    """Return a rule's equation on one line: the text of its law is the user's, and proves nothing."""
+    sides = (" ".join(show(side).split()) for side in (stated.lhs, stated.rhs))
+    premises = " and ".join(map(show_predicate, stated.premises))
+    return " = ".join(sides) + (f", given {premises}" if premises else "")
 
 
 def _premises_said(steps: Sequence[Step]) -> str:

@@ -33,6 +33,10 @@ class Digests:
         """The hash of a term."""
         return self._of(term).hex()[:_DIGITS]
 
+    def of_key(self, key: Hashable) -> bytes:
+        """The hash of names, numbers, terms, and tuples of these."""
+        return self._of(key)
+
     def _of(self, key: Hashable) -> bytes:
         match key:
             case Node():

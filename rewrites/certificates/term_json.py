@@ -292,7 +292,7 @@ class Reader:
     def _type(self, data: Json) -> Type:
         match data:
             case [None | str() as dtype, *extents]:
-                return Type(_dtype(dtype), tuple(map(self.index, extents)))
+                return Type(self._checked_dtype(dtype), tuple(map(self.index, extents)))
             case _:
                 raise _unreadable("a type", data)
 
@@ -327,6 +327,9 @@ class Reader:
                 return made
             case _:
                 raise _unreadable("a term", data)
+
+    def _checked_dtype(self, data: str | None) -> str | None:
+        return checked_type(data)
 
     def _declared(self, name: str) -> Array:
         if name not in self._arrays:
@@ -393,7 +396,7 @@ class Reader:
             case Role.LITERAL:
                 return _number(_text(value))
             case Role.DTYPE:
-                return _dtype(None if value is None else _text(value))
+                return self._checked_dtype(None if value is None else _text(value))
             case Role.STATIC | Role.HINT:
                 return _text(value)
             case Role.MARK:
@@ -429,7 +432,8 @@ def _text(data: Json) -> str:
     return data
 
 
-def _dtype(data: str | None) -> str | None:
+def checked_type(data: str | None) -> str | None:
+    """Return an element type as it is written. Raises `DtypeError`."""
     return None if data is None else dtypes.checked_dtype(data)
 
 

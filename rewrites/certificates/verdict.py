@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from atl.errors import ATLError
@@ -45,7 +45,6 @@ def judge(
     path: str | os.PathLike[str],
     *,
     rules: Mapping[str, Rule] | None = None,
-    own: Sequence[Rule] = (),
     smt: bool = True,
     formats: Formats = unknown,
 ) -> Verdict:
@@ -53,7 +52,7 @@ def judge(
     forget()
     before = statistics.snapshot()
     try:
-        judged: Theorem | ATLError = load(path, rules=rules, own=own, smt=smt, formats=formats)
+        judged: Theorem | ATLError = load(path, rules=rules, smt=smt, formats=formats)
     except ATLError as error:
         judged = error
     return Verdict(str(path), judged, statistics.since(before).z3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from random import Random
 from typing import Any, Final
@@ -11,13 +11,15 @@ import numpy as np
 
 from atl.core import dtypes
 from atl.core.declared import is_truths
-from atl.core.index import Array, Bound, Leaf, Read, Size, Var, atoms, value_of
-from atl.core.predicate import expressions
+from atl.core.index import Array, Bound, Leaf, Read, Size, Var, atoms, index, value_of
+from atl.core.predicate import FALSE, Predicate, at_most, expressions, non_negative
 from atl.core.program import Program
 from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import children, conditions_in, indices_in, subterms
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
+from atl.prove import Facts, Refuted, prove
+from atl.prove.answer import model_of
 
 TRIES: Final = 40
 LARGEST: Final = 7
@@ -38,10 +40,15 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
     random = Random(seed)
     sizes = sorted({*left.sizes, *right.sizes})
     telling = sorted(_telling(left) | _telling(right))
+    known = [*left.assumptions, *(non_negative(extent) for array in left.inputs for extent in array.shape)]
     for number in range(tries):
         at = {size: random.randint(0, 1 + LARGEST * number // tries) for size in sizes}
         if telling and number % 2:
             at |= {size: random.choice(telling) for size in sizes if random.random() < 0.5}
+        met = _meeting(known, at, random)
+        if met is None:
+            continue
+        at = met
         try:
             if max(_work(program.body, at) for program in (left, right)) > MOST_WORK:
                 continue
@@ -60,6 +67,24 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
             where = {f"element {dimension}": int(position) for dimension, position in enumerate(wrong[0])}
             return {**at, **_short(given), **where}
     return None
+
+
+def _meeting(known: Sequence[Predicate], at: dict[str, int], random: Random) -> dict[str, int] | None:
+    """Return the sizes `at` if they meet the known conditions, else others that do; None where none are found.
+
+    One of the others, drawn at random, is at least as large as in `at`. While `at` is tried, array elements are 0.
+    """
+    drawn = model_of([(Size(name), value) for name, value in at.items()], ())
+    try:
+        if not at or all(map(drawn.satisfies, known)):
+            return at
+    except ZeroDivisionError:
+        pass
+    least, value = random.choice(drawn.leaves)
+    answer = prove(Facts().assume(*known, at_most(index(value), index(least))), FALSE, thorough=False)
+    if not isinstance(answer, Refuted):
+        return None
+    return at | {leaf.name: value for leaf, value in answer.model.leaves if isinstance(leaf, Size)}
 
 
 def _work(term: Expr, sizes: Mapping[str, int]) -> int:
@@ -111,10 +136,12 @@ def _elements(array: Array, sizes: Mapping[str, int], random: Random) -> Any:
         raise MemoryError
     low = -4 if array.low is None else value_of(array.low, value, _no_element)
     high = 5 if array.high is None else value_of(array.high, value, _no_element)
+    steps = np.arange(shape[-1]) if shape and array.rises == "strict" else np.zeros(1, int)
+    high -= max(0, len(steps) - 1)
     if (array.dtype == dtypes.TRUTH and not is_truths(array)) or high <= low:
         high = low + 1
     flat = [random.randrange(low, high) for _ in range(count)]
     made = np.array(flat).reshape(shape)
-    if array.rises:
-        made = np.sort(made, axis=-1)
+    if shape and array.rises:
+        made = np.sort(made, axis=-1) + steps
     return made.astype(array.dtype if dtypes.is_integer(array.dtype) or is_truths(array) else "float64")

@@ -24,7 +24,6 @@ from rewrites.egraph.uses import Role, Use
 from rewrites.instantiation import Argument
 from rewrites.kernel import instance_at
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.premises import premises_of
 from rewrites.matching.rule_index import heads, may_match
 from rewrites.named_operators import PADS_AND_TRUNCATIONS
 from rewrites.rule import Rule
@@ -81,8 +80,7 @@ def applied(at: Context, term: Expr, use: Use, given: Mapping[str, Argument]) ->
         found = given if len(given) == len(rule.metavariables) else match(rule, use.reverse, term, given)
         if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
             return None
-        premises = premises_of(rule, found)
-        if premises is not None and not all(at.knows(q, thorough=thorough) for q in premises):
+        if not all(at.knows(q, thorough=thorough) for q in rule.premises(found)):
             return None
         after, _ = instance_at(rule, found, term, at.scope, reverse=use.reverse, thorough=thorough)
     except ATLError:

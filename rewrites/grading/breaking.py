@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Final
 
 from atl.meaning.polynomials import Polynomial
-from rewrites.grading.exhaustion import REACH, Counterexample
+from rewrites.grading.exhaustion import FLOAT, REACH, Counterexample
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
 
@@ -22,17 +22,24 @@ def is_of_elements(broken: Counterexample) -> bool:
     return broken.first is None or all(map(_ELEMENT.match, _symbols(*broken.first[1:])))
 
 
+def is_of_symbols(broken: Counterexample) -> bool:
+    """Return whether its sides are compared as polynomials, and not in numbers."""
+    return broken.first is not None and isinstance(broken.first[1], Polynomial)
+
+
 def told(rule: Rule, broken: Counterexample) -> str:
     """`n = 2, e(0) = 1, e(1) = 2: at [0] the left side is 1, the right one 2`."""
     sizes = [_chosen(rule, name, value) for name, value in broken.sizes.items()]
     if broken.first is None:
         left, right = (side.partition(") ")[0].rstrip(")") + ")" for side in (broken.left, broken.right))
-        return f"{', '.join(sizes) or 'any sizes'}: the left side has the shape {left}, the right one {right}"
+        return f"{', '.join(sizes) or 'some sizes'}: the left side has the shape {left}, the right one {right}"
     at, left, right = broken.first
     where = f"at {list(at)} " if at else ""
     values = broken.elements or _values(left, right)
     shown = [f"{_element(rule, name)} = {value}" for name, value in values.items()]
-    numbers = ", ".join((*sizes, *shown)) or "any elements"
+    unlike = [dtype for dtype in dict.fromkeys(broken.types.values()) if dtype != FLOAT]
+    typed = [f"elements of {' and '.join(unlike)}"] if unlike else []
+    numbers = ", ".join((*sizes, *typed, *shown)) or "any elements"
     return f"{numbers}: {where}the left side is {_at(left, values)}, the right one {_at(right, values)}"
 
 

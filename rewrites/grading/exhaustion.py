@@ -1,9 +1,9 @@
 """Grade 2 for rules: at every size up to a bound, with every index, and for all element values, both sides are equal.
 
-A rule is instantiated with integers for its index metavariables and generic arrays for its tensors; a function of
-indices reads a generic array, a condition takes every threshold. Elements are polynomials, so that a run at one choice
-of integers proves the equation there for all values. Where a premise is false, or a side has no meaning, nothing is
-claimed.
+Each statement of a rule is instantiated with integers for its index metavariables and generic arrays for its tensors; a
+function of indices reads a generic array, a condition takes every threshold. Elements are polynomials, so that a run at
+one choice of integers proves the equation there for all values. Where a premise is false, or a side has no meaning,
+nothing is claimed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import product
+from itertools import count, islice, product
 from math import prod
 from random import Random
 from types import MappingProxyType
@@ -25,37 +24,50 @@ import atl
 from atl import IndexExpr, Tensor
 from atl.checks.scope import Scope, parts_in_scope
 from atl.checks.wellformed import obligations
-from atl.core.index import ONE, Array, Index, Size, constant, index
-from atl.core.predicate import FALSE, TRUE, Predicate, equal
+from atl.core.index import ONE, Array, Index, Leaf, Size, Var, constant, index
+from atl.core.predicate import FALSE, TRUE, Predicate, atoms_of, equal, holds
 from atl.core.program import Program
-from atl.core.terms import Expr, Input, Type
-from atl.core.traversal import arrays_in, subterms
-from atl.errors import ATLError, WrongArgument
+from atl.core.terms import Cast, Expr, Input, Reduce, Type
+from atl.core.traversal import children, subterms
+from atl.errors import ATLError
 from atl.meaning.interpret import denote
-from atl.meaning.polynomials import Polynomials, symbol
+from atl.meaning.polynomials import Polynomial, Polynomials, symbol
 from atl.meaning.scalars import Scalars
 from atl.prove import Facts, Proved, prove
 from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
-from rewrites.matching.patterns import groups_of
 from rewrites.rule import Equation, Kind, Rule
+from rewrites.statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, Statement, groups_of
 
 WINDOW: Final = range(-1, 4)
 """The values of index metavariables."""
 EXTENTS: Final = range(4)
 """The extents of tensors."""
+ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1))
+"""The extents of elements, one choice after the other; elements of rank 2 have the first two."""
 LARGE: Final[dict[range, Sequence[int]]] = {WINDOW: range(-2, 9), EXTENTS: range(7)}
 NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
 """What indices and extents are drawn from besides, where not every choice can be tried."""
 REACH: Final = 12
 """Generic functions of indices are told apart from -REACH to REACH; beyond they are zero."""
-LOOKED_AT: Final = (0, 10, 4)
+LOOKED_AT: Final = (0, 10, 4, 2)
 """How many elements of each dimension a generic function of a tensor reads, by the number of dimensions."""
 UNIT: Final = "unit"
 """A size that is one: with it an index is written in a way from which its value is not read off."""
 SPELLED: Final = 40
 """How many choices of a rule are tried with such indices."""
 CASES: Final = 300
-"""The most choices of one rule; of a larger space as many are drawn by a seed."""
+"""The most choices for one statement; of a larger space as many that meet its premises are drawn by a seed."""
+HIGHER: Final = 60
+"""The most choices for all statements about elements of rank 2 or more together."""
+FEWEST: Final = 3
+"""But so many for each of them."""
+DRAWS: Final = 200
+"""How many draws are made for each choice that is wanted, where few meet the premises."""
+MOST_WORK: Final = 200_000
+"""The most terms of a side that are computed at one choice; where there are more, nothing is claimed."""
+SOME: Final = 8
+"""The extent that is taken for one that depends on an index."""
+FLOAT: Final = "float64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,7 @@ class Counterexample:
     sizes: Mapping[str, int] = field(default_factory=dict, repr=False)
     first: tuple[tuple[int, ...], Any, Any] | None = field(default=None, repr=False)
     elements: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    types: ElementTypes = field(default_factory=dict, repr=False)
 
 
 Side: TypeAlias = tuple[tuple[int, ...], npt.NDArray[Any]]
@@ -76,24 +89,39 @@ Side: TypeAlias = tuple[tuple[int, ...], npt.NDArray[Any]]
 
 @dataclass(slots=True)
 class Verdict:
-    """How a rule fared: in how many choices both sides were equal, and a counterexample, if there is one."""
+    """How a rule fared: in how many choices both sides were equal, at which ranks, and a counterexample, if any."""
 
     rule: str
     decided: int = 0
     passed_over: int = 0
     whole: bool = True
     counterexample: Counterexample | None = None
-    ranks: set[int] = field(default_factory=set)
+    ranks: set[Ranks] = field(default_factory=set)
+
+    def note(self, stated: Statement, found: Counterexample | bool | None) -> None:
+        """Count what was found of one choice for a statement."""
+        if found is None:
+            self.passed_over += 1
+        elif isinstance(found, Counterexample):
+            self.counterexample = found
+        else:
+            self.decided += 1
+            self.ranks.add(stated.ranks)
 
 
-@lru_cache(maxsize=1024)
-def symbols(name: str, extents: tuple[int, ...]) -> npt.NDArray[Any]:
-    """An array whose elements are symbols; made once, as the same ones serve all choices of a rule."""
-    made = np.empty(extents, dtype=object)
-    for at in np.ndindex(*extents):
-        made[at] = symbol(f"{name}{list(at)}")
-    made.setflags(write=False)
-    return made
+class Symbols:
+    """An array whose elements are symbols, each made when it is read."""
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self._name = name
+        self._known: dict[tuple[int, ...], Polynomial] = {}
+
+    def __getitem__(self, at: tuple[int, ...]) -> Polynomial:
+        found = self._known.get(at)
+        if found is None:
+            found = self._known[at] = symbol(f"{self._name}{list(at)}")
+        return found
 
 
 def filled(extents: tuple[int, ...], element: Callable[[], Any]) -> npt.NDArray[Any]:
@@ -105,13 +133,27 @@ def filled(extents: tuple[int, ...], element: Callable[[], Any]) -> npt.NDArray[
 
 
 class Generic:
-    """Generic arguments for a rule, for one choice of integers, and the arrays that they read."""
+    """Generic arguments for a statement, for one choice of integers, and the arrays that they read."""
 
-    def __init__(self, ranks: dict[str, int], choice: dict[str, int]) -> None:
-        self.ranks = ranks
+    def __init__(
+        self, stated: Statement, choice: dict[str, int], types: ElementTypes | None = None, variant: int = 0
+    ) -> None:
+        self.stated = stated
         self.choice = choice
-        self.arrays: dict[str, npt.NDArray[Any]] = {}
+        self.types = dict.fromkeys(stated.type_variables, FLOAT) if types is None else types
+        self.shapes = element_shapes(stated, variant)
+        self.arrays: dict[str, Any] = {}
         self.inputs: list[Array] = []
+
+    def arguments(self) -> dict[str, Argument]:
+        """Return an argument for each metavariable."""
+        return {name: self.argument(name, kind) for name, kind in self.stated.metavariables.items()}
+
+    def dtype(self, name: str, parameter: int | None = None) -> str:
+        """Return the element type of a metavariable, or of a tensor that it takes."""
+        stated = self.stated
+        of = stated.element_types[name] if parameter is None else stated.parameter_types[name, parameter]
+        return self.types.get(of, of)
 
     def argument(self, name: str, kind: Kind) -> Argument:
         match kind.sort:
@@ -126,37 +168,43 @@ class Generic:
         at = self.choice[name]
         if not kind.parameters:
             return TRUE if at > 0 else FALSE
-        # Each threshold, and each single index.
-        holds = (lambda *i: _total(i) == at) if at % 2 else (lambda *i: _total(i) < at)
-        return abstracted(of_indices(len(kind.parameters)), holds)
+        return abstracted(of_indices(len(kind.parameters)), lambda *i: _threshold(at, i))
 
     def _tensor(self, name: str, kind: Kind) -> Argument:
-        extents = [self.choice[f"{name}.{k}"] for k in range(kind.rank)] + [2] * self.ranks.get(kind.group, 0)
+        extents = [*(self.choice[f"{name}.{k}"] for k in range(kind.rank)), *self.shapes.get(kind.group, ())]
+        dtype = self.dtype(name)
         indices = [parameter for parameter in kind.parameters if parameter.sort == "index"]
-        tensors = [parameter for parameter in kind.parameters if parameter.sort == "tensor"]
-        source = self.array(name, [2 * REACH + 1] * len(indices) + extents)
+        source = self.array(name, [2 * REACH + 1] * len(indices) + extents, dtype)
         if not kind.parameters:
             return source.node
-        types: list[Any] = ["index" for _ in indices]
-        types += [self.type_of(parameter) for parameter in tensors]
 
         def value(*given: Any) -> Tensor:
             out = source
-            for position in given[: len(indices)]:
+            for position in (one for one in given if isinstance(one, IndexExpr)):
                 out = out[position + REACH]
-            for number, bound in enumerate(given[len(indices) :]):
-                out = out + self.weighed(f"{name}_{number}", bound, extents)
+            for number, bound in enumerate(one for one in given if isinstance(one, Tensor)):
+                out = out + self.weighed(f"{number}_{name}", bound, extents, dtype)
             return out
 
-        return abstracted(tuple(types), value)
+        return abstracted(self.parameters(name, kind), value)
 
-    def weighed(self, name: str, bound: Tensor, extents: list[int]) -> Tensor:
-        """Every element of a bound tensor, each with a weight of its own, in every element of a result.
+    def parameters(self, name: str, kind: Kind) -> tuple[Any, ...]:
+        """Return the parameters of a function: "index", or the type of a tensor."""
+        numbers = count()
+        return tuple(
+            "index" if parameter.sort == "index" else self.type_of(parameter, self.dtype(name, next(numbers)))
+            for parameter in kind.parameters
+        )
 
-        It is no linear function of the elements: a rule that holds of those only is found false.
+    def weighed(self, name: str, bound: Tensor, extents: list[int], dtype: str) -> Tensor:
+        """Return every element of a bound tensor, each with its own weight, in every element of a result.
+
+        The result is not linear in the elements, so a rule that holds for linear functions only is found false.
         """
         bound = bound * bound + bound
-        weights = self.array(name, [*extents, *(extent.node.constant or 0 for extent in bound.shape)])
+        if bound.dtype != dtype:
+            bound = atl.cast(dtype, bound)
+        weights = self.array(name, [*extents, *(extent.node.constant or 0 for extent in bound.shape)], dtype)
 
         def total(*at: IndexExpr) -> Tensor:
             if not bound.rank:
@@ -165,20 +213,28 @@ class Generic:
 
         return atl.gen(*extents, total) if extents else total()
 
-    def type_of(self, kind: Kind) -> Type:
-        extents = [LOOKED_AT[kind.rank]] * kind.rank + [2] * self.ranks.get(kind.group, 0)
-        return Type("float64", tuple(constant(extent) for extent in extents))
+    def type_of(self, kind: Kind, dtype: str) -> Type:
+        """Return the type of a tensor that a function takes."""
+        extents = [*[LOOKED_AT[min(kind.rank, len(LOOKED_AT) - 1)]] * kind.rank, *self.shapes.get(kind.group, ())]
+        return Type(dtype, tuple(constant(extent) for extent in extents))
 
-    def elements(self, name: str, extents: tuple[int, ...], /) -> npt.NDArray[Any]:
-        """What an array holds: a symbol for each element, so that what is found holds for all values."""
-        return symbols(name, extents)
+    def elements(self, name: str, extents: tuple[int, ...], dtype: str, /) -> Any:  # noqa: ARG002
+        """Return what an array holds: a symbol for each element, so that what is found holds for all values."""
+        return Symbols(name, extents)
 
-    def array(self, name: str, extents: list[int]) -> Tensor:
+    def array(self, name: str, extents: list[int], dtype: str) -> Tensor:
+        """Return an input of these extents, made once for each name."""
         if name not in self.arrays:
-            self.arrays[name] = self.elements(name, tuple(extents))
-            self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), "float64"))
+            self.arrays[name] = self.elements(name, tuple(extents), dtype)
+            self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), dtype))
         found = next(array for array in self.inputs if array.name == name)
         return Tensor(Input(found))
+
+
+def element_shapes(stated: Statement, variant: int) -> dict[str, tuple[int, ...]]:
+    """Return the extents of the elements of each group."""
+    extents = ELEMENT_SHAPES[variant % len(ELEMENT_SHAPES)]
+    return {group: extents[:rank] for group, rank in zip(groups_of(stated.metavariables), stated.ranks, strict=True)}
 
 
 class Spelled(Generic):
@@ -189,17 +245,18 @@ class Spelled(Generic):
     not use p // k asks for no positive k.
     """
 
-    def __init__(self, ranks: dict[str, int], choice: dict[str, int], random: Random) -> None:
-        super().__init__(ranks, choice)
+    def __init__(self, stated: Statement, choice: dict[str, int], random: Random) -> None:
+        super().__init__(stated, choice, variant=random.randrange(len(ELEMENT_SHAPES)))
         self.random = random
         self.written: list[Index] = []
 
     @staticmethod
-    def drawn(rule: Rule, ranks: dict[str, int], random: Random) -> Spelled:
+    def drawn(stated: Statement, random: Random) -> Spelled:
         # Small and often negative, or large; but a product of many sums has too many terms.
-        other = LARGE if "product" not in rule.name and random.random() < 0.5 else NEGATIVE
-        drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(rule).items()}
-        return Spelled(ranks, drawn, random)
+        products = any(isinstance(at, Reduce) and at.monoid == "product" for at in subterms(stated.lhs))
+        other = LARGE if not products and random.random() < 0.5 else NEGATIVE
+        drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(stated.metavariables).items()}
+        return Spelled(stated, drawn, random)
 
     def _condition(self, name: str, kind: Kind) -> Argument:
         if not kind.parameters or self.random.random() < 0.5:
@@ -233,7 +290,12 @@ class Spelled(Generic):
         return made
 
 
-def _total(indices: tuple[IndexExpr, ...]) -> IndexExpr:
+def _threshold(at: int, indices: tuple[Any, ...]) -> Any:
+    """Return whether a generic condition holds: of each threshold, and at each single index."""
+    return _total(indices) == at if at % 2 else _total(indices) < at
+
+
+def _total(indices: tuple[Any, ...]) -> Any:
     total = indices[0]
     for other in indices[1:]:
         total = total + 2 * other
@@ -244,61 +306,91 @@ def _total(indices: tuple[IndexExpr, ...]) -> IndexExpr:
 
 
 def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
-    """Both sides of a rule at every choice, or at as many as are asked for, for elements of rank 0 and 1."""
-    verdict = Verdict(rule.name, whole=size(spaces(rule)) <= cases)
-    for ranks in ranks_of(rule):
-        for choice in choices(rule, cases, seed):
-            found = compared(rule, Generic(ranks, choice), Polynomials())
-            if found is None:
-                verdict.passed_over += 1
-            elif isinstance(found, Counterexample):
-                verdict.counterexample = found
+    """Compare both sides at every choice, or at as many as are asked for, at each rank that the rule is stated for."""
+    verdict = Verdict(rule.name, whole=size(spaces(rule.metavariables)) <= cases)
+    for stated in rule.statements.values():
+        for generic in generics(stated, cases, seed):
+            verdict.note(stated, compared(stated, generic, Polynomials()))
+            if verdict.counterexample is not None:
                 return verdict
-            else:
-                verdict.decided += 1
-                verdict.ranks.update(ranks.values())
     verdict.counterexample = found_spelled_out(rule, seed)
     return verdict
 
 
+def generics(stated: Statement, cases: int, seed: int = 0) -> Iterator[Generic]:
+    """Yield generic arguments for a statement, fewer for elements of rank 2 or more."""
+    most = most_cases(stated, cases)
+    # Of polynomials only a cast depends on the element type.
+    ways = list(stated.choices_of_types()) if _casts(stated) else [None]
+    for variant, choice in enumerate(choices(stated, most, seed)):
+        yield Generic(stated, choice, ways[variant % len(ways)], variant)
+
+
+def most_cases(stated: Statement, cases: int) -> int:
+    """Return how many choices are tried for a statement: of those about higher ranks there may be many."""
+    if is_low(stated):
+        return cases
+    higher: int = (MAX_ELEMENT_RANK + 1) ** len(stated.ranks) - 2 ** len(stated.ranks)
+    return min(max(FEWEST, HIGHER // higher), cases)
+
+
+def _casts(stated: Statement) -> bool:
+    return any(isinstance(at, Cast) for side in (stated.lhs, stated.rhs) for at in subterms(side))
+
+
+def is_low(stated: Statement) -> bool:
+    """Return whether a statement is about elements of rank 0 and 1 alone."""
+    return all(rank <= 1 for rank in stated.ranks)
+
+
 def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
-    """A choice at which the sides differ, if one is found, with indices and functions of which nothing is decided."""
-    random = Random(f"{rule.name} {seed}")
-    for ranks in ranks_of(rule):
+    """Return a choice at which the sides differ, with indices and functions of which nothing is decided, if any."""
+    random = Random(seed)
+    for stated in filter(is_low, rule.statements.values()):
         for _ in range(SPELLED):
-            found = compared(rule, Spelled.drawn(rule, ranks, random), Polynomials())
+            found = compared(stated, Spelled.drawn(stated, random), Polynomials())
             if isinstance(found, Counterexample):
                 return found
     return None
 
 
-def instance(rule: Rule, generic: Generic) -> Equation | None:
-    """The rule for these arguments, where it claims something: its premises hold and both sides have a meaning."""
+def instance(stated: Statement, generic: Generic) -> Equation | None:
+    """Return the instance for these arguments; None unless its premises hold and both sides have a meaning."""
     try:
-        stated = rule.instance({name: generic.argument(name, kind) for name, kind in rule.metavariables.items()})
+        arguments = generic.arguments()
+        if not all(map(_holds, stated.premises_for(arguments))):
+            return None
+        made = stated.instance(arguments)
     except ATLError:
         return None
-    if all(map(_holds, stated.premises)) and _meaningful(stated.lhs) and _meaningful(stated.rhs):
-        return stated
-    return None
-
-
-def compared(rule: Rule, generic: Generic, scalars: Scalars[Any]) -> Counterexample | bool | None:
-    """True where the sides are equal, in shape and in values; None where the rule claims nothing."""
-    stated = instance(rule, generic)
-    if stated is None:
+    if max(work(made.lhs), work(made.rhs)) > MOST_WORK:
         return None
-    left, right = (_meant(rule, term, generic, scalars) for term in (stated.lhs, stated.rhs))
+    return made if _meaningful(made.lhs) and _meaningful(made.rhs) else None
+
+
+def work(term: Expr) -> int:
+    """Return about how many terms are computed for a side: a rule may speak of extents that no run would end with."""
+    total = 1
+    for child in children(term):
+        times = 1
+        for binder in child.part.indices:
+            extent = (getattr(term, binder.high) - getattr(term, binder.low)).constant
+            times *= SOME if extent is None else max(0, extent)
+        total += times * work(child.expr)
+    return total
+
+
+def compared(stated: Statement, generic: Generic, scalars: Scalars[Any]) -> Counterexample | bool | None:
+    """Return True where the sides are equal, in shape and in values; None where the statement claims nothing."""
+    made = instance(stated, generic)
+    if made is None:
+        return None
+    left, right = (meant(term, generic, scalars) for term in (made.lhs, made.rhs))
     return counterexample(generic, left, right, operator.ne) or True
 
 
-def _meant(rule: Rule, term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
-    _check_closed(rule, Program("side", tuple(generic.inputs), term))
-    return meant(term, generic, scalars)
-
-
 def meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
-    """What a side means for the arrays of these arguments."""
+    """Return what a side means for the arrays of these arguments."""
     program = Program("side", tuple(generic.inputs), term)
     meaning = denote(program, dict.fromkeys(program.sizes, 1), generic.arrays, scalars)
     return meaning.shape, meaning.to_numpy(object)
@@ -307,7 +399,7 @@ def meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
 def counterexample(
     generic: Generic, left: Side, right: Side, differ: Callable[[Any, Any], bool]
 ) -> Counterexample | None:
-    """What there is to say where the sides differ, in their shapes or in an element; None where they do not."""
+    """Return what there is to say where the sides differ, in shape or in an element; None where they do not."""
     (shape, ours), (other, theirs) = left, right
     first = None
     if shape == other:
@@ -316,19 +408,7 @@ def counterexample(
         if first is None:
             return None
     shown = f"{shape} {ours.tolist()}"[:400], f"{other} {theirs.tolist()}"[:400]
-    return Counterexample(str(generic.choice), *shown, dict(generic.choice), first)
-
-
-def _check_closed(rule: Rule, side: Program) -> None:
-    """A rule is about its metavariables: a size of its own would be tried at one value only."""
-    foreign = [size for size in side.sizes if size != UNIT]
-    foreign += [array.name for part in subterms(side.body) for array in arrays_in(part) if array not in side.inputs]
-    if foreign:
-        raise WrongArgument(
-            f"the rule {rule.name} speaks of {foreign[0]}, which is none of its parameters",
-            required="sides that are made of its parameters alone",
-            suggestions=(f"make it a parameter: def {rule.name}({foreign[0]}: Index, …)",),
-        )
+    return Counterexample(str(generic.choice), *shown, dict(generic.choice), first, types=dict(generic.types))
 
 
 KNOWN: Final = Facts((equal(index(Size(UNIT)), ONE),))
@@ -346,17 +426,10 @@ def _meaningful(term: Expr) -> bool:
     return True
 
 
-def ranks_of(rule: Rule) -> Iterator[dict[str, int]]:
-    """The ranks of elements at which a rule is tried."""
-    groups = groups_of(rule)
-    for ranks in product((0, 1), repeat=len(groups)):
-        yield dict(zip(groups, ranks, strict=True))
-
-
-def spaces(rule: Rule) -> dict[str, range]:
-    """What is chosen for a rule: values of index metavariables, thresholds of conditions, and extents of tensors."""
+def spaces(metavariables: Mapping[str, Kind]) -> dict[str, range]:
+    """Return what is chosen for a rule: values of indices, thresholds of conditions, and extents of tensors."""
     found: dict[str, range] = {}
-    for name, kind in rule.metavariables.items():
+    for name, kind in metavariables.items():
         if kind.sort == "index":
             found[name] = WINDOW
         elif kind.sort == "condition":
@@ -367,19 +440,45 @@ def spaces(rule: Rule) -> dict[str, range]:
 
 
 def size(of: dict[str, range]) -> int:
-    """How many choices there are."""
+    """Return how many choices there are."""
     return prod(map(len, of.values()))
 
 
 def choices(
-    rule: Rule, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
+    stated: Statement, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
 ) -> Iterator[dict[str, int]]:
-    """Every choice, or so many that are drawn; `extra` names more to be chosen."""
-    of = {**spaces(rule), **extra}
+    """Yield every choice, or up to `most` drawn ones that meet the premises. `extra` are more names with values."""
+    of = {**spaces(stated.metavariables), **extra}
     if size(of) <= most:
         for values in product(*of.values()):
             yield dict(zip(of, values, strict=True))
         return
-    random = Random(f"{rule.name} {seed}")
-    for _ in range(most):
-        yield {name: random.choice(space) for name, space in of.items()}
+    random = Random(seed)
+    drawn = ({name: random.choice(space) for name, space in of.items()} for _ in range(most * DRAWS))
+    chosen = [premise for premise in stated.premises if _is_of_choice(stated, premise)]
+    yield from islice((choice for choice in drawn if _all_hold(stated, chosen, choice)), most)
+
+
+def _is_of_choice(stated: Statement, premise: Predicate) -> bool:
+    """Return whether a premise depends on what is chosen alone, and not on the extents of elements."""
+    variables = (atom.uid for atom in atoms_of(premise) if isinstance(atom, Var))
+    extents = (stated.extents[uid] for uid in variables if uid in stated.extents)
+    return all(dimension < stated.metavariables[name].rank for name, dimension in extents)
+
+
+def _all_hold(stated: Statement, premises: Sequence[Predicate], choice: Mapping[str, int]) -> bool:
+    def leaf(at: Leaf) -> int:
+        assert isinstance(at, Var)
+        if at.uid not in stated.extents:
+            return choice[stated.names[at.uid]]
+        name, dimension = stated.extents[at.uid]
+        return choice[f"{name}.{dimension}"]
+
+    def element(array: Array, at: tuple[int, ...]) -> int:
+        threshold = choice[array.name]
+        return 0 if (_threshold(threshold, at) if at else threshold > 0) else -1
+
+    try:
+        return all(holds(premise, leaf, element) for premise in premises)
+    except ZeroDivisionError:
+        return False

@@ -12,18 +12,19 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from atl.core.dtypes import is_integer
 from atl.errors import ATLError, WrongArgument, WrongName, brief
-from rewrites.errors import FalseRule, UntriedRule
-from rewrites.grading.breaking import is_of_elements, told
-from rewrites.grading.exhaustion import CASES, Counterexample, Generic, choices, decide, ranks_of
-from rewrites.grading.numbers import broken_in_numbers
-from rewrites.grading.samples import sampled
+from rewrites.errors import FalseRule, NotATheorem, UntriedRule
+from rewrites.grading.breaking import is_of_elements, is_of_symbols, told
+from rewrites.grading.exhaustion import CASES, Counterexample, Generic, decide, generics
+from rewrites.grading.numbers import decide_in_numbers
 from rewrites.grading.standing import PROVED, PROVED_SAID, Standing, standing
-from rewrites.rule import Rule
+from rewrites.instantiation import Arguments
+from rewrites.rule import Rule, Statements
 from rewrites.rules import RULES
 from rewrites.rules.grades import EXHAUSTED_ONLY
 
-SYMBOLS: Final = "of functions that are no ring operations, such as max and sqrt, only numbers were compared"
+SYMBOLS: Final = "max, sqrt, casts and the like are compared on sample numbers only"
 
 _GRADED: Final[WeakKeyDictionary[Rule, Standing]] = WeakKeyDictionary()
 
@@ -74,6 +75,32 @@ def grade_text(rule: Rule) -> str:
     return PROVED_SAID
 
 
+def check_judged(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
+    """Raise `NotATheorem` where a user's own rule is used on elements that it was not judged for, or is false for."""
+    found = standing_of(rule)
+    if found is None:
+        return
+    stated = rule.statement(arguments)
+    integers = next(filter(is_integer, stated.types_of(arguments, dtype).values()), None)
+    if integers is not None and found.of_integers is not None:
+        raise NotATheorem(
+            f"{rule.name} is not true for elements of {integers}, which wrap",
+            required="float elements: the rule was found false for integers",
+            numbers=told(rule, found.of_integers),
+        )
+    if found.grade == PROVED:
+        return
+    if integers is not None and not found.on_integers:
+        raise NotATheorem(
+            f"{rule.name} is not proved, and was not tried for elements of {integers}", required="float elements"
+        )
+    if stated.ranks not in found.ranks:
+        raise NotATheorem(
+            f"{rule.name} is not proved, and was not tried for elements of rank {', '.join(map(str, stated.ranks))}",
+            required="premises that small sizes meet at each rank of elements",
+        )
+
+
 def with_own(rules: Mapping[str, Rule], own: Sequence[Rule]) -> Mapping[str, Rule]:
     """These rules, and those of a user's own, by name. Raises `WrongArgument` for what is no rule of a user's own."""
     if not isinstance(own, list | tuple) or not all(map(_is_judged, own)):
@@ -85,20 +112,22 @@ def judge(rule: Rule, cases: int = CASES) -> Standing:
     """Samples, exhausts and proves a rule, and keeps what was found, so that the kernel takes it from now on.
 
     Raises `FalseRule` with sizes and elements for which its sides differ, `UntriedRule` where it claims nothing, and
-    `WrongArgument` where its text fails; `WrongName` for the name of a rule of the catalogue.
+    `WrongName` for the name of a rule of the catalogue.
     """
     if type(rule) is not Rule:
         raise WrongArgument(f"{type(rule).__name__} is no rule", required="what @rule has made of a function")
+    if type(rule.statements) is Statements:
+        raise WrongArgument(
+            f"{rule.name} is stated when it is used",
+            required="a rule that is stated when it is declared: @rule of rewrites.own",
+        )
     if rule.name in RULES:
         raise WrongName(
             f"{rule.name} is a rule of the catalogue: {RULES[rule.name].law}",
             required="a name of its own",
             suggestions=(f's.rw("{rule.name}")', f"def my_{rule.name}(…)"),
         )
-    try:
-        found = _found(rule, cases)
-    except Exception as error:
-        raise _cannot_be_stated(rule, error) from error
+    found = _found(rule, cases)
     if found.counterexample is not None:
         raise _false(rule, found.counterexample)
     if not found.grade:
@@ -115,18 +144,15 @@ def _found(rule: Rule, cases: int) -> Standing:
     broken = decide(rule, cases).counterexample
     if broken is not None and is_of_elements(broken):
         return replace(found, counterexample=broken)
-    numbers = broken_in_numbers(rule, cases)
-    if isinstance(numbers, Counterexample) or broken is None or isinstance(sampled(rule), Counterexample):
-        return replace(found, counterexample=numbers if isinstance(numbers, Counterexample) else found.counterexample)
-    return Standing(int(bool(numbers)), numbers, whole=False, reason=SYMBOLS)
-
-
-def _cannot_be_stated(rule: Rule, error: Exception) -> WrongArgument:
-    said = error.summary if isinstance(error, ATLError) else f"{type(error).__name__}: {error}"
-    return WrongArgument(
-        f"the rule {rule.name} cannot be stated: {said}",
-        required="a function of its metavariables that returns equation(left, right, given(premises))",
-    )
+    numbers = decide_in_numbers(rule, cases)
+    if numbers.counterexample is not None:
+        return replace(found, counterexample=numbers.counterexample)
+    if not is_of_symbols(found.counterexample):
+        return found
+    return replace(
+        found, grade=int(numbers.decided > 0), cases=numbers.decided, whole=False, reason=SYMBOLS, counterexample=None,
+        ranks=frozenset(numbers.ranks),
+    )  # fmt: skip
 
 
 def _false(rule: Rule, broken: Counterexample) -> FalseRule:
@@ -140,7 +166,8 @@ def _false(rule: Rule, broken: Counterexample) -> FalseRule:
 
 def _untried(rule: Rule, cases: int) -> UntriedRule:
     """Why a rule claims nothing, as far as its own statement tells it."""
-    tried = [(choice, _refusal(rule, ranks, choice)) for ranks in ranks_of(rule) for choice in choices(rule, cases)]
+    every = [generic for stated in rule.statements.values() for generic in generics(stated, cases)]
+    tried = [(generic.choice, _refusal(generic)) for generic in every]
     refused = [(choice, error) for choice, error in tried if error is not None]
     if refused:
         choice, error = refused[0]
@@ -150,7 +177,7 @@ def _untried(rule: Rule, cases: int) -> UntriedRule:
             f"{rule.name} claims nothing at any size that was tried: {error.summary}",
             required="sides that have a meaning, and one shape, wherever its premises hold",
             numbers=None if always else {name: value for name, value in choice.items() if name.isidentifier()},
-            suggestions=(*_of_functions(rule), *error.suggestions),
+            suggestions=error.suggestions,
         )
     return UntriedRule(
         f"{rule.name} claims nothing at any size that was tried",
@@ -159,22 +186,10 @@ def _untried(rule: Rule, cases: int) -> UntriedRule:
     )
 
 
-def _refusal(rule: Rule, ranks: Mapping[str, int], choice: Mapping[str, int]) -> ATLError | None:
-    """What is wrong with a rule's statement of these sizes, whether or not its premises hold there."""
-    generic = Generic(dict(ranks), dict(choice))
+def _refusal(generic: Generic) -> ATLError | None:
+    """Return what is wrong with a statement at these sizes, whether or not its premises hold there."""
     try:
-        rule.instance({name: generic.argument(name, kind) for name, kind in rule.metavariables.items()})
+        generic.stated.instance(generic.arguments())
     except ATLError as error:
         return error
     return None
-
-
-def _of_functions(rule: Rule) -> list[str]:
-    """Body[Scalar] is a function of a number; whoever has just loops in mind means Body[Index]."""
-    scalar = ("tensor", 0, "")
-    of_numbers = [
-        name
-        for name, kind in rule.metavariables.items()
-        if any((at.sort, at.rank, at.group) == scalar for at in kind.parameters)
-    ]
-    return [f"{name}: Body[Index], if {name} is a function of an index" for name in of_numbers]

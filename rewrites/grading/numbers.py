@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from math import isfinite
 from random import Random
 from typing import Any, Final
@@ -16,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from atl.core.dtypes import is_integer
 from atl.core.terms import Expr
 from atl.errors import NotExact
 from atl.meaning.polynomials import Polynomials
@@ -24,53 +26,60 @@ from rewrites.grading.exhaustion import (
     Counterexample,
     Generic,
     Side,
+    Verdict,
     choices,
     compared,
     counterexample,
     filled,
     instance,
     meant,
-    ranks_of,
+    most_cases,
     size,
     spaces,
 )
 from rewrites.rule import Rule
+from rewrites.statement import Statement
 
 _ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")
+DENOMINATORS: Final = (1, 1, 1, 2, 3)
 _CLOSE: Final = 1e-6
 """Sides in floating point that are closer than this, by their size, may be equal."""
 
 
 class InNumbers(Generic):
-    """Arguments whose elements are small integers, of both signs."""
+    """Arguments whose elements are small numbers of both signs: integers, and where they are floats also fractions."""
 
-    def __init__(self, ranks: dict[str, int], choice: dict[str, int], random: Random) -> None:
-        super().__init__(ranks, choice)
+    def __init__(self, stated: Statement, choice: dict[str, int], random: Random, variant: int) -> None:
+        super().__init__(stated, choice, variant=variant)
         self.random = random
 
-    def elements(self, _: str, extents: tuple[int, ...], /) -> npt.NDArray[Any]:
-        return filled(extents, lambda: self.random.randint(-4, 4))
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> npt.NDArray[Any]:
+        below = (1,) if is_integer(dtype) else DENOMINATORS
+        return filled(extents, lambda: Fraction(self.random.randint(-4, 4), self.random.choice(below)))
 
 
-def broken_in_numbers(rule: Rule, cases: int, seed: int = 0) -> Counterexample | int:
-    """Numbers for which the sides differ, or for how many choices they were equal."""
-    random = Random(f"{rule.name} {seed}")
-    equal = 0
-    again = max(1, cases // max(1, size(spaces(rule))))
-    for ranks in ranks_of(rule):
-        for choice in (choice for choice in choices(rule, cases, seed) for _ in range(again)):
-            generic = InNumbers(ranks, choice, random)
-            stated = instance(rule, generic)
-            if stated is None:
-                continue
-            found = _sides(stated.lhs, stated.rhs, generic)
-            if found is None:
-                continue
-            differing = counterexample(generic, *found, _differ)
-            if differing is not None:
-                return replace(differing, elements=dict(_read(rule, ranks, choice, generic)))
-            equal += 1
-    return equal
+def decide_in_numbers(rule: Rule, cases: int, seed: int = 0) -> Verdict:
+    """Compare both sides in numbers at each rank that the rule is stated for."""
+    random = Random(seed)
+    verdict = Verdict(rule.name, whole=False)
+    repeats = max(1, cases // max(1, size(spaces(rule.metavariables))))
+    for stated in rule.statements.values():
+        most = most_cases(stated, cases)
+        repeated = (choice for choice in choices(stated, most, seed) for _ in range(min(repeats, most)))
+        for variant, choice in enumerate(repeated):
+            verdict.note(stated, _compared(InNumbers(stated, choice, random, variant), variant))
+            if verdict.counterexample is not None:
+                return verdict
+    return verdict
+
+
+def _compared(generic: InNumbers, variant: int) -> Counterexample | bool | None:
+    made = instance(generic.stated, generic)
+    found = None if made is None else _sides(made.lhs, made.rhs, generic)
+    if found is None:
+        return None
+    differing = counterexample(generic, *found, _differ)
+    return True if differing is None else replace(differing, elements=dict(_read(generic.stated, generic, variant)))
 
 
 def _sides(lhs: Expr, rhs: Expr, generic: Generic) -> tuple[Side, Side] | None:
@@ -90,9 +99,9 @@ def _differ(left: Any, right: Any) -> bool:
     return bool(left != right)
 
 
-def _read(rule: Rule, ranks: dict[str, int], choice: dict[str, int], generic: InNumbers) -> Iterator[tuple[str, Any]]:
+def _read(stated: Statement, generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
     """The elements that the sides read where they differ, as the run over symbols names them."""
-    symbolic = compared(rule, Generic(ranks, choice), Polynomials())
+    symbolic = compared(stated, Generic(stated, generic.choice, variant=variant), Polynomials())
     if isinstance(symbolic, Counterexample) and symbolic.first is not None:
         _, left, right = symbolic.first
         for name in sorted(set(_ELEMENTS.findall(f"{left} {right}"))):

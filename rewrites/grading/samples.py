@@ -6,23 +6,41 @@ What is drawn comes from Hypothesis, which makes a counterexample small, or from
 from __future__ import annotations
 
 from fractions import Fraction
+from math import isqrt
 from typing import Any, Final
 
 import numpy.typing as npt
 
 import atl
 from atl import IndexExpr, Tensor
+from atl.core.dtypes import is_integer, range_of
 from atl.core.index import constant
 from atl.core.predicate import FALSE, TRUE
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact
 from rewrites.grading.choices import Choices, Seeded, chance, choose
-from rewrites.grading.exhaustion import LOOKED_AT, Counterexample, Generic, compared, filled
-from rewrites.instantiation import Argument, Function, Parameter, abstracted
+from rewrites.grading.exhaustion import (
+    ELEMENT_SHAPES,
+    FLOAT,
+    Counterexample,
+    Generic,
+    Verdict,
+    compared,
+    element_shapes,
+    filled,
+    is_low,
+)
+from rewrites.instantiation import Argument, Function, abstracted
 from rewrites.kinds import Kind
-from rewrites.matching.patterns import groups_of
 from rewrites.rule import Rule
+from rewrites.statement import ElementTypes, Statement
 
+AT_THE_ENDS: Final = 40
+"""How many integers of a hundred are the least or the greatest of their type."""
+AT_HIGHER_RANKS: Final = 30
+"""How many samples of a hundred may have elements of rank 2 or more."""
+UNLIKE: Final = 15
+"""How many metavariables of a hundred may have elements of other extents than those of their group."""
 LIKELY: Final = 60
 """How many extents of a hundred are one of the usual."""
 
@@ -30,9 +48,10 @@ LIKELY: Final = 60
 class Sample(Generic):
     """Arguments drawn for a rule: each tensor and each function is a small program of its own."""
 
-    def __init__(self, rule: Rule, choices: Choices) -> None:
-        super().__init__({group: choices.integer(0, 2) for group in groups_of(rule)}, {})
+    def __init__(self, stated: Statement, choices: Choices, types: ElementTypes | None = None) -> None:
+        super().__init__(stated, {}, types, choices.integer(0, len(ELEMENT_SHAPES) - 1))
         self.choices = choices
+        self._dtype = FLOAT
         # Most extents are alike, and many indices are one of them or of those before: few premises hold by chance.
         self.usual = [choices.integer(0, 4), choices.integer(1, 3), choices.integer(1, 3)]
 
@@ -54,16 +73,14 @@ class Sample(Generic):
     def _drawn(self, name: str, kind: Kind) -> Argument:
         extents = [
             extent if chance(self.choices, LIKELY) else self.choices.integer(0, 4) for extent in self.usual[: kind.rank]
-        ] + [2] * self.ranks.get(kind.group, 0)
-        parameters: list[Parameter] = [
-            "index" if parameter.sort == "index" else self._type_of(parameter) for parameter in kind.parameters
         ]
-        made: Function = abstracted(tuple(parameters), lambda *given: self.tensor(name, extents, given))
-        return made if parameters else made.body
-
-    def _type_of(self, kind: Kind) -> Any:
-        extents = [LOOKED_AT[kind.rank]] * kind.rank + [2] * self.ranks.get(kind.group, 0)
-        return atl.gen(*extents, lambda *_: 0.0 * self.number(())).node.type if extents else self.number(()).node.type
+        shapes = self.shapes
+        if chance(self.choices, UNLIKE):
+            shapes = element_shapes(self.stated, self.choices.integer(0, len(ELEMENT_SHAPES) - 1))
+        extents += shapes.get(kind.group, ())
+        self._dtype = self.dtype(name)
+        made: Function = abstracted(self.parameters(name, kind), lambda *given: self.tensor(name, extents, given))
+        return made if kind.parameters else made.body
 
     def tensor(self, name: str, extents: list[int], given: tuple[Any, ...]) -> Tensor:
         """A tensor of these extents, made of indices and tensors."""
@@ -107,8 +124,8 @@ class Sample(Generic):
             out = choose(self.choices, tensors)
             while out.rank:
                 out = out[self._index(given)]
-            return out
-        return self.array("numbers", [9])[self._index(given) + 2]
+            return out if out.dtype == self._dtype else atl.cast(self._dtype, out)
+        return self.array(f"numbers_{self._dtype}", [9], self._dtype)[self._index(given) + 2]
 
     def _index(self, given: tuple[Any, ...]) -> Any:
         indices = [one for one in given if isinstance(one, IndexExpr)]
@@ -122,22 +139,54 @@ class Sample(Generic):
             return bool(self.choices.integer(0, 3))
         return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= self.choices.integer(-1, 4)
 
-    def elements(self, _: str, extents: tuple[int, ...], /) -> npt.NDArray[Any]:
-        return filled(extents, lambda: Fraction(self.choices.integer(-9, 9), self.choices.integer(1, 4)))
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> npt.NDArray[Any]:
+        return filled(extents, lambda: self._element(dtype))
+
+    def _element(self, dtype: str) -> Fraction:
+        choices = self.choices
+        if not is_integer(dtype):
+            return Fraction(choices.integer(-9, 9), choices.integer(1, 4))
+        if not chance(choices, AT_THE_ENDS):
+            return Fraction(choices.integer(-9, 9))
+        # Where integers wrap: the ends of the range, halves of it, and about the roots, whose squares are beyond it.
+        low, high = range_of(dtype)
+        return Fraction(choose(choices, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1)))
 
 
-def sampled(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0) -> Counterexample | int:
-    """In how many samples the sides were equal, until so many are wanted; or one where they are not."""
-    equal = 0
-    choices = Seeded.by(f"{rule.name} {seed}")
-    for _ in range(tries):
-        if equal == wanted:
+def drawn_statement(rule: Rule, choices: Choices) -> Statement:
+    """Return a statement of the rule, more often one about elements of rank 0 and 1."""
+    every = list(rule.statements.values())
+    low = [stated for stated in every if is_low(stated)]
+    return choose(choices, every if not low or chance(choices, AT_HIGHER_RANKS) else low)
+
+
+def sampled(
+    rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False
+) -> Counterexample | int:
+    """Return the number of samples, `wanted` at most, in which the sides were equal; or one in which they differ."""
+    verdict = sample(rule, wanted, tries, seed, integers=integers)
+    return verdict.decided if verdict.counterexample is None else verdict.counterexample
+
+
+def sample(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False) -> Verdict:
+    """Compare both sides in samples, until they are equal in `wanted` of them or differ in one.
+
+    Each type variable of the rule stands for a float type, in each way to choose them; or, with `integers`, some stand
+    for an integer type.
+    """
+    verdict = Verdict(rule.name, whole=False)
+    choices = Seeded.by(str(seed))
+    for number in range(tries if rule.statements else 0):
+        if verdict.decided == wanted:
             break
+        stated = drawn_statement(rule, choices)
+        ways = [types for types in stated.choices_of_types() if any(map(is_integer, types.values())) == integers]
+        if not ways:
+            continue
         try:
-            found = compared(rule, Sample(rule, choices), Exact())
+            verdict.note(stated, compared(stated, Sample(stated, choices, ways[number % len(ways)]), Exact()))
         except NotExact:
             continue  # a root, say, that is not rational
-        if isinstance(found, Counterexample):
-            return found
-        equal += bool(found)
-    return equal
+        if verdict.counterexample is not None:
+            break
+    return verdict

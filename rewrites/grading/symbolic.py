@@ -6,14 +6,14 @@ are two polynomials, which are compared. A rule on sums is proved by induction o
 that is empty, and grow by the same amount with it.
 
 What a rule takes for granted is that both sides have a meaning: the obligations of `atl.checks.wellformed` are facts
-where they arise. Elements are of rank 0 and of rank 1; further dimensions are read as the first one is.
+where they arise. The equation is proved for each rank of elements that the rule is stated for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count, product
+from itertools import count
 from typing import Final, TypeAlias
 
 from atl.checks.scope import Scope
@@ -62,7 +62,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import children, divisors, indices_in
-from atl.errors import ATLError, RankError
+from atl.errors import ATLError
 from atl.prove import Facts, Proved, prove, simplify
 from rewrites.grading import symbolic_values as values
 from rewrites.grading.reindexing import reindexed
@@ -79,12 +79,11 @@ from rewrites.grading.symbolic_values import (
     constant,
     vanishes,
 )
-from rewrites.matching.patterns import Pattern, groups_of, variables_of
-from rewrites.rule import Equation, Rule
+from rewrites.rule import Rule
+from rewrites.statement import Statement
 
 DEEPEST: Final = 14
 """How often a proof may be split."""
-KEEPS_ZERO: Final = ("abs", "sqrt", "tanh")
 Case: TypeAlias = Callable[[Facts], Poly]
 _BOUND: Final = 1 << 58
 _ids: Final = count(1 << 57)
@@ -145,7 +144,8 @@ class Reader:
             case Binary(op, left, right):
                 return _binary(op, self.read(left, at, facts), self.read(right, at, facts))
             case Cast(dtype, operand):
-                return _unary(dtype, self.read(operand, at, facts))
+                # Operands of two types may read alike and differ: an index wraps in one of them.
+                return _unary(f"{operand.type.dtype} to {dtype}", self.read(operand, at, facts))
             case Concat(left, right):
                 n = left.type.shape[0]
                 return self._where(
@@ -415,7 +415,7 @@ def _split(goal: Goal, attempt: Attempt, depth: int = 0) -> None:
         return
     try:
         if not attempt(goal, facts):
-            raise Stuck("the sides read differently")
+            raise Stuck("the normal forms of both sides differ")
     except Undecided as undecided:
         if depth == DEEPEST:
             raise Stuck("too many cases") from None
@@ -451,20 +451,15 @@ def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends:
 
 
 def goals(rule: Rule) -> Iterator[Goal]:
-    """What is to be proved, for elements of rank 0 and 1."""
-    for ranks in product((0, 1), repeat=len(groups_of(rule))):
-        try:
-            pattern, stated = variables_of(rule, dict(zip(groups_of(rule), ranks, strict=True)))
-        except RankError:
-            continue  # the rule is not about elements of this rank
-        yield _goal(pattern, stated)
+    """Yield what is to be proved: the equation at each choice of ranks that the rule is stated for."""
+    return map(_goal, rule.statements.values())
 
 
-def _goal(pattern: Pattern, stated: Equation) -> Goal:
+def _goal(stated: Statement) -> Goal:
     lhs, rhs = _windowed(stated.lhs), _windowed(stated.rhs)
     facts = [map_indices(premise, _window) for premise in stated.premises]
     facts += [*_outside(lhs), *_outside(rhs)]
-    facts += [at_most(NONE, index(Var(uid))) for uid in pattern.extents]
+    facts += [at_most(NONE, index(Var(uid))) for uid in stated.extents]
     known = Facts().assume(*facts)
     if lhs.type.rank != rhs.type.rank:
         raise Stuck(f"the ranks {lhs.type.rank} and {rhs.type.rank} differ")
@@ -519,9 +514,12 @@ def _granted(term: Expr, scope: Scope) -> Iterator[Predicate]:
 
 
 def _outside(term: Expr) -> Iterator[Predicate]:
-    """What must hold for a term to have a meaning, as far as no binder or guard stands around."""
+    """Yield what must hold for a term to have a meaning, as far as no binder or guard stands around.
+
+    A function may ignore the tensors that it takes: an instance does not show that these have a meaning.
+    """
     yield from _granted(term, Scope(Facts()))
-    if not isinstance(term, Gen | Reduce | Guard | Select):
+    if not isinstance(term, Gen | Reduce | Guard | Select | Metavariable):
         for child in children(term):
             if not child.tensors:
                 yield from _outside(child.expr)
@@ -537,7 +535,7 @@ def proved(rule: Rule) -> str | None:
         return str(stuck)
     except ATLError as error:
         return f"{type(error).__name__}: {error.args[0]}"
-    return None if found else "it is about no elements of rank 0 or 1"
+    return None if found else "it is not stated for elements of any rank"
 
 
 NOT_LINEAR: Final = ("sum_add", "sum_sub", "sum_neg", "sum_mul_left", "sum_mul_right", "sum_div")

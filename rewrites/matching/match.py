@@ -39,8 +39,9 @@ from atl.core.terms import (
 from atl.core.traversal import children, conditions_in, own_indices, static
 from atl.errors import ATLError
 from rewrites.instantiation import Argument, Function, Parameter, is_term, lifted, of_indices, substituted
-from rewrites.matching.patterns import Extent, Pattern, condition_variable, patterns
+from rewrites.matching.patterns import Pattern, patterns
 from rewrites.rule import Rule
+from rewrites.statement import Extent, condition_variable, shift_under
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class Match:
             if lowered is None:
                 return None
             extents.append(lowered)
-        return Type(of.dtype, tuple(extents))
+        return Type(None, tuple(extents))
 
     def _note_extents(self, name: str, of: Type, indices: int) -> None:
         for dimension, extent in enumerate(of.shape):
@@ -146,7 +147,7 @@ class Match:
         if isinstance(known, Function):
             if not is_term(known.body):
                 return False
-            body = shift_term_under(known.body, indices, tensors, known.indices, known.tensors)
+            body = shift_under(known.body, indices, tensors, known.indices, known.tensors)
             types = [parameter for parameter in known.parameters if isinstance(parameter, Type)]
             tensors_of = tuple(_of_dtype(at, of.dtype) for at, of in zip(applied.tensors, types, strict=True))
             try:
@@ -461,18 +462,3 @@ def function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
         return rebuild(at, lambda child: visit(child.expr, depth + child.indices), on_index)
 
     return visit(found, 0)
-
-
-def shift_term_under(body: Expr, indices: int, tensors: int, own: int, own_tensors: int) -> Expr:
-    """The body of a function seen from under more binders; its own parameters stay."""
-
-    def on_leaf(leaf: Leaf, depth: int) -> Index:
-        return _under(leaf, own + depth, indices)
-
-    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
-        if isinstance(at, Local) and at.position >= own_tensors + tensor_depth:
-            of = map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
-            return Local(at.position + tensors, of)
-        return None
-
-    return transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors))

@@ -28,7 +28,8 @@ class Head:
 def heads(rule: Rule, reverse: bool) -> frozenset[Head] | None:
     """The heads of a side of the rule, for elements of every rank; None if it may be any term."""
     found = _heads_of(few_patterns(rule, reverse))
-    # Where scalars and vectors have one head, all elements have; a rule on elements may be one on loops for vectors.
+    # Where scalars and vectors have one head, all elements of a rule of the catalogue have; a rule on elements may be
+    # one on loops for vectors.
     return found if found is None or len(found) == 1 else _heads_of(all_patterns(rule, reverse))
 
 

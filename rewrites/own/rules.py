@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from types import FunctionType
-from typing import Final, overload
+from collections.abc import Callable, Mapping
+from types import FunctionType, MappingProxyType
+from typing import overload
 
-from atl.errors import WrongArgument, brief
+from atl.core.dtypes import ANY_DTYPE
+from atl.errors import ATLError, DtypeError, WrongArgument, brief
 from rewrites.grading.graded import judge, standing_of
 from rewrites.grading.standing import Standing
-from rewrites.own.frozen import frozen
-from rewrites.rule import Equation, Rule, declared
-
-FAMILY: Final = "own"
+from rewrites.kinds import Kind
+from rewrites.rule import OWN, Equation, Rule, is_name, metavariables_of
+from rewrites.statement import Ranks, Statement, choices_of_ranks
+from rewrites.stating import stated
 
 
 @overload
@@ -31,9 +32,9 @@ def rule(
     (grade 3). It is then used by itself, `s.rw(twice)`. A theorem that rests on one of grade 1 or 2 says so in
     its text, in its certificate and in what `atl check` answers.
 
-    What the function uses of its module is taken as it is now: a number that is changed later changes no rule. What may
-    change in a way that is not seen here, such as an attribute of a class, a list or a counter, is refused, and so is
-    a look at how an argument is written: by `.node`, `.dtype` or `isinstance`.
+    The function is called here, once for each rank of elements up to 4, with metavariables in place of arguments. The
+    equations that it returns are the rule: they are judged, applied and recorded, and the function is not called again.
+    A rule is used at the ranks for which it was stated, and on integers only if it was not found false for them.
 
     Raises `FalseRule` with sizes and elements that break it, `UntriedRule` where it claims nothing, `WrongArgument`,
     `WrongName`.
@@ -69,32 +70,87 @@ def grade(stated: Rule) -> Standing:
 def _judged(function: Callable[..., Equation], source: str) -> Rule:
     if not isinstance(function, FunctionType):
         raise WrongArgument(f"{brief(function)} states no rule", required="@rule on a function")
-    if not inspect.getdoc(function):
+    if not is_name(function.__name__) or type(source) is not str:
+        raise WrongArgument(
+            f"the rule {brief(function.__name__)} of the source {brief(source)} has no plain name and source",
+            required="a name in Python, and a source as text",
+        )
+    law = inspect.getdoc(function)
+    if not law:
         raise WrongArgument(
             f"the rule {function.__name__} does not say its law",
             required="a docstring: the law in a sentence",
             suggestions=('"""A sum of differences of neighbours is the difference of the ends."""',),
         )
     try:
-        states, uses = frozen(function)
-        made = declared(function, states, family=FAMILY, source=source, uses=uses)
-    except NameError as error:
+        kinds = metavariables_of(function)
+    except ATLError:
+        raise
+    except Exception as error:
         raise WrongArgument(
-            f"an annotation of {function.__name__} is not known: {error}",
+            f"an annotation of {function.__name__} is not known: {type(error).__name__}: {error}",
             required="kinds of rewrites.own at the top of the module: Index, Cond, Elem, Body[Index], …",
         ) from error
-    _check_parameters(function, made)
+    _check_parameters(function, kinds)
+    statements = _statements(function, kinds)
+    made = Rule(function.__name__, OWN, source, law, kinds, statements, module=_module_of(function))
     judge(made)
     return made
 
 
-def _check_parameters(function: FunctionType, made: Rule) -> None:
+def _module_of(function: FunctionType) -> str:
+    """Return the module that a rule can be imported from; "" for one that is stated within a function."""
+    return str(function.__module__) if function.__qualname__ == function.__name__ else ""
+
+
+def _statements(function: Callable[..., Equation], kinds: Mapping[str, Kind]) -> Mapping[Ranks, Statement]:
+    """Return what a function states at each rank of elements; from here on it is not called again.
+
+    A function may fail at some ranks: the rule is then not about elements of these.
+    """
+    found: dict[Ranks, Statement] = {}
+    failed: list[Exception] = []
+    for ranks in choices_of_ranks(kinds):
+        try:
+            made = stated(function, kinds, ranks)
+            if made.lhs == made.rhs:
+                raise WrongArgument("both sides are the same", required="an equation of two terms that differ")
+            found[ranks] = made
+        except Exception as error:  # noqa: BLE001 (a user's function may raise anything)
+            failed.append(error)
+    if not found:
+        first = failed[0]
+        said = first.summary if isinstance(first, ATLError) else f"{type(first).__name__}: {first}"
+        raise WrongArgument(
+            f"the rule {function.__name__} cannot be stated: {said}",
+            required="a function of its metavariables that returns equation(left, right, given(premises))",
+            suggestions=(*_of_functions(kinds), *_suggested(first)),
+        ) from first
+    return MappingProxyType(found)
+
+
+def _suggested(error: Exception) -> tuple[str, ...]:
+    if isinstance(error, DtypeError) and ANY_DTYPE in error.summary:
+        return (f"{ANY_DTYPE} is the element type of the rule's parameters: make the other tensor one of them",)
+    return error.suggestions if isinstance(error, ATLError) else ()
+
+
+def _of_functions(kinds: Mapping[str, Kind]) -> list[str]:
+    """Return what to write for each Body[Scalar], a function of a number: it may be meant as one of an index."""
+    scalar = ("tensor", 0, "")
+    of_numbers = [
+        name for name, kind in kinds.items() if any((at.sort, at.rank, at.group) == scalar for at in kind.parameters)
+    ]
+    return [f"{name}: Body[Index], if {name} is a function of an index" for name in of_numbers]
+
+
+def _check_parameters(function: FunctionType, kinds: Mapping[str, Kind]) -> None:
     for name, parameter in inspect.signature(function).parameters.items():
         plain = (
             parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is inspect.Parameter.empty
         )
-        if not plain or name not in made.metavariables:
+        if not plain or name not in kinds:
             raise WrongArgument(
-                f"the parameter {name} of the rule {made.name} is no metavariable",
+                f"the parameter {name} of the rule {function.__name__} is no metavariable",
                 required="a plain parameter with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
             )

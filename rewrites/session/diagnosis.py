@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from types import TracebackType
 
 from atl.checks.scope import Scope
-from atl.core.index import ONE, Index, Size, atoms, index, size
+from atl.core.index import ONE, Index, Size, atoms, index
 from atl.core.predicate import All, Predicate, at_most, conjunction, conjuncts, expressions, negation
 from atl.core.program import Program
-from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
+from atl.core.terms import Guard, Local, Metavariable, Term
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, Location, Source, WrongArgument
 from atl.prove import Facts, Refuted, contradictory, proves
@@ -25,14 +25,14 @@ from atl.prove.facts import topics_of
 from atl.text.printing import place_of, show_predicate, text_at
 from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
 from rewrites.errors import NoMatch, NoSite, NotEqual, Part, PremiseFailed, Undetermined, side_name
-from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.patterns import MAX_ELEMENT_RANK, all_patterns
+from rewrites.matching.patterns import all_patterns
 from rewrites.matching.rule_index import heads, may_match
 from rewrites.obstacles import none_is_new, obstacles
 from rewrites.places.site import Site, site_at
-from rewrites.rule import Kind, Rule
+from rewrites.rule import Rule
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
+from rewrites.statement import MAX_ELEMENT_RANK
 from rewrites.tactics.simplification import inline, simpl_guard
 
 MOST_SUGGESTIONS = 4
@@ -190,7 +190,7 @@ def _premise_failed(asked: Asked, refused: list[tuple[Site, ATLError]]) -> ATLEr
 def _premises_of(asked: Asked, site: Site) -> list[Predicate]:
     """The premises of the rule at a place where it matches, seen from outside."""
     arguments = asked.work.arguments(asked.rule, site.path, asked.reverse, asked.given)
-    return [site.scope.predicate(premise) for premise in asked.rule.instance(arguments).premises]
+    return [site.scope.predicate(premise) for premise in asked.rule.premises(arguments)]
 
 
 def _nothing_matches(asked: Asked, nearest: tuple[Site, Mismatch] | None) -> ATLError:
@@ -231,7 +231,7 @@ def _of_ranks(asked: Asked, nearest: tuple[Site, Mismatch] | None) -> str:
 
 
 def _call(rule: Rule, reverse: bool, more: str = "") -> str:
-    return f's.rw("{rule.name}"{", reverse=True" if reverse else ""}{more})'
+    return f"s.rw({rule.in_calls}{', reverse=True' if reverse else ''}{more})"
 
 
 def _trial(work: Derivation) -> Derivation:
@@ -349,33 +349,10 @@ def _does(call: Callable[[], object]) -> bool:
 
 def _is_simple(rule: Rule, root: type) -> bool:
     """Whether the left side of a rule is not an operator of this kind around another one."""
-    left = _sample(rule)
-    return left is None or type(left) is not root or all(isinstance(child.expr, TensorVar) for child in children(left))
-
-
-@lru_cache(maxsize=2048)
-def _sample(rule: Rule) -> Expr | None:
-    """The left side of a rule for some arguments: enough to see of which operators it is made, and quick."""
-    for rank in range(3):
-        try:
-            return rule.instance({name: _any_of(name, kind, rank) for name, kind in rule.metavariables.items()}).lhs
-        except ATLError:
-            continue
-    return None
-
-
-def _any_of(name: str, kind: Kind, rank: int) -> Argument:
-    uid = sum(ord(letter) << 8 * position for position, letter in enumerate(name))
-    if kind.sort == "index":
-        return size(name)
-    body: Expr | Predicate = at_most(ONE, size(name))
-    if kind.sort == "tensor":
-        shape = tuple(size(f"{name}{position}") for position in range(kind.rank + (rank if kind.group else 0)))
-        body = TensorVar(uid, name, Type(None, shape))
-    if not kind.parameters:
-        return body
-    scalar = Type(None, ())
-    return Function(tuple("index" if parameter.sort == "index" else scalar for parameter in kind.parameters), body)
+    stated = next(iter(rule.statements.values()), None)
+    if stated is None or type(stated.lhs) is not root:
+        return True
+    return all(isinstance(child.expr, Metavariable) for child in children(stated.lhs))
 
 
 def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:

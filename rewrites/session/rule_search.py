@@ -9,6 +9,7 @@ from typing import Any
 from atl.errors import ATLError, brief
 from rewrites.derivation import Derivation, Given
 from rewrites.errors import NoSite
+from rewrites.grading.graded import standing_of
 from rewrites.places.choosing import Chosen, places, topmost
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
@@ -44,6 +45,8 @@ class RuleSearch:
         return False
 
     def _everywhere(self, work: Derivation) -> bool:
+        # By itself: the session may know another rule of a user's own by this name.
+        rule = self.rule if standing_of(self.rule) else self.rule.name
         if self.around is not None:
             # Deeper places first: a rewrite moves nothing that stands outside of it.
             chosen = {site.path for site in self._places(work)}
@@ -54,13 +57,11 @@ class RuleSearch:
                         for path in sorted(chosen, key=len, reverse=True)
                     )
                 )
-            return bool(
-                work.sweep([self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen)
-            )
+            return bool(work.sweep([rule], reverse=self.reverse, given=self.given, where=lambda path: path in chosen))
         below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
         return bool(
             sum(
-                work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
+                work.sweep([rule], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
                 for path in sorted(topmost(below))
             )
         )

@@ -13,6 +13,7 @@ from atl.parsing.parse import parse
 from atl.text.index_notation import write_condition, write_index
 from atl.text.names import ASCII
 from atl.text.printing import condition_text, index_text, show_program
+from rewrites.certificates.rule_json import names_of
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of
 from rewrites.grading.graded import standing_of
@@ -36,12 +37,12 @@ def as_python(theorem: Theorem) -> str:
     """
     program = show_program(theorem.lhs)
     # With the names that the script will read, which are the printed ones.
-    own = {step.rule.name: step.rule for step in theorem.steps if standing_of(step.rule) is not None}
-    work = Derivation(reflexivity(parse(program)), {**RULES, **own})
+    own = {rule: name.replace("#", "_") for rule, name in names_of(theorem.steps).items() if standing_of(rule)}
+    work = Derivation(reflexivity(parse(program)), RULES)
     calls: list[str] = []
     for step in theorem.steps:
         told = _undetermined(step, work.term(step.path))
-        calls.append(_call(step, told, work))
+        calls.append(_call(step, own.get(step.rule, repr(step.rule.name)), told, work))
         # As the call will do it: by another way to the same arguments, loops may get other names.
         if told is None or not work.attempted(step.rule, step.path, told, reverse=step.reverse):
             work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
@@ -55,24 +56,24 @@ def as_python(theorem: Theorem) -> str:
         else []
     )
     lines += _own_imported(own)
-    known = f", own=[{', '.join(own)}]" if own else ""
     return "\n".join(
-        [*lines, "", f"start = atl.parse({literal})", f"s = reschedule(start{known})", *calls, "theorem = s.done()", ""]
+        [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
     )
 
 
-def _own_imported(own: Mapping[str, Rule]) -> Iterator[str]:
-    """Where the user's own rules come from; those of a script or a notebook have to be stated above."""
-    for name, rule in own.items():
-        module = rule.declaration.__module__
+def _own_imported(own: Mapping[Rule, str]) -> Iterator[str]:
+    """Yield where the user's own rules come from; those of a script or a notebook have to be stated above."""
+    for rule, name in own.items():
         yield (
             f"# {name} is a rule of your own: state it here"
-            if module in (None, "__main__")
-            else f"from {module} import {name}"
+            if rule.module in ("", "__main__") or name != rule.name
+            else f"from {rule.module} import {name}"
         )
 
 
-def exactly(work: Derivation, name: str, path: Path, arguments: Mapping[str, Any], *, reverse: bool = False) -> None:
+def exactly(
+    work: Derivation, name: str | Rule, path: Path, arguments: Mapping[str, Any], *, reverse: bool = False
+) -> None:
     """A tactic: one step of a rule at a path with all of its arguments, `s.do(exactly, "get_gen", (0,), {…})`."""
     rule = work.rule(name)
     work.apply(rule, path, work.settled(arguments_of(rule, arguments), path), reverse=reverse)
@@ -92,14 +93,14 @@ def names_and_marks(now: Expr, wanted: Expr, path: Path) -> Iterator[str]:
         yield from names_and_marks(one.expr, other.expr, (*path, position))
 
 
-def _call(step: Step, told: Mapping[str, Argument] | None, work: Derivation) -> str:
+def _call(step: Step, rule: str, told: Mapping[str, Argument] | None, work: Derivation) -> str:
     turned = ["reverse=True"] if step.reverse else []
     if told is None:
         values = [f"{name!r}: {_written(value, work, step)}" for name, value in step.arguments.items()]
-        parts = [repr(step.rule.name), repr(step.path), f"{{{', '.join(values)}}}", *turned]
+        parts = [rule, repr(step.path), f"{{{', '.join(values)}}}", *turned]
         return f"s.do(exactly, {', '.join(parts)})"
     values = [f"{name}={_written(value, work, step)}" for name, value in told.items()]
-    return f"s.rw({', '.join([repr(step.rule.name), f'around={step.path!r}', *turned, *values])})"
+    return f"s.rw({', '.join([rule, f'around={step.path!r}', *turned, *values])})"
 
 
 def _undetermined(step: Step, term: Expr) -> dict[str, Argument] | None:

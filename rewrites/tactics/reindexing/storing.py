@@ -19,8 +19,8 @@ from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
-from rewrites.matching.patterns import MAX_ELEMENT_RANK
 from rewrites.places.choosing import Chosen, every
+from rewrites.statement import MAX_ELEMENT_RANK
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
 from rewrites.tactics.reindexing.elements import Elements, in_fewer_digits

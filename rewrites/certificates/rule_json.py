@@ -1,0 +1,314 @@
+"""The rules of a certificate: each by the hash of its equations; those of a user's own with these equations.
+
+    "rules": {name: hash}
+    "own": {name: {"law": "…", "parameters": [["e", ["tensor", 0, "s", []]]], "statements": […], "grade": 2,
+                   "says": "…"}}
+    statement: {"ranks": [0], "left": tensor, "right": tensor, "premises": [condition, …]}
+
+Terms of a statement are written as `rewrites.certificates.term_json` says. In them ["var", "n"] is an index
+metavariable, ["extent", "v", 0] an extent of a tensor metavariable, ["of", "e", [index, …], [tensor, …]] a tensor
+metavariable with its arguments, and ["read", "p", index, …] in a condition is a condition metavariable.
+
+A rule is written at the ranks at which the steps use it. A user's own rule is made of what is written, and judged anew:
+what the file says of its grade is compared, and not believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from atl.core.dtypes import ANY_DTYPE, is_variable
+from atl.core.index import AnyAtom, Index, Var, index
+from atl.core.terms import Expr, Metavariable
+from atl.errors import ATLError, WrongArgument, brief
+from rewrites.certificates.digests import Digests
+from rewrites.certificates.term_json import Json, Reader, Writer, abbreviated, checked_type
+from rewrites.errors import CertificateError, Unreadable
+from rewrites.grading.graded import judge, standing_of
+from rewrites.instantiation import Arguments
+from rewrites.kernel import Step
+from rewrites.kinds import Kind, is_kind
+from rewrites.rule import OWN, Rule, is_name
+from rewrites.statement import MAX_ELEMENT_RANK, Equation, Ranks, Statement, Variables, groups_of, ranks_of
+from rewrites.stating import checked
+
+_NOT_OURS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@lru_cache(maxsize=4096)
+def digest(rule: Rule, ranks: tuple[Ranks, ...]) -> str:
+    """Return a hash of a rule's parameters and of its equations at these ranks; names of loops do not count.
+
+    Raises `CertificateError` for ranks that it is not stated for.
+    """
+    stated = []
+    for each in ranks:
+        found = rule.statements.get(each)
+        if found is None:
+            raise CertificateError(
+                f"the rule {rule.name} is not stated for elements of ranks {list(each)}", field="rules"
+            )
+        stated.append((each, found.lhs, found.rhs, found.premises))
+    parameters = tuple((name, _key(kind)) for name, kind in rule.metavariables.items())
+    return hashlib.sha256(Digests().of_key((parameters, tuple(stated)))).hexdigest()[:16]
+
+
+def _key(kind: Kind) -> tuple[Any, ...]:
+    return kind.sort, kind.rank, kind.group, tuple(map(_key, kind.parameters))
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def names_of(steps: Iterable[Step]) -> dict[Rule, str]:
+    """Return what each rule of the steps is called in a certificate: two of one name are told apart by a number."""
+    found: dict[Rule, str] = {}
+    for step in steps:
+        if step.rule not in found:
+            alike = sum(rule.name == step.rule.name for rule in found)
+            found[step.rule] = f"{step.rule.name}#{alike + 1}" if alike else step.rule.name
+    return found
+
+
+def used_ranks(uses: Iterable[tuple[Rule, Arguments]]) -> dict[Rule, tuple[Ranks, ...]]:
+    """Return the ranks at which each rule is used."""
+    found: dict[Rule, set[Ranks]] = {}
+    for rule, arguments in uses:
+        found.setdefault(rule, set()).add(ranks_of(rule.metavariables, arguments))
+    return {rule: tuple(sorted(ranks)) for rule, ranks in found.items()}
+
+
+def rules_written(steps: Sequence[Step], names: Mapping[Rule, str]) -> dict[str, Json]:
+    """Return the parts `rules` and, where there are any of a user's own, `own` of a certificate."""
+    used = used_ranks((step.rule, step.arguments) for step in steps)
+    parts: dict[str, Json] = {"rules": {names[rule]: digest(rule, ranks) for rule, ranks in used.items()}}
+    own = {names[rule]: _written(rule, ranks) for rule, ranks in used.items() if standing_of(rule) is not None}
+    return {**parts, "own": own} if own else parts
+
+
+def _written(rule: Rule, ranks: tuple[Ranks, ...]) -> Json:
+    standing = standing_of(rule)
+    assert standing is not None
+    return {
+        "law": rule.law,
+        "parameters": tuple((name, _key(kind)) for name, kind in rule.metavariables.items()),
+        "statements": [_statement_written(rule.statements[each]) for each in ranks],
+        "grade": standing.grade,
+        "says": str(standing),
+    }
+
+
+def _statement_written(stated: Statement) -> Json:
+    writer = _StatementWriter(stated)
+    return {
+        "ranks": stated.ranks,
+        "left": writer.tensor(stated.lhs),
+        "right": writer.tensor(stated.rhs),
+        "premises": tuple(writer.condition(premise) for premise in stated.premises),
+    }
+
+
+class _StatementWriter(Writer):
+    """Writes the terms of a statement, each in full."""
+
+    def __init__(self, stated: Statement) -> None:
+        super().__init__(Variables(stated.metavariables, stated.ranks).arrays.values())
+        self._stated = stated
+
+    def tensor(self, term: Expr) -> Json:
+        return self.resolved(self._link(term))
+
+    def condition(self, premise: Any) -> Json:
+        return self._predicate(premise)
+
+    def _atom(self, atom: AnyAtom) -> Json:
+        if isinstance(atom, Var):
+            extent = self._stated.extents.get(atom.uid)
+            return ("var", self._stated.names[atom.uid]) if extent is None else ("extent", *extent)
+        return super()._atom(atom)
+
+    def _entry(self, expr: Expr) -> tuple[Json, ...]:
+        if isinstance(expr, Metavariable):
+            return "of", expr.name, tuple(map(self._index, expr.indices)), tuple(map(self._link, expr.tensors))
+        return super()._entry(expr)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def rules_of(
+    lines: Sequence[tuple[int, str]], digests: Mapping[str, Json], own: Mapping[str, Json], rules: Mapping[str, Rule]
+) -> dict[str, Rule]:
+    """Return the rules of the steps, each given with its number. Raises `CertificateError` for one that is not here."""
+    found: dict[str, Rule] = {}
+    for number, name in lines:
+        if name in found:
+            continue
+        if (name in own or name in rules) and name not in digests:
+            raise CertificateError(f"the certificate has no hash of the rule {name}", step=number, field="rules")
+        if name in own:
+            found[name] = _own_rule(name, own[name])
+            continue
+        if name not in rules:
+            raise CertificateError(
+                f"there is no rule {name!r}", step=number, field="rule", required="a rule that is known here"
+            )
+        if not isinstance(rules[name], Rule):
+            raise WrongArgument(f"rules[{name!r}]={brief(rules[name])}", required="rules by their names")
+        found[name] = rules[name]
+    for name in digests:
+        if name not in found:
+            raise CertificateError(f"no step uses the rule {name!r}", field="rules", required="the rules of the steps")
+    for name in own:
+        if name not in found:
+            raise CertificateError(f"no step is by {abbreviated(name)}, a rule of the user's own", field="own")
+    return found
+
+
+def check_digests(
+    known: Mapping[str, Rule],
+    lines: Sequence[tuple[int, str]],
+    arguments: Sequence[Arguments],
+    digests: dict[str, Json],
+) -> None:
+    """Raise `CertificateError` where a rule says something else than the one that the certificate was made with."""
+    used = used_ranks((known[name], values) for (_, name), values in zip(lines, arguments, strict=True))
+    first = {name: number for number, name in reversed(lines)}
+    for name, rule in known.items():
+        found = digest(rule, used[rule])
+        if digests[name] != found:
+            raise CertificateError(
+                f"the rule {name} says something else since the certificate was made",
+                step=first[name],
+                field="rules",
+                found=found,
+                required=f"a rule whose hash is {abbreviated(digests[name])}",
+                suggestions=("derive the theorem again with the rules as they are now",),
+            )
+
+
+def _own_rule(called: str, data: Json) -> Rule:
+    """Return a rule of a user's own as it is written, judged anew."""
+    match data:
+        case {
+            "law": str(law),
+            "parameters": [*parameters],
+            "statements": [_, *_] as statements,
+            "grade": int(grade),
+            "says": str(),
+        } if (
+            len(data) == 5
+            and type(grade) is not bool
+            and is_name(called.partition("#")[0])
+            and " ".join(law.split()).isprintable()
+        ):
+            pass
+        case _:
+            raise _not_own(called, f"{abbreviated(data)} is not how it is written")
+    try:
+        kinds = dict(map(_parameter, parameters))
+        if len(kinds) < len(parameters):
+            raise Unreadable("two of its parameters have one name", required="a name for each parameter")
+        stated = [_statement(kinds, each) for each in statements]
+        made = Rule(
+            called.partition("#")[0], OWN, "", law, kinds, MappingProxyType({each.ranks: each for each in stated})
+        )
+        found = judge(made)
+    except ATLError as error:
+        raise _not_own(called, error.summary, error) from error
+    except _NOT_OURS as error:
+        raise _not_own(called, f"its equation cannot be read: {error}") from error
+    if grade > found.grade or grade < 1:
+        raise CertificateError(
+            f"the certificate gives {called} the grade {grade}",
+            field="own",
+            found={"grade": found.grade, "says": str(found)},
+            required=f"what it was judged here: {found}",
+        )
+    return made
+
+
+def _not_own(called: str, why: str, error: ATLError | None = None) -> CertificateError:
+    return CertificateError(
+        f"the user's own rule {abbreviated(called)} is refused: {why}",
+        field="own",
+        required=(error and error.required) or "a rule that is judged true here, written as save writes it",
+        numbers=error.numbers if error else None,
+    )
+
+
+def _parameter(data: Json) -> tuple[str, Kind]:
+    match data:
+        case [str(name), kind] if is_name(name):
+            return name, _kind(kind)
+        case _:
+            raise Unreadable(f"{abbreviated(data)} is not how a parameter is written", required="[name, kind]")
+
+
+def _kind(data: Json) -> Kind:
+    match data:
+        case [str(sort), int(rank), str(group), [*parameters]]:
+            made = Kind(sort, rank, group, tuple(map(_kind, parameters)))  # type: ignore[arg-type]
+            if is_kind(made):
+                return made
+        case _:
+            pass
+    raise Unreadable(f"{abbreviated(data)} is not how a kind is written", required="[sort, rank, group, […]]")
+
+
+def _statement(kinds: Mapping[str, Kind], data: Json) -> Statement:
+    match data:
+        case {"ranks": [*ranks], "left": left, "right": right, "premises": [*premises]} if (
+            len(data) == 4
+            and len(ranks) == len(groups_of(kinds))
+            and all(type(rank) is int and 0 <= rank <= MAX_ELEMENT_RANK for rank in ranks)
+        ):
+            variables = Variables(kinds, tuple(ranks))
+            reader = _StatementReader(variables)
+            equation = Equation(
+                reader.tensor(left), reader.tensor(right), tuple(reader.condition(premise) for premise in premises)
+            )
+            return checked(variables, equation)
+        case _:
+            raise Unreadable(
+                f"{abbreviated(data)} is not how a statement is written", required="ranks, left, right and premises"
+            )
+
+
+class _StatementReader(Reader):
+    """Reads what a `_StatementWriter` wrote."""
+
+    def __init__(self, variables: Variables) -> None:
+        super().__init__(variables.arrays.values())
+        self._variables = variables
+        self._uids = {name: uid for uid, name in variables.names.items()}
+
+    def index(self, data: Json) -> Index:
+        match data:
+            case ["var", str(name)] if (found := self._variables.variable(self._uids.get(name, 0))) is not None:
+                return index(found)
+            case ["extent", str(name), int(dimension)] if (name, dimension) in self._variables.extents.values():
+                return index(self._variables.extent(name, dimension))
+            case _:
+                return super().index(data)
+
+    def tensor(self, data: Json) -> Expr:
+        match data:
+            case ["of", str(name), [*indices], [*tensors]] if name in self._variables.types:
+                return Metavariable(
+                    self._uids[name],
+                    name,
+                    self._variables.types[name],
+                    tuple(map(self.index, indices)),
+                    tuple(map(self.tensor, tensors)),
+                )
+            case _:
+                return super().tensor(data)
+
+    def _checked_dtype(self, data: str | None) -> str | None:
+        # A type variable is found anew for each statement.
+        return ANY_DTYPE if data is not None and is_variable(data) else checked_type(data)

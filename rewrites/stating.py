@@ -1,0 +1,255 @@
+"""Makes statements of what the functions of rules return, and checks that they are about the metavariables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from types import MappingProxyType
+from typing import Final, TypeAlias, assert_never
+
+from atl.checks.remaking import check_class, remade_index, remade_predicate
+from atl.core.dtypes import ANY_DTYPE, DTYPES, TRUTH, checked_dtype, is_variable
+from atl.core.index import Index, Read, Size, Var, atoms, read
+from atl.core.predicate import (
+    TRUE,
+    NonNegative,
+    Predicate,
+    conjuncts,
+)
+from atl.core.substitution import binds_by_type, rebuild
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Metavariable,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Type,
+    Unary,
+    Value,
+)
+from atl.core.traversal import children
+from atl.errors import DtypeError, RankError, WrongArgument, brief
+from atl.surface.numpy_forms import shapes_as_they_are
+from rewrites.kinds import Kind
+from rewrites.statement import (
+    Equation,
+    Ranks,
+    Statement,
+    Variables,
+    map_predicate,
+)
+
+
+def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], ranks: Ranks) -> Statement:
+    """Call the function of a rule once, for elements of these ranks, and return what it states.
+
+    Raises what the function raises, and `WrongArgument` for what is not an equation about the metavariables alone.
+    """
+    variables = Variables(metavariables, ranks)
+    with shapes_as_they_are():
+        made = function(**{name: variables.surface(name) for name in metavariables})
+    if type(made) is not Equation:
+        raise WrongArgument(
+            f"the function of a rule returned {brief(made)}", required="equation(left, right, given(premises))"
+        )
+    return checked(variables, made)
+
+
+def checked(variables: Variables, made: Equation) -> Statement:
+    """Return an equation as a statement: made of the metavariables alone, with its element types as variables.
+
+    Raises `WrongArgument` for what is made of anything else.
+    """
+    return _Checked(variables).statement(made)
+
+
+# -- checking what a function states ----------------------------------------------------------------------------------
+
+_Class: TypeAlias = "str | int | tuple[str, int]"
+"""What has one element type: a type itself, a metavariable, a parameter of one, or a node by its number."""
+_ITSELF: Final = -1
+"""The position that stands for a metavariable itself among its parameters."""
+
+
+class _Checked:
+    """Checks that sides are about the metavariables alone, and finds which parts of them have one element type."""
+
+    def __init__(self, variables: Variables) -> None:
+        self.variables = variables
+        self._parents: dict[_Class, _Class] = {}
+        self._numbers = count()
+        self._called: dict[_Class, str] = {}
+
+    def statement(self, made: Equation) -> Statement:
+        variables = self.variables
+        premises = tuple(self._predicate(premise) for premise in made.premises)
+        sides = (made.lhs, made.rhs)
+        self._join(*(self._class(side, ()) for side in sides))
+        kinds = variables.metavariables
+        tensors = [name for name, kind in kinds.items() if kind.sort == "tensor"]
+        parameters = [
+            (name, at)
+            for name in tensors
+            for at in range(sum(parameter.sort == "tensor" for parameter in kinds[name].parameters))
+        ]
+        element_types = {name: self._dtype((name, _ITSELF)) for name in tensors}
+        parameter_types = {each: self._dtype(each) for each in parameters}
+        self._numbers = count()
+        lhs, rhs = (self._retyped(side, ()) for side in sides)
+        for part in (lhs, rhs, *premises):
+            if part.loose or part.loose_tensors:
+                raise _foreign("an index or a tensor that is bound outside of it")
+        return Statement(
+            MappingProxyType(dict(kinds)),
+            variables.ranks,
+            lhs,
+            rhs,
+            tuple(part for premise in premises for part in conjuncts(premise) if part != TRUE),
+            MappingProxyType(element_types),
+            MappingProxyType(parameter_types),
+            tuple(dict.fromkeys(self._called.values())),
+        )
+
+    # What has one element type is joined. A concrete type (a string of `DTYPES`) represents what it is joined with.
+
+    def _root(self, of: _Class) -> _Class:
+        while of in self._parents:
+            of = self._parents[of]
+        return of
+
+    def _join(self, one: _Class, other: _Class) -> _Class:
+        first, second = self._root(one), self._root(other)
+        if first == second:
+            return first
+        if first in DTYPES and second in DTYPES:
+            raise DtypeError(
+                f"the sides of a rule have elements of {first} and {second}", required="one element type on both sides"
+            )
+        if first in DTYPES:
+            first, second = second, first
+        self._parents[first] = second
+        return second
+
+    def _dtype(self, of: _Class) -> str:
+        root = self._root(of)
+        if isinstance(root, str) and root in DTYPES:
+            return root
+        return self._called.setdefault(root, f"{ANY_DTYPE}{len(self._called)}")
+
+    def _class(self, term: Expr, around: tuple[_Class, ...]) -> _Class:
+        """Return what the elements of a term have one type with; `around` are those of the tensors bound around."""
+        check_class(term)
+        match term:
+            case Metavariable():
+                self._check_application(term)
+                for at, tensor in enumerate(term.tensors):
+                    self._join((term.name, at), self._class(tensor, around))
+                return term.name, _ITSELF
+            case Constant(dtype=dtype) | Value(dtype=dtype) | Padding(Type(dtype)):
+                number = next(self._numbers)
+                return number if dtype is None or is_variable(dtype) else self._join(number, checked_dtype(dtype))
+            case Local(position):
+                if position >= len(around):
+                    raise _foreign("a tensor that is bound outside of it")
+                return around[-1 - position]
+            case Cast(dtype, operand):
+                self._class(operand, around)
+                return dtype
+            case Let(value, body):
+                return self._class(body, (*around, self._class(value, around)))
+            case Binary(_, left, right) | Select(_, left, right) | Concat(left, right):
+                return self._join(self._class(left, around), self._class(right, around))
+            case Gen() | Reduce() | Guard() | Access() | Unary() | Reshape():
+                (child,) = children(term)
+                return self._class(child.expr, around)
+            case Input(array):
+                raise _foreign(array.name)
+            case TensorVar(_, name):
+                raise _foreign(name)
+            case _:
+                assert_never(term)
+
+    def _retyped(self, term: Expr, around: tuple[str, ...]) -> Expr:
+        """Return the term with type variables, made again by its constructors; nodes are numbered as `_class` does."""
+        match term:
+            case Metavariable():
+                tensors = tuple(self._retyped(tensor, around) for tensor in term.tensors)
+                of = Type(self._dtype((term.name, _ITSELF)), self.variables.types[term.name].shape)
+                indices = tuple(map(self._index, term.indices))
+                return Metavariable(self.variables.uid(term.name), term.name, of, indices, tensors)
+            case Constant(value):
+                return Constant(value, self._dtype(next(self._numbers)))
+            case Value(value):
+                return Value(self._index(value), self._dtype(next(self._numbers)))
+            case Padding(Type(_, shape)):
+                return Padding(Type(self._dtype(next(self._numbers)), tuple(map(self._index, shape))))
+            case Local(position, Type(_, shape)):
+                return Local(position, Type(around[-1 - position], tuple(map(self._index, shape))))
+            case Let(value, body, name, mark):
+                made = self._retyped(value, around)
+                bound = Let(made, self._retyped(body, (*around, str(made.type.dtype))), name, mark)
+                if not binds_by_type(bound):
+                    raise _foreign(f"the let-bound {name} with another type than its value has")
+                return bound
+            case _:
+                return rebuild(term, lambda child: self._retyped(child.expr, around), self._index, self._predicate)
+
+    # -- what a statement may be made of
+
+    def _check_application(self, term: Metavariable) -> None:
+        variables = self.variables
+        kind = variables.metavariables.get(term.name)
+        known = kind is not None and kind.sort == "tensor" and term.uid == variables.uid(term.name)
+        if kind is None or not known or term.of != variables.types[term.name]:
+            raise _foreign(term.name)
+        tensors = [parameter for parameter in kind.parameters if parameter.sort == "tensor"]
+        if len(term.indices) + len(term.tensors) != len(kind.parameters) or len(term.tensors) != len(tensors):
+            raise _foreign(f"{term.name} with other arguments than it takes")
+        for parameter, tensor in zip(tensors, term.tensors, strict=True):
+            if tensor.type.rank != variables.rank(parameter):
+                raise RankError(
+                    f"{term.name} is given a tensor of rank {tensor.type.rank}",
+                    required=f"a tensor of rank {variables.rank(parameter)}",
+                )
+
+    def _index(self, expression: Index) -> Index:
+        for atom in atoms(expression):
+            match atom:
+                case Size(name):
+                    raise _foreign(name)
+                case Var(uid, name) if self.variables.variable(uid) != atom:
+                    raise _foreign(name)
+                case Read(array):
+                    raise _foreign(f"{array.name} as a number" if array.dtype == TRUTH else array.name)
+                case _:
+                    pass
+        return remade_index(expression)
+
+    def _predicate(self, predicate: Predicate) -> Predicate:
+        return map_predicate(remade_predicate(predicate), self._index, self._condition)
+
+    def _condition(self, name: str, at: tuple[Index, ...]) -> Predicate:
+        array = self.variables.arrays.get(name)
+        if array is None or len(array.shape) != len(at):
+            raise _foreign(name)
+        return NonNegative(read(array, tuple(map(self._index, at))))
+
+
+def _foreign(what: str) -> WrongArgument:
+    return WrongArgument(
+        f"a rule uses {what}, which is not one of its parameters",
+        required="sides and premises that are made of the parameters alone",
+        suggestions=("make it a parameter of the rule, for instance n: Index",),
+    )
