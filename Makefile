@@ -9,12 +9,12 @@ PYTEST_WORKERS ?= auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check rocq docs clean
+.PHONY: help demo test test-all check rocq docs clean
 .DELETE_ON_ERROR:
 
 help: ## Says what can be made
 	@echo "make <target>, with one of these targets:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Needed: Python 3.11 or newer and a C compiler. PYTHON=/path/to/python chooses the one, CC=... the other."
 
 demo: $(VENV)/.demo ## Runs the demonstration
@@ -22,9 +22,14 @@ demo: $(VENV)/.demo ## Runs the demonstration
 	$(BIN)/atl demo
 
 # Each process takes neighbours, which share what was derived and built for them, and helps out where it is done.
-test: $(VENV)/.dev ## Runs the tests, the doctests too (PYTEST_WORKERS=2 limits the processes)
+PYTEST = $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8 --dist worksteal
+
+test: $(VENV)/.dev ## Runs some tests of each file, the doctests too (PYTEST_WORKERS=2 limits the processes)
 	$(warn_of_namesake)
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8 --dist worksteal
+	$(PYTEST) -m 'not long and not slow'
+
+test-all: test ## Runs the tests that `make test` leaves out, after those that it runs
+	$(PYTEST) -m 'long and not slow'
 
 check: $(VENV)/.dev ## Lints, checks the formatting and the types
 	$(BIN)/ruff check

@@ -2,6 +2,9 @@
 
 Every function returns the session at its end; `.done()` is the theorem. No loop that computes tests anything: tests
 stand only where a tile is stored, and where an operand is copied with zeros around it.
+
+The default tiles are for AVX-512 (32 registers of 64 bytes) and gcc 12. With AVX2 (16 registers of 32 bytes) a product
+is faster with 6 rows and 16 columns.
 """
 
 from __future__ import annotations

@@ -8,6 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from proofs_tests.compilers import installed, with_targets
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `each_compiler` with every C compiler, and one that takes `each_target` for older
+    processors too. All but the first of them are long.
+    """
+    for name, chosen in (("each_compiler", installed), ("each_target", with_targets)):
+        if name in metafunc.fixturenames:
+            first, *others = chosen() or [""]
+            cases = [first, *(pytest.param(other, marks=pytest.mark.long) for other in others)]
+            metafunc.parametrize(name, cases, indirect=True, ids=lambda named: named.rpartition("/")[2])
+
+
+def _with_cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What CC is for this test."""
+    monkeypatch.setenv("CC", request.param)
+    return str(request.param)
+
+
+each_compiler = pytest.fixture(name="each_compiler")(_with_cc)
+each_target = pytest.fixture(name="each_target")(_with_cc)
+
 
 @pytest.fixture
 def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -13,7 +13,7 @@ from atl.errors import ATLError
 from atl.surface.values import Condition
 from proofs_tests.attacks.settings import Setting, attempted_expression, condition
 from proofs_tests.programs.choices import Choices, chance, choose
-from rewrites.grading.samples import Sample
+from rewrites.grading.samples import Sample, drawn_statement
 from rewrites.instantiation import Argument, Parameter, abstracted
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
@@ -28,7 +28,7 @@ class Unreasonable(Sample):
     def __init__(
         self, rule: Rule, choices: Choices, setting: Setting, indices: int = 0, tensors: tuple[Type, ...] = ()
     ) -> None:
-        super().__init__(rule, choices)
+        super().__init__(drawn_statement(rule, choices), choices)
         self.setting = setting
         self.pool: list[Index] = [bound(position) for position in range(indices)]
         self.tensors = [Tensor(Local(position, of)) for position, of in enumerate(reversed(tensors))]
@@ -85,8 +85,8 @@ class Unreasonable(Sample):
         return made if parameters else made.body
 
     def extents(self, kind: Kind) -> list[Index]:
-        more = [constant(2)] * self.ranks.get(kind.group, 0)
-        return [choose(self.choices, self.known) for _ in range(kind.rank)] + more
+        more = map(constant, self.shapes.get(kind.group, ()))
+        return [*(choose(self.choices, self.known) for _ in range(kind.rank)), *more]
 
     # -- tensors ------------------------------------------------------------------------------------------------------
 

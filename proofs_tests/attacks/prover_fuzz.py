@@ -6,6 +6,9 @@ bounds of expressions over ranges. What is proved must have no counterexample am
 what is refuted must come with numbers that meet all facts, declarations and orders too, and break the claim. Any error
 that is not typed is a finding as well.
 
+Each question is asked twice, the second time blind: without the search for counterexamples, which answers most false
+questions before the layers that come after it are asked. A layer that proves what is false is seen only then.
+
 `atl fuzz prover --n 20000 --seed 1` prints how many questions were answered in which way.
 """
 
@@ -13,15 +16,30 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
+from unittest.mock import patch
 
 from atl.core.index import Index
 from atl.core.predicate import Predicate, at_most, expressions
 from atl.core.traversal import divisors
 from atl.errors import ATLError, TooLarge
-from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, lower_bound, prove, simplify, upper_bound
+from atl.prove import (
+    Answer,
+    Facts,
+    Proved,
+    Refuted,
+    Unknown,
+    forget,
+    lower_bound,
+    prove,
+    prover,
+    simplify,
+    upper_bound,
+)
+from atl.prove.search import Search
 from atl.text.printing import show_predicate
 from proofs_tests.attacks.questions import Question, breaks, breaks_it, can_be, question, samples
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
@@ -31,25 +49,37 @@ WHOLE: Final = 10
 """Of every so many questions one is tried at all points of the box."""
 
 
+@contextmanager
+def blind() -> Iterator[None]:
+    """Switches the search for counterexamples off, and leaves aside what was answered with it."""
+    with patch.object(Search, "sample", lambda search, tries: None), patch.object(prover, "_memo", {}):
+        yield
+
+
 @dataclass(slots=True)
 class Report(Tally[str]):
     """What became of the questions."""
 
     answers: Counter[str] = field(default_factory=Counter)
+    blind: Counter[str] = field(default_factory=Counter)
     discarded: Counter[str] = field(default_factory=Counter)
     points: int = 0
 
     def __str__(self) -> str:
-        answers = ", ".join(f"{count} {name}" for name, count in sorted(self.answers.items()))
         why = ", ".join(f"{count} {name}" for name, count in self.discarded.most_common()) or "none"
         lines = [
             self.opening("questions"),
-            f"  {answers or 'no answers'}",
+            f"  {_counted(self.answers)}",
+            f"  blind: {_counted(self.blind)}",
             f"  {self.points} points at which what is proved, or bounded, was looked at",
             f"  {sum(self.discarded.values())} discarded: {why}",
             f"  {len(self.findings)} findings",
         ]
         return "\n".join([*lines, *(f"\nFINDING {found}" for found in self.findings[:FINDINGS_SHOWN])])
+
+
+def _counted(answers: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(answers.items())) or "no answers"
 
 
 class Run:
@@ -58,9 +88,10 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.report = Report(seed)
         self.number = 0
+        self.answers = self.report.answers
 
     def one(self, number: int) -> None:
-        """Asks one question, twice where it is about bounds, and looks at what is answered."""
+        """Asks one question with and without the search for counterexamples, and looks at what is answered."""
         self.number = number
         rng = random.Random(f"prover {self.report.seed} {number}")
         try:
@@ -68,6 +99,14 @@ class Run:
         except ATLError as error:
             self.report.discarded[type(error).__name__] += 1
             return
+        self.answers = self.report.answers
+        self._ask(asked, rng)
+        self.answers = self.report.blind
+        with blind():
+            self._ask(asked, rng)
+
+    def _ask(self, asked: Question, rng: random.Random) -> None:
+        """Asks once for an answer, or for both bounds."""
         facts = Facts().assume(*asked.facts)
         try:
             if asked.bounded is None:
@@ -82,16 +121,16 @@ class Run:
     def _answered(self, asked: Question, answer: Answer, rng: random.Random) -> None:
         match answer:
             case Proved(layer):
-                self.report.answers[f"proved by {layer}"] += 1
+                self.answers[f"proved by {layer}"] += 1
                 self._held_against(asked, asked.goal, rng)
             case Refuted(model):
-                self.report.answers["refuted"] += 1
+                self.answers["refuted"] += 1
                 if not breaks(model, asked.facts, asked.goal):
                     self._found(asked, f"it is refuted by {model.numbers}, which breaks nothing")
                 elif wrong := [array.name for array in asked.arrays if not can_be(model, array)]:
                     self._found(asked, f"it is refuted by {model.numbers}, but {wrong[0]} cannot be so")
             case Unknown():
-                self.report.answers["unknown"] += 1
+                self.answers["unknown"] += 1
 
     def _held_against(self, asked: Question, goal: Predicate, rng: random.Random) -> None:
         for model in samples(asked, rng, whole=self.number % WHOLE == 0):
@@ -107,7 +146,7 @@ class Run:
         claims: list[Predicate] = []
         for bound, up in ((upper_bound, True), (lower_bound, False)):
             found = bound(outside, of, asked.ranges)
-            self.report.answers["bounded" if found is not None else "without a bound"] += 1
+            self.answers["bounded" if found is not None else "without a bound"] += 1
             if found is not None:
                 claims.append(at_most(of, found) if up else at_most(found, of))
         simpler = simplify(inside, of)
@@ -123,7 +162,8 @@ class Run:
             f"\n  {array.name}: {array.shape} from {array.low} to {array.high}{f', {array.rises}' * bool(array.rises)}"
             for array in asked.arrays
         )
-        where = f"question {self.number} of seed {self.report.seed}"
+        asking = "" if self.answers is self.report.answers else ", asked blind"
+        where = f"question {self.number} of seed {self.report.seed}{asking}"
         self.report.findings.append(f"in {where}: {wrong}\n  asked: {about}\n  known: {known}{declared}")
 
 

@@ -18,8 +18,9 @@ from proofs_tests.programs.choices import Choices
 from rewrites import kernel
 from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem
-from rewrites.rule import Equation, Rule
+from rewrites.rule import Equation, Rule, Statement
 from rewrites.rules import RULES
+from rewrites.statement import Ranks
 
 
 class Changing(Mapping[str, Any]):
@@ -72,11 +73,11 @@ def _negated(start: Theorem) -> Equation:
 def no_rule(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem:
     """Something that states what it likes, under the name of a rule."""
     false = _negated(start)
-    states: Callable[..., Equation] = lambda **_: false  # noqa: E731
+    statements: dict[Ranks, Statement] = {(): Statement({}, (), false.lhs, false.rhs, (), {}, {}, ())}
     fakes: tuple[Any, ...] = (
         SimpleNamespace(name="mul_one", metavariables={}, instance=lambda arguments: false, law="", follows=()),
-        Rule("mul_one", "scalars", "", "x = -x", {}, states),
-        replace(RULES["mul_one"], metavariables={}, states=states),
+        Rule("mul_one", "scalars", "", "x = -x", {}, statements),
+        replace(RULES["mul_one"], metavariables={}, statements=statements),
     )
     fake = fakes[choices.integer(0, len(fakes) - 1)]
     return kernel.rewrite(start, fake, (), {})
@@ -85,7 +86,7 @@ def no_rule(choices: Choices, start: Theorem, attack: Attack, setting: Setting) 
 def written_catalogue(choices: Choices, start: Theorem, attack: Attack, setting: Setting) -> Theorem | None:
     """A rule of our own among those of the catalogue."""
     false = _negated(start)
-    own = Rule("own", "scalars", "", "x = -x", {}, lambda **_: false)
+    own = Rule("own", "scalars", "", "x = -x", {}, {(): Statement({}, (), false.lhs, false.rhs, (), {}, {}, ())})
     catalogue: Any = vars(kernel)["RULES"]
     try:
         catalogue["own"] = own

@@ -9,13 +9,18 @@ from typing import Any, Final
 import pytest
 
 from atl.core.index import Rises
-from atl.prove import Answer, forget, prover
+from atl.core.predicate import less
+from atl.prove import Answer, Refuted, forget, prove, prover, statistics
+from atl.prove.bits import Value
 from atl.prove.bounds import _Elimination
+from atl.prove.cases import of_remainders
+from atl.prove.ends import _Ends
 from commands import main as command
 from proofs_tests.attacks import prover_fuzz
 from proofs_tests.attacks.planting import plant
-from proofs_tests.attacks.prover_fuzz import main, run_prover
-from proofs_tests.attacks.questions import filled_in
+from proofs_tests.attacks.prover_fuzz import blind, main, run_prover
+from proofs_tests.attacks.questions import filled_in, given, m, n
+from proofs_tests.sampling import few_and_rest
 
 ENOUGH: Final = 1_500
 ORDERS: Final[tuple[Rises, ...]] = ("", "rising", "strict")
@@ -47,6 +52,27 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
     ),
     "a memo that forgets what was known": lambda patch: patch.setattr(prover, "_memo", _ByTheGoal()),
 }
+
+
+HIDDEN: dict[str, tuple[int, Callable[[Patch], None]]] = {
+    "a remainder that no case is asked about": (
+        5, lambda patch: patch.setattr(prover, "of_remainders", lambda *asked: of_remainders(*asked)[:-1])
+    ),
+    "bits that count only upwards": (5, lambda patch: plant(patch, Value, "least", "min(weight, 0)", "0")),
+    "a variable at its ends that counts as a size": (
+        9, lambda patch: plant(patch, _Ends, "_is_natural", "isinstance(atom, Size)", "True")
+    ),
+}  # fmt: skip
+"""Faults of layers that are asked after the search for counterexamples, and a seed that soon meets each."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", HIDDEN)
+def test_a_fault_behind_the_search_is_found_blind(what: str, monkeypatch: Patch) -> None:
+    seed, put = HIDDEN[what]
+    put(monkeypatch)
+    report = run_prover(range(ENOUGH), seed, first=True)
+    assert ", asked blind: " in report.findings[0], "with the search nothing was found until then"
 
 
 @pytest.mark.parametrize("what", PLANTED)
@@ -81,15 +107,30 @@ def test_a_row_without_a_bound_has_room_on_that_side(low: int | None, high: int 
         assert filled_in(known, 4, low, high, rises="strict") is not None
 
 
-def test_a_short_run_finds_nothing() -> None:
-    report = run_prover(range(300), 5)
+@pytest.mark.parametrize("numbers", few_and_rest(300))
+def test_a_short_run_finds_nothing(numbers: range) -> None:
+    report = run_prover(numbers, 5)
     assert report.findings == []
-    assert report.ended == "all 300 are done"
-    assert sum(count for name, count in report.answers.items() if name.startswith("proved")) > 50
-    assert report.answers["refuted"] > 50
-    assert report.answers["bounded"] > 25
+    assert report.ended == f"all {len(numbers)} are done"
+    assert report.blind.total() == report.answers.total()
+    if not numbers.start:
+        return  # too few for what is counted below
+    assert sum(count for name, count in report.answers.items() if name.startswith("proved")) > len(numbers) / 6
+    assert report.answers["refuted"] > len(numbers) / 6
+    assert report.answers["bounded"] > len(numbers) / 30
+    assert report.blind["proved by z3"] >= report.answers["proved by z3"]
 
 
+def test_a_blind_question_is_not_refuted_by_the_search() -> None:
+    before = statistics.snapshot()
+    with blind():
+        prove(given(), less(n, m))
+    assert statistics.since(before).search == 0
+    assert isinstance(prove(given(), less(n, m)), Refuted)
+    assert statistics.since(before).search == 1
+
+
+@pytest.mark.long
 def test_the_command_prints_how_questions_were_answered(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--n", "40", "--seed", "3"]) == 0
     said = capsys.readouterr().out

@@ -55,7 +55,7 @@ from proofs_tests.nests.by_hand import (
     vk,
 )
 
-pytestmark = pytest.mark.usefixtures("private_cache")
+pytestmark = pytest.mark.usefixtures("private_cache", "each_compiler")
 
 
 # -- how it reads -----------------------------------------------------------------------------------------------------
@@ -184,6 +184,9 @@ static inline size_t saturating_product(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? PTRDIFF_MAX : product;
 }
 
+#if !defined __STDC_VERSION__ || __STDC_VERSION__ < 201112L
+#error "aligned_alloc needs C11: compile with -std=c11 or later"
+#endif
 /* Storage that begins where a line of the cache does; NULL where there is none. */
 static inline void *aligned_storage(size_t size)
 {
@@ -431,6 +434,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_that_mean_something_in_c_are_changed(name: str) -> None:
     x, X = tensor(name, size("if"))  # noqa: N806

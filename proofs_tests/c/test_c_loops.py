@@ -207,6 +207,7 @@ def panel(guarded: Any) -> atl.Program:
     return atl.program("f", [x], body)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "guarded",
     [
@@ -267,6 +268,7 @@ ROWS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("body", ROWS.values(), ids=ROWS)
 def test_rows_that_are_padding_as_a_whole_are_the_only_ones_that_are_zeroed(body: Any) -> None:
     program = atl.program("f", [x2], body)
@@ -408,6 +410,7 @@ def test_segments_of_any_order_are_summed_as_they_are_and_nothing_outside_is_rea
         np.testing.assert_array_equal(found, atl.evaluate(programs[call.which], **dict[str, Any](call.arguments)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["", "[j <= i] · "])
 def test_each_copy_of_a_loop_goes_over_the_whole_segment(where: str) -> None:
     """A loop over the rows of a tile in registers is written out; copies under a condition stand in their own block."""

@@ -154,6 +154,7 @@ def in_loops() -> LoopNest:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("make", "needed"),
     [
@@ -172,6 +173,7 @@ def test_whichever_allocation_fails_all_others_are_freed_once(
     assert allocations(print_c(make()), tmp_path) == needed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [all_needed, chained, lambda count: chained(count, back=5)])
 def test_the_text_grows_in_proportion_to_the_number_of_buffers(make: Callable[[int], atl.Program]) -> None:
     lines = [print_c(lower(make(count))).count("\n") for count in (20, 40, 80)]
@@ -216,6 +218,7 @@ def in_small_thread(call: Callable[[], object]) -> object:
     return results[0]
 
 
+@pytest.mark.long
 def test_forty_buffers_do_not_overflow_the_stack_of_a_small_thread() -> None:
     kernel = lowering.compile(chained(40, back=40, extent=WIDE))
     x = np.zeros(WIDE, np.float32)
@@ -264,6 +267,7 @@ def marked(*marks: str) -> atl.Program:
     return atl.parse(f"f (x : float32[{WIDE}]) := {lets}gen[j < {WIDE}] ({used})")
 
 
+@pytest.mark.long
 def test_what_is_marked_for_the_stack_comes_first() -> None:
     of = lower(marked("", "stack", "", "stack"))
     storage = {s.buffer.name: s.storage for s in statements(of.body) if isinstance(s, Allocate)}

@@ -40,11 +40,11 @@ from lowering.nest.loopnest import (
 from lowering.toolchain import find_compiler
 from proofs_tests.nests.by_hand import WARNINGS, ZERO, at, cell, loop, n, output, tensor
 
-HEADERS: Final = ("math.h", "stdint.h", "stdlib.h", "string.h", "stddef.h")
+HEADERS: Final = ("math.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "stddef.h")
 STANDARDS: Final = (("-std=c11",), ("-std=gnu2x", "-D_GNU_SOURCE"))
 
 
-pytestmark = pytest.mark.usefixtures("private_cache")
+pytestmark = pytest.mark.usefixtures("private_cache", "each_compiler")
 
 
 def preprocessed(text: str, *flags: str) -> str:
@@ -191,6 +191,7 @@ def stack(names: Sequence[str]) -> list[LoopNest]:
 ROLES: Final = (programs, arrays, numbers, sizes, outputs, loops, scalars, heap, stack)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("role", ROLES)
 def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str]], list[LoopNest]]) -> None:
     names = sorted({*KEYWORDS, *OF_FUNCTIONS, *OURS, *in_headers(), *cffi.commontypes.COMMON_TYPES})
@@ -202,6 +203,7 @@ def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str
         compiles(text, standard)
 
 
+@pytest.mark.long
 def test_a_program_of_every_reserved_name_is_declared_to_python() -> None:
     names = sorted({*KEYWORDS, *OF_FUNCTIONS, *OURS, *cffi.commontypes.COMMON_TYPES})
     of = programs([name for name in names if name.isidentifier()])
@@ -212,6 +214,7 @@ def test_a_program_of_every_reserved_name_is_declared_to_python() -> None:
 UNENDING: Final = ("M_TILE", "LC_X", "FP_SCALE", "PRIor", "M_", "SIGN", "INT_MAX", "HUGE_VALF", "int8_t", "linux", "y1")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", UNENDING)
 def test_a_program_may_use_one_name_for_everything(name: str) -> None:
     width = atl.sizes(f"{name}_n", min=1)

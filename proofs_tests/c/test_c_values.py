@@ -55,7 +55,7 @@ from proofs_tests.nests.by_hand import (
     vj,
 )
 
-pytestmark = pytest.mark.usefixtures("private_cache")
+pytestmark = pytest.mark.usefixtures("private_cache", "each_compiler")
 
 
 # -- index arithmetic -------------------------------------------------------------------------------------------------
@@ -174,6 +174,7 @@ def random_index(numbers: np.random.Generator, depth: int) -> Index:
             return imin(a, b) if numbers.integers(0, 2) else imax(a, b)
 
 
+@pytest.mark.long
 def test_random_index_expressions_agree_with_their_meaning() -> None:
     numbers = np.random.default_rng(20)
     expressions = [random_index(numbers, 4) for _ in range(150)]
@@ -183,6 +184,7 @@ def test_random_index_expressions_agree_with_their_meaning() -> None:
         assert found[p + 3, q - 1].tolist() == [values(e, p, q) for e in expressions], (p, q)
 
 
+@pytest.mark.long
 def test_random_predicates_agree_with_their_meaning() -> None:
     numbers = np.random.default_rng(21)
 
@@ -264,7 +266,9 @@ def test_literals_are_short(value: float, dtype: str, text: str) -> None:
 def scalar_result(e: ScalarExpr) -> tuple[str, Any]:
     of = nest("scalar", [], output(dtype=e.dtype), Assign(cell(output(dtype=e.dtype)), e))
     (line,) = (line for line in body_of(of).split("\n") if "*out = " in line)
-    return line.strip().removeprefix("*out = ").removesuffix(";"), run(of, flags=("-Wno-overflow",))[0]
+    return line.strip().removeprefix("*out = ").removesuffix(";"), run(
+        of, flags=("-Wno-overflow", "-Wno-integer-overflow")
+    )[0]
 
 
 def test_integers_wrap_in_their_own_width() -> None:
@@ -279,6 +283,7 @@ def test_integers_wrap_in_their_own_width() -> None:
     assert scalar_result(binary("mul", among, big))[1] == 4 * 10**18
 
 
+@pytest.mark.long
 def test_brackets_are_written_where_they_are_needed() -> None:
     a, b, c = (Number(x, "float64") for x in (8, 4, 2))
     for outer, inner in itertools.product(("add", "sub", "mul", "div"), repeat=2):
@@ -297,6 +302,7 @@ def test_brackets_are_written_where_they_are_needed() -> None:
     assert scalar_result(Convert(binary("div", a, Number(3, "float64")), "int32")) == ("(int32_t)(8.0 / 3.0)", 2)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_operations_are_those_of_the_element_type(dtype: str) -> None:
     x, X = tensor("x", n, dtype=dtype)  # noqa: N806
@@ -344,6 +350,7 @@ def test_an_index_becomes_a_scalar_by_a_cast() -> None:
 # -- storage that cannot be had ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("capacity", "extents", "sizes"),
     [

@@ -14,11 +14,13 @@ import atl
 from lowering import compile as compiled
 from lowering.c import helpers
 from lowering.c.functions import exponential
-from lowering.compiler import find_compiler, native_flags, run
-from lowering.toolchain import OF_GCC, OPTIMISED, STANDARD
+from lowering.compiler import find_compiler
+from proofs_tests.compilers import has_vectorised_loop, predefined
 from proofs_tests.programs.agreement import own_cache
 
 Array = npt.NDArray[Any]
+
+pytestmark = pytest.mark.usefixtures("each_compiler")
 
 BOUND: Final = 1.1
 """In units in the last place, as the C says."""
@@ -51,6 +53,7 @@ def off_by(x: Array) -> float:
     return float(off.max())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("low", "high"), [(1e-9, 89.0), (-1e-9, -87.5), (-87.5, -105.0), (0.0, 1e-9)])
 def test_a_float_is_within_the_bound(low: float, high: float) -> None:
     assert off_by(floats(low, high)) <= BOUND
@@ -80,7 +83,13 @@ def test_special_values_are_what_they_must_be(dtype: str) -> None:
     assert below == least
 
 
-def test_a_bound_that_does_not_hold_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def has_fma() -> None:
+    if not {"__FP_FAST_FMA", "__FMA__", "__ARM_FEATURE_FMA"} & predefined(find_compiler()):
+        pytest.skip("without fused multiply-adds the library's function is called")
+
+
+def test_a_bound_that_does_not_hold_is_found(has_fma: None, monkeypatch: pytest.MonkeyPatch) -> None:
     right = exponential.EXPONENTIALS["exp_float"]
     faults = (("0.16666518f", "0.1666f"), ("2.1219444e-4f", "2.1219e-4f"), ("0x4b40017f", "0x4b40017d"))
     for before, after in faults:
@@ -90,13 +99,8 @@ def test_a_bound_that_does_not_hold_is_found(monkeypatch: pytest.MonkeyPatch) ->
             assert off_by(floats(1e-3, 89.0)) > BOUND
 
 
-def test_a_loop_of_exponentials_is_one_of_vectors() -> None:
-    # Where the processor has fused multiply-adds; of gcc it is known how to be asked.
+def test_a_loop_of_exponentials_is_one_of_vectors(has_fma: None) -> None:
     compiler, head = find_compiler(), "void f(const T *restrict x, T *restrict y)\n{\n"
-    flags = [*STANDARD, *OPTIMISED, *OF_GCC, *native_flags(compiler)]
-    has_fma = "__FMA__" in run([*compiler.command, *flags, "-dM", "-E", "-x", "c", "-"]).stdout
     for kind in ("float", "double"):
         code = head.replace("T", kind) + f"    for (int i = 0; i < 4096; i++) y[i] = exp_{kind}(x[i]);\n}}\n"
-        text = f"{helpers.preamble(code)}\n{code}"
-        said = run([*compiler.command, *flags, "-fopt-info-vec", "-S", "-x", "c", "-", "-o", "-"], given=text).stderr
-        assert "loop vectorized" in said or not has_fma or compiler.kind != "gcc"
+        assert has_vectorised_loop(f"{helpers.preamble(code)}\n{code}", compiler)

@@ -31,6 +31,7 @@ def gathering(dtype: str, **declared: Any) -> atl.Program:
     return atl.program("gathering", [indices, x], atl.gen(n, 3, lambda i, j: x[indices[i, j]]))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("at", [0, 1, 7, 63, 1000, 2999])
 @pytest.mark.parametrize("fault", [-1, 100, 2**31 - 1, -(2**31)])
@@ -90,6 +91,7 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
     assert sum(told[0] for _, told, _ in left) == len(limits) - len(alone)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("dtype", "positions"), [("int32", "int32"), ("int64", "int32"), ("int32", "int64")])
 @pytest.mark.parametrize("strict", [0, 1])
 def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(

@@ -66,6 +66,7 @@ def test_an_element_of_any_size_is_compared_without_a_constant_added_to_it() -> 
     assert "idx[i] < n - 1" in compile_program(after()).source
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("sign", ["<", "<=", "==", "!="])
 @pytest.mark.parametrize("by", [-2, -1, 1, 2])
 def test_no_comparison_of_an_element_and_a_constant_wraps(sign: str, by: int) -> None:
@@ -238,6 +239,7 @@ def _sum_of(chosen: random.Random, i: IndexExpr, depth: int) -> Any:
             return left % chosen.choice((2, 7, k + 1))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
 def test_a_call_gives_what_integers_give_or_is_refused(seed: int) -> None:
     chosen = random.Random(seed)

@@ -1,186 +1,22 @@
-"""The C toolchain: compilers are found in order, builds are cached, and every failure says what to do."""
+"""The C toolchain: builds are cached, and every failure says what to do."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from atl.errors import CompilerFailed, CompilerMissing, WrongArgument, WrongName
+from atl.errors import CompilerFailed, WrongName
 from lowering import toolchain
 from lowering.toolchain import build_executable, build_shared, find_compiler, load
+from proofs_tests.c.scripts import SQUARES, SQUARES_CDEF, LoggingCompiler, fake_gcc, script, sum_of_squares
 
-SQUARES = """
-#include <stdint.h>
-void squares(int64_t n, const double *x, double *out) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) s += x[i] * x[i];
-    out[0] = s;
-}
-"""
-SQUARES_CDEF = "void squares(int64_t n, const double *x, double *out);"
-
-
-pytestmark = pytest.mark.usefixtures("private_cache")
-
-
-@pytest.fixture(autouse=True)
-def no_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CC", raising=False)
-
-
-def script(path: Path, body: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-@dataclass(frozen=True, slots=True)
-class LoggingCompiler:
-    """A script that writes down how it was called and then calls the real compiler."""
-
-    path: Path
-    log: Path
-
-    @property
-    def calls(self) -> list[list[str]]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [line.split() for line in lines if "--version" not in line and "-fsyntax-only" not in line]
-
-
-@pytest.fixture
-def logging_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoggingCompiler:
-    log = tmp_path / "calls"
-    real = find_compiler().path
-    path = script(tmp_path / "bin" / "logging-cc", f'echo "$*" >> {log}\nexec {real} "$@"')
-    monkeypatch.setenv("CC", str(path))
-    return LoggingCompiler(path, log)
-
-
-def fake_compilers(directory: Path, *names: str) -> None:
-    for name in names:
-        script(directory / name, f"echo fake {name} 1.0")
-
-
-def sum_of_squares(path: Path, values: list[float]) -> float:
-    ffi, lib = load(path, SQUARES_CDEF)
-    out = ffi.new("double[1]")
-    lib.squares(len(values), ffi.new("double[]", values), out)
-    return float(out[0])
-
-
-# -- finding a compiler -----------------------------------------------------------------------------------------------
-
-
-def test_the_compiler_that_is_found_says_its_version() -> None:
-    compiler = find_compiler()
-    assert compiler.path.is_absolute()
-    assert compiler.path.name in {"clang", "gcc", "cc"}
-    assert any(character.isdigit() for character in compiler.version)
-    assert compiler.kind in {"clang", "gcc"}
-
-
-@pytest.mark.parametrize(
-    ("there", "found"), [(("clang", "gcc", "cc"), "clang"), (("gcc", "cc"), "gcc"), (("cc",), "cc")]
-)
-def test_clang_is_preferred_to_gcc_and_gcc_to_cc(
-    there: tuple[str, ...], found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_compilers(tmp_path / "bin", *there)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert find_compiler().path == tmp_path / "bin" / found
-    assert find_compiler().version == f"fake {found} 1.0"
-
-
-def test_a_compiler_that_does_not_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_compilers(tmp_path / "bin", "gcc")
-    script(tmp_path / "bin" / "clang", "echo no developer tools >&2; exit 3")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert find_compiler().path.name == "gcc"
-
-
-def test_cc_comes_before_all_others_and_may_carry_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_compilers(tmp_path / "bin", "clang", "gcc", "cc", "mine")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setenv("CC", "mine -m64")
-    assert find_compiler().command == (str(tmp_path / "bin" / "mine"), "-m64")
-
-
-def test_an_upgraded_compiler_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    fake_compilers(tmp_path / "bin", "cc")
-    assert find_compiler().version == "fake cc 1.0"
-    script(tmp_path / "bin" / "cc", "echo fake cc 2.0 is out")
-    assert find_compiler().version == "fake cc 2.0 is out"
-
-
-@pytest.fixture
-def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No package with a compiler is installed."""
-    monkeypatch.setattr("lowering.compiler.find_spec", lambda _: None)
-
-
-def test_without_any_compiler_the_error_says_what_to_install(no_zig: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(CompilerMissing) as caught:
-        find_compiler()
-    assert str(caught.value) == (
-        "no C compiler was found [ATL501]\n"
-        "  required: clang, gcc or cc in one of the directories of PATH (it is empty)\n"
-        "  try: Debian or Ubuntu: apt install gcc\n"
-        "  try: Fedora: dnf install gcc\n"
-        "  try: macOS: xcode-select --install\n"
-        "  try: or set CC to the path of a C compiler\n"
-        "  try: or pip install ziglang: it has one, which is found"
-    )
-
-
-def test_compilers_that_were_found_and_do_not_run_are_named(
-    no_zig: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = script(tmp_path / "bin" / "clang", "echo no developer tools >&2; exit 3")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(CompilerMissing) as caught:
-        find_compiler()
-    assert caught.value.summary == (
-        f"no C compiler was found; {broken} cannot be run (its --version ends with status 3: no developer tools)"
-    )
-
-
-@pytest.mark.parametrize("chosen", ["no-such-compiler", "/nowhere/cc", "'half quoted"])
-def test_a_cc_that_is_not_there_is_an_error_and_not_passed_over(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", chosen)
-    with pytest.raises(CompilerMissing) as caught:
-        find_compiler()
-    assert caught.value.summary == f"the environment variable CC is {chosen!r}, and there is no such program"
-    assert any("unset CC" in suggestion for suggestion in caught.value.suggestions)
-
-
-def test_a_cc_that_does_not_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "cc"
-    path.write_bytes(b"\x7fELF but not really")
-    path.chmod(0o755)
-    monkeypatch.setenv("CC", str(path))
-    with pytest.raises(CompilerMissing, match="cannot be run"):
-        find_compiler()
-
-
-def test_the_flag_for_this_processor_is_left_out_where_it_is_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuses = 'case "$*" in *native*) exit 1;; esac; exec'
-    real = find_compiler().path
-    monkeypatch.setenv("CC", str(script(tmp_path / "plain", f'{refuses} {real} "$@"')))
-    assert toolchain.native_flags(find_compiler()) == ()
-    assert sum_of_squares(build_shared(SQUARES, name="squares"), [3, 4]) == 25
+pytestmark = pytest.mark.usefixtures("private_cache", "no_cc")
 
 
 # -- building and loading ---------------------------------------------------------------------------------------------
@@ -236,12 +72,6 @@ def test_another_text_name_flag_or_compiler_is_another_build(
     assert all(sum_of_squares(path, [2]) == 4 for path in paths)
 
 
-def test_another_processor_is_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = build_shared(SQUARES, name="squares")
-    monkeypatch.setattr(toolchain, "processor", lambda: "another")
-    assert build_shared(SQUARES, name="squares") != here
-
-
 def test_no_flag_is_given_twice(logging_compiler: LoggingCompiler) -> None:
     build_shared(SQUARES, name="squares", fast_math=True)
     for call in logging_compiler.calls:
@@ -290,8 +120,7 @@ def test_a_refused_text_shows_the_compilers_own_message(private_cache: Path) -> 
 def test_a_long_message_is_shown_up_to_its_fortieth_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Like clang, it marks the column by a line with nothing else but a caret in it.
     complaint = 'for i in $(seq 50); do echo "line $i" >&2; echo "   ^" >&2; done; exit 1'
-    path = script(tmp_path / "verbose-cc", f'case "$*" in *-c*) {complaint};; esac; echo fake 1')
-    monkeypatch.setenv("CC", str(path))
+    monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "verbose-cc", complaint)))
     with pytest.raises(CompilerFailed) as caught:
         build_shared("", name="empty")
     lines = str(caught.value).splitlines()
@@ -302,7 +131,7 @@ def test_a_long_message_is_shown_up_to_its_fortieth_line(tmp_path: Path, monkeyp
 
 
 def test_a_compiler_that_vanishes_or_is_killed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = script(tmp_path / "dying-cc", 'case "$*" in *-c*) kill -9 $$;; esac; echo fake 1')
+    path = fake_gcc(tmp_path / "dying-cc", "kill -9 $$")
     monkeypatch.setenv("CC", str(path))
     with pytest.raises(CompilerFailed, match="was ended by signal 9"):
         build_shared("", name="empty")
@@ -313,7 +142,7 @@ def test_a_compiler_that_vanishes_or_is_killed_is_reported(tmp_path: Path, monke
 
 
 def test_a_compiler_that_does_nothing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", str(script(tmp_path / "idle-cc", "echo fake 1")))
+    monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "idle-cc")))
     with pytest.raises(CompilerFailed, match=r"did not write empty\.so"):
         build_shared("", name="empty")
 
@@ -359,7 +188,8 @@ def test_an_object_that_cannot_be_loaded_at_all_says_why(logging_compiler: Loggi
     with pytest.raises(CompilerFailed, match="undefined_elsewhere") as caught:
         load(path, "double f(void);")
     assert "cannot be loaded" in caught.value.summary
-    assert len(logging_compiler.calls) == 4  # built twice: it might have been the damage
+    assert "noexec" not in str(caught.value)
+    assert sum("f.so" in call for call in logging_compiler.calls) == 2  # it might have been the damage
 
 
 def test_a_file_that_is_not_from_the_cache_is_loaded_or_refused(tmp_path: Path) -> None:
@@ -491,6 +321,7 @@ def _python(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
 
+@pytest.mark.long
 def test_processes_may_build_the_same_thing_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache: Path
 ) -> None:
@@ -503,7 +334,7 @@ def test_processes_may_build_the_same_thing_at_once(
     monkeypatch.setenv("CC", str(path))
     command = [sys.executable, "-c", BUILD_AND_CALL]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    answers = {process.communicate(timeout=60)[0] for process in running}
+    answers = {process.communicate(timeout=600)[0] for process in running}
     assert len(list(begun.iterdir())) == 2
     (answer,) = answers
     assert answer.split()[1] == "25.0"
@@ -568,32 +399,26 @@ def test_a_compiler_that_hangs_is_stopped_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = tmp_path / "started"
-    hangs = f'case "$*" in *-c*) sleep 600 & echo $! > {started}; wait;; esac; echo fake 1'
-    monkeypatch.setenv("CC", str(script(tmp_path / "slow-cc", hangs)))
-    monkeypatch.setenv("ATL_COMPILER_TIMEOUT", "0.5")
-    with pytest.raises(CompilerFailed, match=r"did not end within 0\.5 seconds") as caught:
+    hangs = f"sleep 6000 & echo $! > {started}; wait"
+    monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "slow-cc", hangs)))
+    find_compiler()
+    real = subprocess.Popen.communicate
+
+    def communicate(process: subprocess.Popen[str], given: str, timeout: float) -> tuple[str, str]:
+        """The time is over once the compiler has started a process, and not earlier on a busy machine."""
+        if "-c" not in process.args:  # type: ignore[operator]
+            return real(process, given, timeout)
+        while not started.exists() or not started.read_text():
+            time.sleep(0.01)
+        raise subprocess.TimeoutExpired(process.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+    with pytest.raises(CompilerFailed, match=r"did not end within 600 seconds") as caught:
         build_shared("", name="empty")
     assert "set ATL_COMPILER_TIMEOUT to more seconds" in str(caught.value)
     state = Path(f"/proc/{started.read_text().strip()}/stat")
-    for _ in range(100):  # a process that is killed may still be about to end
+    for _ in range(10_000):  # a process that is killed may still be about to end
         if not state.exists() or state.read_text().split()[2] == "Z":
             return
         time.sleep(0.05)
     pytest.fail("what the compiler started still runs")
-
-
-def test_a_compiler_that_does_not_say_what_it_is_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CC", str(script(tmp_path / "mute-cc", "exec sleep 600")))
-    monkeypatch.setenv("ATL_COMPILER_TIMEOUT", "0.2")
-    with pytest.raises(CompilerMissing, match=r"its --version does not end within 0\.2 seconds"):
-        find_compiler()
-
-
-@pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", "1e9"])
-def test_a_time_limit_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", str(script(tmp_path / "fine-cc", "echo fake 1")))
-    monkeypatch.setenv("ATL_COMPILER_TIMEOUT", text)
-    with pytest.raises(WrongArgument, match="ATL_COMPILER_TIMEOUT"):
-        find_compiler()

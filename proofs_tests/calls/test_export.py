@@ -64,6 +64,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kernel, Path]:
     return kernel, kernel.write(tmp_path_factory.mktemp("matmul"), theorem=theorem)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("derivation", [convolution, blur, softmax, sparse_product])
 def test_an_exported_kernel_builds_and_checks_itself(derivation: Callable[[], Theorem], tmp_path: Path) -> None:
     theorem = derivation()
@@ -74,6 +75,7 @@ def test_an_exported_kernel_builds_and_checks_itself(derivation: Callable[[], Th
     assert repr(load(folder / f"{theorem.rhs.name}.atl.json").rhs) == repr(theorem.rhs)
 
 
+@pytest.mark.long
 def test_the_files_of_a_kernel_are_its_text_its_contract_and_what_checks_it(product: tuple[Kernel, Path]) -> None:
     kernel, folder = product
     made = make(folder, "check")
@@ -97,6 +99,7 @@ def test_the_files_of_a_kernel_are_its_text_its_contract_and_what_checks_it(prod
     assert {file.name for file in folder.iterdir()} == ours
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
@@ -155,7 +158,9 @@ def test_a_header_is_one_of_cpp_too(tmp_path: Path) -> None:
     new = atl.sizes("new")
     x = atl.tensor("class", new)
     folder = compile(atl.program("twice", [x], 2 * x)).write(tmp_path)
-    (folder / "use.cpp").write_text('#include "twice.h"\nint main() { return twice(nullptr, 0, nullptr); }\n')
+    (folder / "use.cpp").write_text(
+        '#include "twice.h"\n#include "twice.h"\nint main() { return twice(nullptr, 0, nullptr); }\n'
+    )
     subprocess.run([cpp, "-Wall", "-Werror", "-c", "use.cpp"], cwd=folder, check=True)
 
 
@@ -233,6 +238,7 @@ def test_marks_are_taken_away_for_the_plain_version() -> None:
 # -- CUDA -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_kernel_for_a_gpu_is_built_by_nvcc_and_checked_where_there_is_a_gpu(tmp_path: Path) -> None:
     theorem = gpu.row_sums_by_warps().done()
     folder = compile(theorem.rhs, target="cuda").write(tmp_path, theorem=theorem)

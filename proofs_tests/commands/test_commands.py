@@ -315,6 +315,7 @@ def test_a_terminal_without_the_signs_of_mathematics_gets_words() -> None:
     assert "gen[i < n] gen[j < m] sum[p < k] A[i, p] * B[p, j]" in shown.stdout
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     command = f"{sys.executable} -m atl show {MATMUL} --nest --c | head -n 1"
     done = subprocess.run(command, shell=True, cwd=HERE, capture_output=True, encoding="utf-8", check=False)
@@ -324,6 +325,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 # -- derive -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_derive_finds_a_schedule_and_writes_its_proof_and_a_picture(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -367,6 +369,7 @@ def test_a_rule_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert "    [p] · e  =  e\n  p: a condition\n  e: a tensor\n  premise: p\n" in out
 
 
+@pytest.mark.long
 def test_every_rule_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ended(capsys, "rules")
     assert code == 0

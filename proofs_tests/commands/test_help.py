@@ -68,6 +68,7 @@ def test_every_command_has_an_example_in_its_help(capsys: pytest.CaptureFixture[
         assert each.summary in " ".join(shown.split())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
 def test_an_example_runs(
     name: str,

@@ -109,6 +109,25 @@ OF_BUILDING: Final = (
         "pip install jax",
     ),
     Entry(
+        "ATL511",
+        "# A stand-in for a kernel with gcc's OpenMP, and for a fork.\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from types import SimpleNamespace\n"
+        "from lowering.calls.processes import TEAM, checked_after_fork\n"
+        "OMP_NUM_THREADS = 2\n"
+        "def example():\n"
+        "    openmp = SimpleNamespace(omp_get_max_threads=lambda: OMP_NUM_THREADS)\n"
+        "    kernel = checked_after_fork(lambda: 0, openmp, 'f')\n"
+        "    kernel()\n"
+        "    TEAM.fork()\n"
+        "    kernel()\n"
+        "with ThreadPoolExecutor(1) as thread:\n"
+        "    thread.submit(example).result()\n",
+        "OMP_NUM_THREADS = 2",
+        "OMP_NUM_THREADS = 1",
+        "set OMP_NUM_THREADS=1",
+    ),
+    Entry(
         "ATL601",
         "from proofs_tests.nests.test_machine import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"

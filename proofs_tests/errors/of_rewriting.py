@@ -135,20 +135,6 @@ OF_REWRITING: Final = (
         "make its premises weaker",
     ),
     Entry(
-        "ATL715",
-        "from rewrites.own import Elem, Equation, Index, equation, given, rule\n"
-        "@rule\n"
-        "def twice(e: Elem) -> Equation:\n"
-        "    'What is added to itself is doubled.'\n"
-        "    return equation(2 * e, e + e)\n"
-        "s = reschedule(atl.program('double', [x], atl.gen(n, lambda i: 2 * x[i])))\n"
-        "s.rw(twice).done().save('double.json')\n"
-        "load('double.json')\n",
-        "load('double.json')",
-        "load('double.json', own=[twice])",
-        "own=[twice]",
-    ),
-    Entry(
         "ATL716",
         "import pages\nimport rewrites.drawn as drawn\n"
         "before, drawn.entry_points = drawn.entry_points, lambda **where: ()  # installed before it had pages\n"

@@ -26,6 +26,7 @@ def said_on_the_page() -> dict[str, str]:
     return {code: dedent(message) for code, message in found}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.code))
 def test_a_code_is_caused_and_what_it_advises_cures_it(entry: Entry, tmp_path: Path) -> None:
     assert faults(entry, tmp_path) == []

@@ -50,6 +50,7 @@ def derived(name: str) -> tuple[Session, Kernel, Kernel]:
     return session, compile_kernel(theorem.lhs), compile_kernel(theorem.rhs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_computes_what_numpy_does(name: str) -> None:
     _, _, kernel = derived(name)
@@ -60,6 +61,7 @@ def test_a_schedule_computes_what_numpy_does(name: str) -> None:
         np.testing.assert_allclose(kernel(*arrays), wanted, rtol=2e-5, atol=1e-6, err_msg=str(shapes))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if "attention" not in name])
 def test_a_schedule_computes_the_same_whole_numbers_as_its_start(name: str) -> None:
     _, start, kernel = derived(name)
@@ -69,6 +71,7 @@ def test_a_schedule_computes_the_same_whole_numbers_as_its_start(name: str) -> N
         np.testing.assert_array_equal(kernel(*arrays), start(*arrays), err_msg=str(shapes))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_takes_few_calls_and_is_replayed(name: str) -> None:
     session, _, _ = derived(name)
@@ -88,6 +91,7 @@ def test_the_inner_tiles_of_the_stencils_run_without_a_test() -> None:
     assert "] ·" not in inner
 
 
+@pytest.mark.long
 def test_the_buffers_of_attention_hold_a_row() -> None:
     lets = [line for line in str(derived("attention, by rows")[0].goal).splitlines() if "let " in line]
     assert len(lets) == 5

@@ -21,6 +21,7 @@ from commands.foundation.command import FAILED, INTERRUPTED, REFUSED
 from lowering.demo import photograph, pictures
 from lowering.demo.photograph import blur, by_numpy, demonstrate
 from lowering.demo.pictures import read_picture, shipped_picture, write_all
+from proofs_tests.c.scripts import fake_gcc
 
 HERE = Path(__file__).resolve().parents[2]
 Array = npt.NDArray[Any]
@@ -52,6 +53,7 @@ def blurred_by_hand(pixels: Array) -> Array:
     return np.rint(total / 9).astype(np.uint8)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 7, 3), (30, 2), (37, 29, 3), (26, 50)])
 def test_both_differences_are_zero_and_the_pictures_are_written(
     shape: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -220,6 +222,7 @@ def demo_with(folder: Path, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.long
 def test_without_a_compiler_the_message_says_what_to_install(tmp_path: Path) -> None:
     done = demo_with(tmp_path, PATH="")
     assert (done.returncode, done.stdout) == (REFUSED, "")
@@ -228,13 +231,9 @@ def test_without_a_compiler_the_message_says_what_to_install(tmp_path: Path) -> 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
-    script = tmp_path / "broken-cc"
-    script.write_text(
-        '#!/bin/sh\ncase "$*" in *--version*) echo "broken 1.0";; *) echo "disk on fire" >&2; exit 3;; esac\n',
-        encoding="utf-8",
-    )
-    script.chmod(0o755)
+    script = fake_gcc(tmp_path / "broken-cc", 'echo "disk on fire" >&2; exit 3')
     done = demo_with(tmp_path, CC=str(script), PATH=os.environ["PATH"])
     assert (done.returncode, done.stdout) == (REFUSED, "")
     assert "[ATL502]" in done.stderr

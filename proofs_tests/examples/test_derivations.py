@@ -19,6 +19,8 @@ from rewrites import Derivation, Session
 from rewrites.errors import PremiseFailed
 from rewrites.kernel import Theorem, reflexivity, rewrite
 
+pytestmark = pytest.mark.sampled
+
 DERIVED: dict[str, tuple[Callable[[], Session], Callable[[], Program], int]] = {
     # name: (derivation, the schedule it reaches, the steps of the authors)
     "tiled matmul": (derivations.matmul_tiled, matmul.tiled, 18),

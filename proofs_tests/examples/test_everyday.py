@@ -96,6 +96,7 @@ def derived(name: str) -> tuple[Session, Kernel]:
     return session, compile_kernel(session.goal)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [*SIZES, "mixed"])
 @pytest.mark.parametrize("name", CASES)  # the slower one: so all sizes of a schedule come to one process
 def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int | str) -> None:
@@ -108,6 +109,7 @@ def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int 
         np.testing.assert_allclose(kernel(*arrays, **keywords), wanted, rtol=1e-5, atol=case.error)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
     session, _ = derived(name)
@@ -117,6 +119,7 @@ def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -
     assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_no_innermost_loop_tests_anything(name: str) -> None:
     loops = list(innermost(lower(derived(name)[0].goal).body))

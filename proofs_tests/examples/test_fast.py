@@ -21,6 +21,8 @@ from proofs_tests.nests.by_hand import innermost, parts
 from rewrites import Session
 from rewrites.certificates.certificate import dumps, loads
 
+pytestmark = pytest.mark.sampled
+
 SIZES: Final = (0, 1, 7, 64, 97)
 FEW: Final = (0, 1, 2, 5)
 
@@ -209,6 +211,7 @@ def test_no_innermost_loop_tests_anything_where_tails_are_split_off(name: str) -
         assert not any(isinstance(part, Choose) for part in parts(loop.body))
 
 
+@pytest.mark.long
 def test_a_block_of_terms_that_the_size_does_not_fill_is_cut_short() -> None:
     shown = str(derived("product, blocked")[0].goal)
     assert "Σ[pi < min(k - 256*po, 256)] ⊞[iii < 8] ⊞[ji < 32] Ap[iio, pi, iii] * Bp[jo, pi, ji]" in shown

@@ -20,6 +20,8 @@ from lowering import lower
 from lowering.nest.machine import run
 from lowering.nest.obligations import report
 
+pytestmark = pytest.mark.sampled
+
 Array = npt.NDArray[Any]
 
 PROGRAMS: dict[str, tuple[Callable[[], Program], str]] = {

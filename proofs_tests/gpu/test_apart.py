@@ -17,6 +17,7 @@ from proofs_tests.gpu.test_gpu_kernels import BARRIERS, SCHEDULES, at_zero, of_t
 from rewrites import reschedule
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_kernel_that_ships_is_proved_free_of_races_without_z3(name: str) -> None:
     held = kernel(name).kernels
@@ -33,6 +34,7 @@ def test_a_kernel_that_ships_is_proved_free_of_races_without_z3(name: str) -> No
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if BARRIERS[name]])
 def test_without_a_barrier_there_is_a_pair_that_is_not_proved(name: str) -> None:
     held = scheduled(name)[1]

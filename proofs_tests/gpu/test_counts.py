@@ -63,6 +63,7 @@ def meaning(session: Session, arrays: dict[str, Any]) -> Any:
     return atl.evaluate(session.theorem.lhs, **arrays)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COUNTED)
 def test_warps_access_memory_in_the_fewest_steps(name: str, tmp_path: Path) -> None:
     session, sizes = COUNTED[name]
@@ -83,6 +84,7 @@ def on_blocks(s: Session) -> Session:
     return s.mark("jo", "block.y").mark("io", "block.x").mark("tile", "shared")
 
 
+@pytest.mark.long
 def test_a_tile_whose_rows_are_not_padded_has_32_rounds_for_each_column(tmp_path: Path) -> None:
     s = on_blocks(transposed_in_tiles())
     s.mark("⊞[ji < 32] ⊞[ii < 32] [_] · A[_, _]", "thread.x").mark("⊞[ii < 32] [_] · A[_, _]", "thread.y")
@@ -93,6 +95,7 @@ def test_a_tile_whose_rows_are_not_padded_has_32_rounds_for_each_column(tmp_path
     assert not any(c.conflicts for c in counted(s.pad_rows("tile"), {"n": 32, "m": 32}, tmp_path / "padded"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("layout", "read"), [(skewed, "tile[_, _]"), (swizzled(32), "tile[_, _, _]")], ids=["skewed", "swizzled"]
 )

@@ -42,6 +42,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
     return build(texts, tmp_path_factory.mktemp("sanitized"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_printed_kernel_computes_what_it_means_and_nothing_is_found(name: str, program: Sanitized) -> None:
     goal, held = scheduled(name)
@@ -52,6 +53,7 @@ def test_a_printed_kernel_computes_what_it_means_and_nothing_is_found(name: str,
         assert same(goal, program(held.nest, function, sizes, arrays, want.shape), want)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_planted_fault_is_found(what: str, program: Sanitized) -> None:
     name, _, _, said = PLANTED[what]

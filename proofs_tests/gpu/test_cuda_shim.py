@@ -140,6 +140,7 @@ def says(run: Shimmed, function: str, name: str) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_printed_kernels_compute_what_their_programs_mean(tmp_path: Path) -> None:
     texts = {f"kernel{number}": name for number, name in enumerate(SCHEDULES)}
     nests = {name: scheduled(name)[1].nest for name in SCHEDULES}
@@ -149,6 +150,7 @@ def test_printed_kernels_compute_what_their_programs_mean(tmp_path: Path) -> Non
         assert says(Shimmed(library, nests[name]), new, name) == ""
 
 
+@pytest.mark.long
 def test_every_fault_in_a_printed_kernel_is_found(tmp_path: Path) -> None:
     found, not_found = 0, set()
     for number, name in enumerate(SCHEDULES):
@@ -193,6 +195,7 @@ f (x : float32[n, 48]) : float32[n] :=
 """
 
 
+@pytest.mark.long
 def test_folds_one_after_the_other_wait_for_each_other(tmp_path: Path) -> None:
     program = atl.parse(TWICE)
     held = kernels(lower(program, target="cuda"))
@@ -210,6 +213,7 @@ def test_folds_one_after_the_other_wait_for_each_other(tmp_path: Path) -> None:
             Shimmed(library, held.nest)(f"f{at}", {"n": 3}, arrays, want.shape)
 
 
+@pytest.mark.long
 def test_an_index_outside_of_the_registers_of_a_thread_is_found(tmp_path: Path) -> None:
     _, held = scheduled("product")
     source = print_cuda(held).replace("acc[iii * 4 + jii] +=", "acc[iii * 4 + jii + 1] +=")
@@ -226,6 +230,7 @@ chain (x : float32[n]) : float32[n] :=
 """
 
 
+@pytest.mark.long
 def test_tensors_between_launches_have_memory_of_their_own(tmp_path: Path) -> None:
     program = atl.parse(CHAIN)
     held = kernels(lower(program, target="cuda"))

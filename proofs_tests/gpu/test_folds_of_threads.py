@@ -38,6 +38,7 @@ def text_of(over: str, monoid: str, dtype: str, name: str = "f") -> str:
 CASES: Final = [(over, monoid, dtype) for over in OVER for monoid, dtype in MONOIDS]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 def test_folds_over_some_axes_are_those_that_are_meant(tmp_path: Path) -> None:
     programs = [atl.parse(text_of(*case, name=f"f{number}")) for number, case in enumerate(CASES)]
@@ -66,6 +67,7 @@ ALONE: Final = [
 """Folds along an axis of one thread, beside threads along x of which they are none."""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 @pytest.mark.parametrize("bodies", [list(IN_A_LOOP.values()), ALONE], ids=["in a loop of one thread", "of one thread"])
 def test_folds_beside_axes_of_one_thread_are_those_that_are_meant(bodies: list[str], tmp_path: Path) -> None:
@@ -80,6 +82,7 @@ def test_folds_beside_axes_of_one_thread_are_those_that_are_meant(bodies: list[s
         assert np.array_equal(Shimmed(library, held.nest)(program.name, {"n": 2}, arrays, want.shape), want)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 def test_no_barrier_of_a_fold_over_some_axes_can_be_left_out(tmp_path: Path) -> None:
     program = atl.parse(text_of("y twice", "Σ", "float32"))

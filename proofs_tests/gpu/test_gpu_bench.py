@@ -72,6 +72,7 @@ def test_every_schedule_that_ships_is_known_by_its_name() -> None:
     assert set(shipped.names()) >= {"product", "transpose", "blur_in_tiles", "row_sums_by_blocks", "row_sums_by_warps"}
 
 
+@pytest.mark.long
 def test_references_are_what_the_programs_mean(kernels: list[Shipped]) -> None:
     for each in [*kernels, Shipped("blur", reschedule(blur.fused()))]:
         assert all(set(sizes) == set(each.program.sizes) for sizes in each.work.sizes)
@@ -87,11 +88,13 @@ def shipped_inputs(each: Shipped, seed: int) -> list[Any]:
     return list(random_inputs(each.program, sizes, seed).values())
 
 
+@pytest.mark.long
 def test_schedules_are_checked_with_poison_around_their_results(kernels: list[Shipped], device: Device) -> None:
     for each in kernels:
         assert checked(each, device, seed=3, times=3) == Verdict(each.name, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -115,6 +118,7 @@ def test_a_kernel_that_computes_something_else_is_told(
         transpose.kernel = right
 
 
+@pytest.mark.long
 def test_a_program_for_none_of_the_sizes_that_are_drawn_is_told(device: Device) -> None:
     x = atl.tensor("x", n := atl.sizes("n", min=1000))
     doubled = atl.program("doubled", [x], atl.gen(n, lambda i: 2.0 * x[i]))
@@ -124,6 +128,7 @@ def test_a_program_for_none_of_the_sizes_that_are_drawn_is_told(device: Device) 
     assert "of 40 random sizes, the program is for 0; 2 were asked for, seed 1" in verdict.said
 
 
+@pytest.mark.long
 def test_calls_are_checked_in_all_ways_that_are_here(kernels: list[Shipped], device: Device) -> None:
     (transpose,) = (each for each in kernels if each.name == "transpose")
     verdicts = {verdict.what: verdict for verdict in calls(transpose, device)}
@@ -132,6 +137,7 @@ def test_calls_are_checked_in_all_ways_that_are_here(kernels: list[Shipped], dev
     assert len(verdicts) == 5
 
 
+@pytest.mark.long
 def test_a_library_that_sees_no_gpu_is_absent_and_not_wrong(
     kernels: list[Shipped], device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +150,7 @@ def test_a_library_that_sees_no_gpu_is_absent_and_not_wrong(
     assert told == Verdict("PyTorch, in a stream of its own", 0, "torch sees no GPU", absent=True)
 
 
+@pytest.mark.long
 def test_a_run_writes_its_results_with_the_name_of_the_machine(
     tmp_path: Path, kernels: list[Shipped], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +229,7 @@ def test_cublas_is_asked_for_the_product_by_rows(device: Device, monkeypatch: py
     device.free(*made)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
 def test_nvcc_has_nothing_to_say_against_the_limits(tmp_path: Path) -> None:
     nvcc = find_nvcc()
@@ -247,6 +255,7 @@ def test_what_a_sanitizer_says_is_told() -> None:
     assert command.judged("memcheck", 1, "transpose: WRONG: …\n========= ERROR SUMMARY: 0 errors\n", 5).said
 
 
+@pytest.mark.long
 def test_without_a_gpu_one_line_says_what_is_missing() -> None:
     if look_around().complete:
         pytest.skip("there is a GPU here: `python -m bench.gpu` itself is to be run")

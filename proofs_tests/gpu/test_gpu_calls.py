@@ -33,7 +33,7 @@ from lowering.gpu.formation import kernels
 from proofs_tests.gpu.shim.machine import ByDLPack, ByInterface, Shim, ShimMachine
 from proofs_tests.gpu.shim.run import COMPILER
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+pytestmark = [pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler"), pytest.mark.sampled]
 
 A_STREAM: Final = 4096
 """The number of a stream that is made by somebody else."""

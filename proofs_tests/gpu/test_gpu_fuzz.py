@@ -17,6 +17,7 @@ from proofs_tests.gpu.fuzz import LEAST, run_gpu
 NUMBERS: Final = range(24)
 
 
+@pytest.mark.long
 def test_random_kernels_compute_what_their_programs_mean() -> None:
     report = run_gpu(NUMBERS, seed=7)
     assert not report.findings, str(report)

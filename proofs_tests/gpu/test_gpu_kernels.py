@@ -146,6 +146,7 @@ def agree(held: Kernels, program: atl.Program, sizes: Sizes) -> None:
 # -- what is shipped --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_computes_what_its_program_means(name: str) -> None:
     goal, held = scheduled(name)
@@ -180,6 +181,7 @@ def without_barrier(held: Kernels, number: int) -> Kernels:
     return replace(held, body=(replace(launch, body=kept(launch.body)),))
 
 
+@pytest.mark.long
 def test_the_product_keeps_its_sums_in_registers_and_its_operands_in_shared_memory() -> None:
     (launch,) = launches(made(gpu.product(64, (4, 4), 16)).body)
     assert launch.threads == (16, 16, 1)
@@ -273,6 +275,7 @@ def test_a_loop_of_one_thread_deals_its_elements_too() -> None:
     agree(held, held.nest.marks[0].program, {"n": 3})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rows", "axes"), [(4, {"x", "y"}), (1, {"x"})])
 def test_all_threads_fill_a_tile_that_is_cut_short(rows: int, axes: set[str]) -> None:
     s = reschedule(matmul()).gpu_map(["i", "j"], [rows, 4]).tile("p", 4)
@@ -485,6 +488,7 @@ def tiles_of_a_product() -> Session:
     return reschedule(matmul()).gpu_map(["i", "j"], [8, 8])
 
 
+@pytest.mark.long
 def test_a_tile_is_not_shared_within_a_loop_of_threads() -> None:
     s = tiles_of_a_product().tile("p", 8)
     before = str(s)

@@ -29,6 +29,7 @@ def bounds_of(nest: object) -> tuple[Bounds, ...]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 def test_no_index_of_a_kernel_is_greater_than_its_bound(tmp_path: Path) -> None:
     # Two schedules of one program would have functions of one name.

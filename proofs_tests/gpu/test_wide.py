@@ -100,6 +100,7 @@ def made(text: str) -> Kernels:
     return kernels(lower(atl.parse(text), target="cuda"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", WIDE)
 def test_what_is_proved_to_lie_side_by_side_is_read_and_stored_at_once(what: str) -> None:
     text, loads, stores = WIDE[what]
@@ -111,6 +112,7 @@ def test_what_is_proved_to_lie_side_by_side_is_read_and_stored_at_once(what: str
     agree(held, held.nest.marks[0].program, sizes)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 def test_what_is_read_and_stored_at_once_is_what_is_meant(tmp_path: Path) -> None:
     programs = [atl.parse(text.replace("f (", f"f{at} (", 1)) for at, (text, _, _) in enumerate(WIDE.values())]

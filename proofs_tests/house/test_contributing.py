@@ -41,6 +41,7 @@ print(reschedule(atl.program("rise", [x], atl.sum(n, lambda i: x[i + 1] - x[i]))
 """
 
 
+@pytest.mark.long
 def test_a_rule_is_stated_once_and_is_proved_listed_and_applied(tmp_path: Path) -> None:
     tree = copy_of_the_tree(tmp_path)
     carry_out(section("A rule"), tree)
@@ -80,6 +81,7 @@ assert doctest.DocTestRunner().run(example) == (0, 2)
 """
 
 
+@pytest.mark.long
 def test_a_tactic_is_a_call_of_a_session(tmp_path: Path) -> None:
     tree = copy_of_the_tree(tmp_path)
     carry_out(section("A tactic"), tree)
@@ -93,6 +95,7 @@ def test_a_tactic_is_a_call_of_a_session(tmp_path: Path) -> None:
 # -- a constructor ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_type_checker_names_every_function_that_the_recipe_names(tmp_path: Path) -> None:
     """The other recipes are carried out too: what they add is complete and well typed."""
     tree = copy_of_the_tree(tmp_path)
@@ -161,6 +164,7 @@ assert is_term(scan) and "scan" in ALL
 """
 
 
+@pytest.mark.long
 def test_the_declaration_alone_gives_scopes_paths_names_patterns_and_certificates(tmp_path: Path) -> None:
     tree = copy_of_the_tree(tmp_path)
     carry_out(section(DECLARED), tree)
@@ -198,6 +202,7 @@ NO_PARTS: Final = Edit(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("default", [OUTER_SCOPE, NO_PARTS], ids=["the scope around", "no parts"])
 def test_a_silent_default_for_unknown_constructors_is_found(default: Edit, tmp_path: Path) -> None:
     tree = copy_of_the_tree(tmp_path)
@@ -231,6 +236,7 @@ except ExtentError as refused:
 """
 
 
+@pytest.mark.long
 def test_a_constructor_is_checked_printed_and_evaluated_by_what_the_recipe_writes(tmp_path: Path) -> None:
     tree = copy_of_the_tree(tmp_path)
     for heading in (DECLARED, MEANT, WRITTEN):
@@ -282,6 +288,7 @@ print(print_python(lower(programs[1])))
 """
 
 
+@pytest.mark.long
 def test_a_target_prints_what_runs_like_the_interpreter(tmp_path: Path) -> None:
     tree = copy_of_the_tree(tmp_path)
     carry_out(section("A target"), tree)
@@ -300,6 +307,7 @@ def test_a_target_prints_what_runs_like_the_interpreter(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_what_the_recipes_write_is_linted_and_formatted(tmp_path: Path) -> None:
     tree = copy_of_the_tree(tmp_path)
     for heading in ("A rule", "A tactic", "A constructor", "A target"):

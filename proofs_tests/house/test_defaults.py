@@ -90,10 +90,12 @@ def _classes_named(match: ast.Match) -> Iterator[str]:
                 yield inner.cls.attr if isinstance(inner.cls, ast.Attribute) else ast.unparse(inner.cls)
 
 
+@pytest.mark.long
 def test_a_match_names_every_constructor() -> None:
     assert default_faults(HERE) == []
 
 
+@pytest.mark.long
 def test_the_closed_unions_are_found() -> None:
     members = {name for module in modules(HERE) for name in union_members(module)}
     assert {"Gen", "Let", "Reshape", "Place", "NonNegative", "All", "Size", "Read"} <= members

@@ -29,6 +29,7 @@ def anchors(text: str) -> set[str]:
 
 
 # pytest collects those in docs/ by itself.
+@pytest.mark.long
 def test_the_examples_in_the_readme_run() -> None:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     found = doctest.testfile(str(HERE / "README.md"), module_relative=False, optionflags=flags, encoding="utf-8")

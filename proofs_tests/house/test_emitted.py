@@ -10,6 +10,7 @@ from proofs_tests.house import emitted
 from proofs_tests.house.emitted import ALL, PARTS, differing, main, under
 
 
+@pytest.mark.long
 def test_some_of_all_texts_are_the_same_under_two_hash_seeds() -> None:
     """All of them under ten: `python -m proofs_tests.house.emitted`."""
     runs = [under(seed, ["some"]) for seed in (1, 77)]

@@ -182,6 +182,7 @@ def _import_fault(module: Module, imported: Imported, names: set[str]) -> str | 
     return f"goes past the façade of {there}" if inner else None
 
 
+@pytest.mark.long
 def test_arrows_only_run_down_the_house() -> None:
     assert import_faults(HERE) == []
 
@@ -274,6 +275,7 @@ def _shortest_circle(uses: Mapping[str, set[str]], start: str) -> list[str]:
     return []
 
 
+@pytest.mark.long
 def test_no_module_imports_itself_by_way_of_others() -> None:
     assert circle_faults(HERE) == []
 
@@ -324,6 +326,7 @@ def crowd_faults(root: Path) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_no_folder_is_crowded() -> None:
     assert crowd_faults(HERE) == []
 
@@ -397,6 +400,7 @@ def length_faults(root: Path) -> list[str]:
     return faults
 
 
+@pytest.mark.long
 def test_no_file_and_no_function_is_too_long() -> None:
     assert length_faults(HERE) == []
 

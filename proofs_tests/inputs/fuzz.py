@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 2.0
 """A case may take this much time of the processor: others on the same machine do not count."""
-HANGS: Final = 30.0
+HANGS: Final = 600.0
 """After this much time on the clock, the process of a case is ended."""
 MEMORY: Final = 12 << 30
 """How many bytes of addresses a case may have: what is asked for beyond is refused by the system, as elsewhere."""
@@ -127,6 +127,8 @@ def _once(text: str) -> Outcome:
     names = {name: getattr(setting, name) for name in setting.__all__}
 
     def late(_signal: int, _frame: FrameType | None) -> None:
+        # Again and again: what is raised while an object is collected goes nowhere. Not before this one had its effect.
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         raise TooLong
 
     def unraised(what: UnraisableHookArgs) -> None:
@@ -135,8 +137,7 @@ def _once(text: str) -> Outcome:
 
     told, sys.unraisablehook = sys.unraisablehook, unraised
     before = signal.signal(signal.SIGPROF, late)
-    # Again and again: what is raised while an object is collected goes nowhere.
-    signal.setitimer(signal.ITIMER_PROF, SECONDS, SECONDS / 4)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -148,6 +149,7 @@ def _once(text: str) -> Outcome:
         signal.setitimer(signal.ITIMER_PROF, 0)
         return _told(error)
     except TooLong:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         return Outcome("found", _LATE)
     except setting.Unnoticed as error:
         return Outcome("found", f"damage went unnoticed, {error}")

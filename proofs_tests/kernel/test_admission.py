@@ -46,8 +46,9 @@ from rewrites.errors import CertificateError, NotAdmitted, NotATheorem, NotEqual
 from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, shown
 from rewrites.kinds import Kind
-from rewrites.rule import Equation, Rule, equation, rule
+from rewrites.rule import Equation, Rule, Statement, equation, rule
 from rewrites.rules import RULES
+from rewrites.statement import Ranks
 
 n, m = atl.sizes("n m")
 x = atl.tensor("x", n)
@@ -209,11 +210,11 @@ def test_what_only_looks_like_a_node_is_not_made_anew() -> None:
 def test_an_object_that_is_called_as_a_rule_is_none() -> None:
     false = Equation(x.node, (2 * x).node)
     given: Mapping[str, Kind] = {}
-    states: Callable[..., Equation] = lambda: false  # noqa: E731
+    statements: dict[Ranks, Statement] = {(): Statement(given, (), false.lhs, false.rhs, (), {}, {}, ())}
     fakes: list[Any] = [
         SimpleNamespace(name="mul_one", metavariables={}, instance=lambda arguments: false),
-        Rule("mul_one", "scalars", "", "x * 1 = x", given, states),
-        replace(RULES["mul_one"], metavariables={}, states=states),
+        Rule("mul_one", "scalars", "", "x * 1 = x", given, statements),
+        replace(RULES["mul_one"], metavariables={}, statements=statements),
         rule(family="scalars")(_twice),
     ]
     for fake in fakes:
@@ -331,6 +332,12 @@ def test_a_program_of_no_meaning_equals_nothing_not_even_itself(what: str) -> No
         reflexivity(make())
 
 
+def test_all_results_of_a_program_are_those_of_its_theorem() -> None:
+    program = atl.parse("p (x : float32[n]) : (a : float32[n], b : float32[n], c : float32[0]) := x ++ x")
+    assert reflexivity(program).lhs == program
+    assert [result.name for result in reflexivity(program).rhs.results] == ["a", "b", "c"]
+
+
 def test_a_program_is_made_once() -> None:
     theorem = start()
     with pytest.raises(WrongArgument, match="a program once more"):
@@ -397,6 +404,7 @@ def test_a_literal_that_is_kept_is_saved_and_loaded() -> None:
 GATHERED = "p (A : int64[n]{facts}, x : float32[n]) : float32[n] := ⊞[i < n] [0 <= A[i]] · x[i]"
 
 
+@pytest.mark.long
 def test_each_file_is_judged_as_by_a_process_of_its_own(tmp_path: Path) -> None:
     session = rewrites.reschedule(atl.parse(GATHERED.format(facts=" in [0, n)")))
     good, bad = tmp_path / "a.json", tmp_path / "b.json"

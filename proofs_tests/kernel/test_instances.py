@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import atl
-from atl.checks.scope import outermost
+from atl.checks.scope import outermost, parts_in_scope
+from atl.core.forms import Role, slots_of
+from atl.core.predicate import negation
+from atl.core.terms import Access, Binary, Expr, Unary
+from atl.errors import ATLError
 from examples import beyond_the_paper, derivations
 from rewrites import Session, reschedule, rules
-from rewrites.errors import NotEqual, PremiseFailed
-from rewrites.kernel import instance_at
-from rewrites.matching.premises import premises_of
+from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
+from rewrites.kernel import instance_at, reflexivity, shown_at
 from rewrites.places.site import site_at
 
 STEPS: dict[str, Callable[[], Session]] = {
@@ -24,12 +30,14 @@ STEPS: dict[str, Callable[[], Session]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", STEPS)
 def test_premises_are_told_from_the_arguments_alone(name: str) -> None:
     for step in STEPS[name]().done().steps:
-        assert premises_of(step.rule, step.arguments) == step.rule.instance(step.arguments).premises
+        assert step.rule.premises(step.arguments) == step.rule.instance(step.arguments).premises
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_of_the_kernel_is_an_instance_checked_where_it_stands(name: str) -> None:
     for call in STEPS[name]().steps:
@@ -37,6 +45,67 @@ def test_a_step_of_the_kernel_is_an_instance_checked_where_it_stands(name: str) 
             site, made = site_at(before, step.path), site_at(after, step.path)
             found, _ = instance_at(step.rule, step.arguments, site.term, site.scope, reverse=step.reverse)
             assert found == made.term
+
+
+def with_one_field_changed(term: Expr) -> Iterator[Expr]:
+    """Return terms that differ from one in a field each."""
+    for slot in slots_of(type(term)):
+        value: Any = getattr(term, slot.name)
+        other: Any = None
+        match slot.role:
+            case Role.INDEX:
+                other = value + 1
+            case Role.PREDICATE:
+                other = negation(value)
+            case Role.PART:
+                other = Unary("neg", value)
+            case Role.STATIC:
+                other = next(word for word in ("add", "mul", "sum", "max") if word != value)
+            case _:
+                continue
+        with suppress(ATLError):
+            yield replace(term, **{slot.name: other})
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_is_refused_where_one_field_of_the_term_differs(name: str) -> None:
+    tried: set[tuple[str, bool]] = set()
+    fields = 0
+    for step, before in ((step, before) for call in STEPS[name]().steps for step, before, _ in call.traced()):
+        if (step.rule.name, step.reverse) in tried:
+            continue
+        tried.add((step.rule.name, step.reverse))
+        site = site_at(before, step.path)
+        for other in with_one_field_changed(site.term):
+            fields += 1
+            with pytest.raises(NotEqual):
+                instance_at(step.rule, step.arguments, other, site.scope, reverse=step.reverse)
+    assert fields > len(tried)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_theorem_is_not_shown_with_one_field_of_a_term_changed(name: str) -> None:
+    theorem = reflexivity(STEPS[name]().goal)
+    tried: set[type] = set()
+    for path, term, _ in parts_in_scope(theorem.rhs.body, outermost(theorem.rhs)):
+        if type(term) in tried:
+            continue
+        tried.add(type(term))
+        for other in with_one_field_changed(term):
+            with pytest.raises(NotATheorem):
+                shown_at(theorem, path, other)
+    assert {Access, Binary} <= tried
+
+
+def test_a_premise_that_only_z3_proves_is_not_asked_in_a_hurry() -> None:
+    n, m = atl.sizes("n m")
+    x = atl.tensor("x", n)
+    square = 2 * n * m <= n * n + m * m
+    guarded = atl.program("f", [x], atl.guard(square, x))
+    arguments = {"p": square.node, "e": x.node}
+    for thorough in (True, False):
+        with nullcontext() if thorough else pytest.raises(PremiseFailed):
+            instance_at(rules["guard_true"], arguments, guarded.body, outermost(guarded), thorough=thorough)
 
 
 def test_an_instance_is_refused_where_its_premises_do_not_hold() -> None:

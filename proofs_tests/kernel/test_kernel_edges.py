@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +12,14 @@ import pytest
 import atl
 from atl.checks.scope import outermost
 from atl.checks.zipper import whole
-from atl.core.index import bound, constant
+from atl.core.index import Array, bound, constant
 from atl.core.predicate import at_most
 from atl.core.program import Program
+from atl.core.results import Result
 from atl.core.terms import Access, Binary, Local
 from atl.errors import ATLError, WrongArgument
-from rewrites.errors import NotATheorem, NotEqual
+from atl.text.printing import show_predicate
+from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, shown, shown_at, symmetry, transitivity
 from rewrites.rules import RULES
@@ -174,6 +176,85 @@ def test_theorems_that_meet_compose() -> None:
     assert and_back.lhs == and_back.rhs == there.lhs
     assert [step.reverse for step in and_back.steps] == [False, True]
     assert transitivity(and_back, there).rhs == there.rhs
+
+
+def test_a_theorem_keeps_all_steps_of_what_it_is_made_of() -> None:
+    start = reflexivity(doubled())
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+    assert transitivity(start, twice).steps == twice.steps
+    there = transitivity(once, symmetry(once))
+    assert [step.reverse for step in transitivity(there, twice).steps] == [False, True, False, False]
+    turned = symmetry(twice).steps
+    assert [(step.arguments, step.reverse) for step in turned] == [
+        (step.arguments, True) for step in reversed(twice.steps)
+    ]
+
+
+def test_each_step_by_an_unproved_rule_marks_a_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = reflexivity(doubled())
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+    twice = rewrite(once, RULES["mul_one"], (0,), {"a": once.rhs.body.body}, reverse=True)  # type: ignore[union-attr]
+    for name in ("mul_comm", "mul_one"):
+        monkeypatch.setattr("rewrites.kernel.is_unproved", lambda rule, unproved=name: rule.name == unproved)
+        assert twice.unproved == (RULES[name],)
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_each_premise_of_a_step_is_proved(by: int) -> None:
+    """Reading an element of a generation asks for two: that it is not before the first, nor after the last."""
+    inner = atl.gen(n, lambda j: x[j] * x[j])
+    start = reflexivity(atl.program("p", [x], atl.gen(n, lambda i: inner[i + by])))
+    body: Any = inner.node
+    arguments = {"lo": constant(0), "hi": n.node, "e": Function(("index",), body.body), "k": bound(0) + by}
+    with pytest.raises(PremiseFailed):
+        rewrite(start, RULES["get_gen"], (0,), arguments)
+
+
+def test_a_step_keeps_the_premises_that_were_proved() -> None:
+    inner = atl.gen(n, lambda j: x[j] * x[j])
+    start = reflexivity(atl.program("p", [x], atl.gen(n, lambda i: inner[i])))
+    body: Any = inner.node
+    arguments = {"lo": constant(0), "hi": n.node, "e": Function(("index",), body.body), "k": bound(0)}
+    assert premises(rewrite(start, RULES["get_gen"], (0,), arguments)) == ["0 <= i", "i < n"]
+    wide = reflexivity(atl.program("p", [x], atl.padr(1, x), given=[n == 2]))
+    eta = {"n": constant(2), "v": x.node}
+    at_the_top = reflexivity(atl.program("p", [x], x, given=[n == 2]))
+    alone = premises(rewrite(at_the_top, RULES["gen_eta"], (), eta, reverse=True))
+    assert set(alone) == {"n = 2"}
+    assert len(premises(rewrite(wide, RULES["gen_eta"], (0,), eta, reverse=True))) > len(alone), (
+        "the term above asks too"
+    )
+
+
+def premises(theorem: Theorem) -> list[str]:
+    return [show_predicate(each.premise) for each in theorem.steps[-1].premises]
+
+
+def test_a_refused_step_names_its_place() -> None:
+    with pytest.raises(NotEqual, match=r"the subterm at \[0\] is not the left side of mul_one"):
+        rewrite(reflexivity(doubled()), RULES["mul_one"], (0,), {"a": x[0].node})
+
+
+def test_theorems_about_programs_that_differ_in_one_part_do_not_compose() -> None:
+    """Each part of a program is compared: the same body means another thing under other assumptions and results."""
+    parts: dict[str, Any] = {
+        "name": "q",
+        "inputs": (*doubled().inputs, Array("y", (n.node,), "float32")),
+        "body": (x + x).node,
+        "assumptions": (at_most(constant(1), n.node),),
+        "results": (Result("first", (n.node,)),),
+    }
+    compared = {field.name for field in fields(Program) if field.compare}
+    assert parts.keys() == compared, "a new part of a program has a case here"
+    start = doubled()
+    for part, value in parts.items():
+        other = replace(start, **{part: value})
+        for first, second in ((start, other), (other, start)):
+            with pytest.raises(NotATheorem, match="is not the left side of the second"):
+                transitivity(reflexivity(first), reflexivity(second))
 
 
 @pytest.mark.parametrize("path", [(-1,), (True,), (0.0,), ("0",), (None,), (1,), (0, 2)])

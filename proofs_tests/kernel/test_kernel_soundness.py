@@ -168,6 +168,7 @@ def _wronged(term: Expr) -> Expr:
     return transform(term, lambda leaf, _: index(leaf), on_tensor)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "made",
     [

@@ -14,7 +14,7 @@ from atl.core import node
 from atl.core.index import constant
 from atl.core.predicate import TRUE
 from atl.core.program import Program
-from atl.core.substitution import with_children
+from atl.core.substitution import with_child
 from atl.core.terms import Binary, Expr, Let
 from atl.core.traversal import subterms
 from atl.errors import TooLarge
@@ -64,11 +64,11 @@ def test_a_step_at_each_of_many_places_builds_each_term_once(monkeypatch: pytest
     def built(count: int) -> int:
         made = []
 
-        def counted(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+        def counted(expr: Expr, position: int, part: Expr) -> Expr:
             made.append(expr)
-            return with_children(expr, parts)
+            return with_child(expr, position, part)
 
-        monkeypatch.setattr(zipper, "with_children", counted)
+        monkeypatch.setattr(zipper, "with_child", counted)
         s = reschedule(stages(count)).rw("add_comm", all=True)
         assert len(s.steps[0].steps) == count
         assert str(s.goal).count("x") > 1
@@ -140,7 +140,7 @@ def test_the_size_of_the_whole_is_known_before_it_is_built() -> None:
         assert at is not None
         if not site.term.type.shape:
             changed = at.holding(longer)
-            assert changed.size == changed.top.size == changed.top.term.size
+            assert changed.size == changed.rooted.size == changed.rooted.whole.size
             assert changed.holding(at.term).size == theorem.rhs.body.size
 
 

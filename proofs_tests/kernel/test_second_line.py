@@ -5,22 +5,24 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import atl
+from atl.checks.scope import outermost
 from atl.core.index import Array, Index, Read, Size, Var, bound, constant, index
 from atl.core.predicate import at_most, equal
 from atl.core.program import Program
-from atl.core.terms import Access, Cast, Expr, Gen, Guard, Input, Let, Local, TensorVar, Type, Value
+from atl.core.terms import Access, Cast, Expr, Gen, Guard, Input, Let, Local, Padding, TensorVar, Type, Value
 from rewrites.admission import admit, described, is_of
-from rewrites.errors import NotAdmitted, NotATheorem, NotEqual
+from rewrites.errors import NotAdmitted, NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Argument, Function
-from rewrites.kernel import Theorem, reflexivity, rewrite, told
+from rewrites.kernel import Theorem, instance_at, reflexivity, rewrite, told
 from rewrites.kinds import Kind
-from rewrites.rule import Equation, Rule
+from rewrites.rule import Rule, Statement
 from rewrites.rules import RULES
 
 n, m = atl.sizes("n m")
@@ -32,6 +34,11 @@ UNBOUND = index(Var(7, "i"))
 Take = Callable[..., Theorem]
 
 
+def unchecked(before: Expr, after: Expr) -> Statement:
+    """Return a statement of these sides as they are."""
+    return Statement({}, (), before, after, (), {}, {}, ())
+
+
 def program() -> Program:
     return atl.program("p", [x, y], x)
 
@@ -41,7 +48,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Take:
     """A step at the top of a program, by a rule of the catalogue that says that its body is another term."""
 
     def by(after: Expr, start: Program | None = None, path: tuple[int, ...] = (), before: Expr = WHOLE) -> Theorem:
-        ill = Rule("ill_stated", "planted", "", "Is not so.", {}, lambda: Equation(before, after))
+        ill = Rule("ill_stated", "planted", "", "Is not so.", {}, {(): unchecked(before, after)})
         monkeypatch.setattr("rewrites.kernel.RULES", {**RULES, "ill_stated": ill})
         return rewrite(reflexivity(start or program()), ill, path, {})
 
@@ -94,6 +101,57 @@ def test_what_must_hold_of_a_new_part_is_told_where_z3_alone_proves_it(taken: Ta
     assert taken(beside(constant(0), squares)).steps[-1].premises == ()
     told_of = taken(beside((2 * n * m).node, squares)).steps[-1].premises
     assert [premise.layer for premise in told_of] == ["z3"]
+
+
+def padding(*extents: Index) -> Expr:
+    return Padding(Type("float32", extents))
+
+
+@pytest.mark.parametrize("other", [(1, 1, 3), (3, 2, 3), (1, 2, 4)], ids=str)
+def test_each_extent_of_the_sides_is_compared(other: tuple[int, int, int], taken: Take) -> None:
+    """Extents may differ in their last term alone: n + 1 and n + 2, n + m + 3 and n + m + 4."""
+
+    def padded(first: int, second: int, third: int) -> Expr:
+        return padding(n.node + first, n.node + second, n.node + m.node + third)
+
+    start = Program("p", program().inputs, padded(1, 2, 3), ())
+    with pytest.raises(PremiseFailed, match="a premise of ill_stated is not proved here"):
+        taken(padded(*other), start, before=start.body)
+
+
+@pytest.mark.parametrize(("known", "guarded"), [(0, 1), (1, 0)])
+def test_each_extent_is_compared_again_in_the_terms_above(known: int, guarded: int, taken: Take) -> None:
+    """Under the guard both extents are 2, and outside of it one of them."""
+    sizes = (n.node, m.node)
+    guard = Guard(equal(sizes[guarded], constant(2)), padding(*sizes))
+    start = Program("p", program().inputs, guard, (equal(sizes[known], constant(2)),))
+    half = padding(*(sizes[at] if at == guarded else constant(2) for at in (0, 1)))
+    assert taken(half, start, (0,), guard.body).rhs.body == replace(guard, body=half)
+    with pytest.raises(PremiseFailed, match="a premise of ill_stated is not proved here"):
+        taken(padding(constant(2), constant(2)), start, (0,), guard.body)
+
+
+@pytest.mark.parametrize("extents", [(2, -1), (-1, 2), (2, 2, -1)], ids=str)
+def test_each_obligation_of_a_new_part_is_proved(extents: tuple[int, ...], taken: Take) -> None:
+    with pytest.raises(PremiseFailed, match="padding of extent -1"):
+        taken(Let(padding(*map(constant, extents)), WHOLE))
+
+
+@pytest.mark.parametrize("around", [lambda e: Let(WHOLE, e), lambda e: Let(e, WHOLE)], ids=["the body", "the value"])
+def test_each_part_of_a_new_part_is_checked(around: Callable[[Expr], Expr], taken: Take) -> None:
+    with pytest.raises(PremiseFailed, match="padding of extent -1"):
+        taken(Let(around(padding(constant(-1))), WHOLE))
+
+
+def test_obligations_that_only_z3_proves_are_not_asked_in_a_hurry() -> None:
+    square = (n * n + m * m - 2 * n * m).node
+    always = at_most(constant(0), n.node)
+    guarded = Guard(always, padding(square))
+    arguments = {"p": always, "e": guarded.body}
+    scope = outermost(program())
+    assert instance_at(RULES["guard_true"], arguments, guarded, scope)[0] == guarded.body
+    with pytest.raises(PremiseFailed, match="padding of extent"):
+        instance_at(RULES["guard_true"], arguments, guarded, scope, thorough=False)
 
 
 def test_a_theorem_is_not_made_again_by_copying() -> None:

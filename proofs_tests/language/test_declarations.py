@@ -122,6 +122,7 @@ CHECKED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bounds", CHECKED)
 def test_every_declared_fact_is_checked_by_each_way_to_run_a_program(bounds: str) -> None:
     right, wrong = (np.array(elements, dtype=np.int64) for elements in CHECKED[bounds])

@@ -87,6 +87,7 @@ def drawn(random: Random) -> tuple[str, list[tuple[Any, ...]]]:
     return f"{text}->{''.join(result)}", shapes
 
 
+@pytest.mark.long
 def test_random_sums_mean_what_numpy_computes() -> None:
     random = Random(5)
     for _ in range(300):

@@ -404,6 +404,7 @@ class Counting(Machine):
         return super().binary(op, dtype, x, y)
 
 
+@pytest.mark.long
 def test_each_element_of_a_two_stage_blur_is_computed_once() -> None:
     picture = atl.tensor("picture", n, m)
 

@@ -26,7 +26,7 @@ Way = Callable[[Program, dict[str, AnyArray]], AnyArray]
 n, m = atl.sizes("n m")
 
 
-pytestmark = pytest.mark.usefixtures("private_cache")
+pytestmark = [pytest.mark.usefixtures("private_cache"), pytest.mark.sampled]
 
 
 def _reference(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:

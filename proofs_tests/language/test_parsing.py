@@ -234,6 +234,7 @@ def wide(doublings: int) -> Expr:
     return term
 
 
+@pytest.mark.long
 def test_a_large_term_is_abridged_in_messages_and_never_in_a_program() -> None:
     term = wide(12)
     assert term.size > WHOLE

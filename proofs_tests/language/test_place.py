@@ -27,6 +27,8 @@ from lowering.nest.obligations import report
 from proofs_tests.programs.reproduce import as_python
 from rewrites import load, reschedule
 
+pytestmark = pytest.mark.sampled
+
 AnyArray = npt.NDArray[Any]
 n, m, k = atl.sizes("n m k")
 x = atl.tensor("x", n, dtype="int64", range=(0, k))

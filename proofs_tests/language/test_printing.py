@@ -77,6 +77,8 @@ from atl.errors import ParseError, RaggedShape
 from atl.parsing.parse import parse, parse_expr, parse_index, parse_predicate
 from atl.text.printing import show, show_index, show_predicate, show_program
 
+pytestmark = pytest.mark.sampled
+
 n, m, k = size("n"), size("m"), size("k")
 T = TypeVar("T")
 

@@ -248,6 +248,7 @@ def drawn(random: Random, a: Any) -> tuple[dict[str, atl.Tensor], dict[str, Any]
     return made, meant
 
 
+@pytest.mark.long
 def test_random_results_are_those_of_numpy(numbers: Any) -> None:
     random = Random(20261122)
     for _ in range(60):

@@ -80,6 +80,7 @@ def place(function: Function, at: tuple[int, ...]) -> object:
     return (int(found),) if int(found) else ()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", ["layout", "linear", "axe", "lego"])
 def test_every_way_keeps_every_place(family: str) -> None:
     came: Counter[str] = Counter()

@@ -90,7 +90,7 @@ REFUSED += [
     (lambda: layouts.composition(SWIZZLED, (2, 2)), "has no modes to be tiled"),
     (lambda: layouts.complement(Layout((N, M), (M, N))), "has no complement that is known"),
     (lambda: layouts.left_inverse(Layout((2, 2), (F2(1), F2(1)))), "its columns depend on each other"),
-    (lambda: layouts.right_inverse(Layout(3, F2(1))), "a power of two instead of 3"),
+    (lambda: layouts.left_inverse(Layout((3, 2), (F2(1), F2(4)))), "a power of two instead of 3"),
     (lambda: of.Coordinate(3), "a tuple of integers, one for each axis"),
     (lambda: of.Box(4).digits("3"), "an integer, an array of them, or an index expression"),
     (lambda: L(np.array([1.5])), "an array of float64"),

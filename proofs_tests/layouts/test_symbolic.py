@@ -223,6 +223,7 @@ def test_a_way_back_on_digits_proves_a_storage_injective_for_every_size(name: st
     assert injective(IndexFunction(shape, to, back, onto=onto)) == Proved("linear")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", WAYS)
 def test_a_fault_in_the_way_there_back_or_an_extent_is_not_proved(name: str) -> None:
     shape, to, back, onto = WAYS[name]

@@ -148,6 +148,7 @@ def check_inverses(flat: Flat, layout: Layout, table: list[int]) -> None:
             layouts.inverse(layout)
 
 
+@pytest.mark.long
 def test_small_layouts_are_what_enumeration_says() -> None:
     count = 0
     for flat in some():

@@ -1,9 +1,10 @@
 """`python -m proofs_tests.mutation ROOM`: plants faults in a room, one at a time, and says which no test has found.
 
-    kernel, certificates, padtypes, prove      what is planted in (`rooms`)
+    kernel, rules, grading, checks, core, surface, certificates, padtypes, prove
+                                               what is planted in (`rooms`)
     --sample N --seed S                        so many, drawn by a seed
     --survived, --again                        those too that no test has found; all, whatever is known of them
-    --only TEXT                                those whose key holds this text
+    --only TEXT                                those whose key holds this text, or one of several
     --workers N                                so many processes at a time
     --seconds S, --without FILE, --tests FILE  fewer or other tests: what survives them may be found by more
 
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("room", choices=list(ROOMS))
     parser.add_argument("--sample", type=int, help="so many mutants, drawn by the seed (default: all)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="mutants whose key holds this text")
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="mutants whose key holds this text")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of tests for one mutant (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="processes at a time (default: %(default)s)")
     parser.add_argument("--tests", action="append", default=[], metavar="FILE", help="these, not those of the room")
@@ -42,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(argv)
     room = ROOMS[asked.room]
     texts = {file: (HERE / file).read_text(encoding="utf-8") for file in room.paths()}
-    chosen = [mutant for file, text in texts.items() for mutant in mutants(file, text) if asked.only in mutant.key]
+    made = [mutant for file, text in texts.items() for mutant in mutants(file, text)]
+    chosen = [mutant for mutant in made if not asked.only or any(text in mutant.key for text in asked.only)]
     if asked.sample is not None and asked.sample < len(chosen):
         chosen = sorted(Random(asked.seed).sample(chosen, asked.sample), key=lambda mutant: mutant.key)
     verdicts = Verdicts(HERE / "out" / "mutation" / f"{asked.room}.jsonl", texts)
@@ -52,7 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     tests = asked.tests or [test for test in room.tests if test not in asked.without]
     if left:
         runner = Runner(left, texts, verdicts, seconds=asked.seconds, workers=asked.workers)
-        code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[runner])
+        # A failure is not explained: nobody reads it, and of large terms that takes longer than the test.
+        quick = ["-q", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        code = pytest.main([*quick, *tests], plugins=[runner])
         if code != pytest.ExitCode.OK or runner.broken:
             print(f"the tests of the room do not pass as they are: {', '.join(runner.broken) or code}", file=sys.stderr)
             return 2

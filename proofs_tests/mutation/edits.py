@@ -1,16 +1,21 @@
 """The mutants of a file: small changes to its syntax, each of which some test should notice.
 
 A comparison is turned or weakened, a condition is dropped or forced, one side of and/or is forgotten, a constant moves
-by one, a statement that checks or raises is left out, a result is replaced by nothing. Words of messages stay.
+by one, a statement that checks or raises is left out, a result is replaced by nothing. A loop sees its first element
+only, or misses it; one part of what is compared is ignored; a call misses an argument, or gives back what it is given.
+Words of messages stay.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
-from typing import Final, TypeAlias
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from atl.core.node import Node
 
 Edit: TypeAlias = Callable[[], None]
 
@@ -37,7 +42,13 @@ _COMPUTED: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.LShift: ast.RShift,
     ast.RShift: ast.LShift,
 }
-_OTHER_WORD: Final = {"any": "all", "all": "any", "min": "max", "max": "min"}
+_OTHER_WORD: Final = {"any": "all", "all": "any", "min": "max", "max": "min", "at_most": "less", "less": "at_most"}
+_GIVEN_BACK: Final = frozenset({"negation", "predicate", "shape", "shift", "substitute"})
+"""Functions and methods whose result may be confused with what they are given."""
+PARTS: Final = 5
+"""So many parts of what is compared are ignored, one at a time: a program has as many."""
+IGNORED: Final = "ignored"
+"""The last word of such a change, after the number of the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,20 @@ class Mutant:
         """What it is remembered by: it does not move when lines are added elsewhere."""
         return f"{self.file}::{self.function}::{self.change}::{self.number}"
 
+    @property
+    def part(self) -> int | None:
+        """Which part of two values a comparison ignores, if the change is of this kind."""
+        before, _, last = self.change.rpartition(" ")
+        return int(before.rpartition(" ")[2]) if last == IGNORED else None
+
+    @property
+    def with_an_earlier_part(self) -> Mutant | None:
+        """The mutant that ignores the part before. Values without that part do not have this one either."""
+        if not self.part:
+            return None
+        change = self.change.removesuffix(f"{self.part} {IGNORED}") + f"{self.part - 1} {IGNORED}"
+        return replace(self, change=change, place=self.place - 1)
+
 
 def mutants(file: str, text: str) -> list[Mutant]:
     """All mutants of a file, function by function."""
@@ -72,6 +97,38 @@ def mutants(file: str, text: str) -> list[Mutant]:
 def functions(text: str) -> dict[str, str]:
     """The functions of a file by their dotted names, each as text without comments."""
     return {name: ast.unparse(node) for name, node in _functions(ast.parse(text))}
+
+
+class Alike:
+    """A comparison that ignores one part of two values."""
+
+    def __init__(self) -> None:
+        self.met = False
+        """Whether two values with such a part have been compared."""
+
+    def __call__(self, left: Any, right: Any, part: int) -> Any:
+        """Return `right` if the values differ in this part at most, else `left`."""
+        ours, others = _parts(left), _parts(right)
+        if type(left) is not type(right) or not part < len(ours) == len(others):
+            return left
+        self.met = True
+        ours[part] = others[part]
+        return right if ours == others else left
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return what decides whether two values are equal; nothing of a value that has no parts."""
+    if isinstance(value, Node):
+        key: Any = value.identity.key
+        value = key[1]
+    elif is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name) for field in fields(value) if field.compare]
+    return list(value) if isinstance(value, tuple | list) else []
+
+
+ALIKE: Final = Alike()
+NAMES: Final[dict[str, Any]] = {"alike": ALIKE, "islice": islice}
+"""What the text of a mutant refers to."""
 
 
 class Syntax:
@@ -141,10 +198,12 @@ Change: TypeAlias = tuple[str, ast.AST, str, object]
 def _of(node: ast.AST) -> Iterator[Change]:
     """The changes of one node: in words, and the field of a node that gets another value."""
     said = ast.unparse(node).split("\n")[0][:70] if isinstance(node, ast.expr | ast.stmt) else ""
+    said = said.replace('"', "'")  # versions of Python write other quotes around text that has quotes in it
     match node:
         case ast.Compare(ops=[op]):
             for other in _COMPARED[type(op)]:
                 yield f"{said}: {type(op).__name__} becomes {other.__name__}", node, "ops", [other()]
+            yield from _without_parts(node, said)
         case ast.Compare(ops=[*ops]):
             for place, op in enumerate(ops):
                 for other in _COMPARED[type(op)]:
@@ -176,11 +235,63 @@ def _of(node: ast.AST) -> Iterator[Change]:
                 yield f"condition {ast.unparse(conditions[place])[:60]} dropped", node, "ifs", _left(conditions, place)
         case ast.Call(func=ast.Name(id=name) as called) if name in _OTHER_WORD:
             yield f"{said}: {_OTHER_WORD[name]}", called, "id", _OTHER_WORD[name]
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[_, *_]) if name in _GIVEN_BACK:
+            yield f"{said}: what it is given", node, "func", _expression("lambda given, *_, **__: given")
         case ast.match_case(guard=ast.expr() as guard):
             yield f"guard {ast.unparse(guard)[:60]} dropped", node, "guard", None
         case _:
             pass
     yield from _left_out(node)
+    yield from _fewer(node, said)
+
+
+def _without_parts(compared: ast.Compare, said: str) -> Iterator[Change]:
+    """A comparison of two values that ignores one of their parts."""
+    left, (op,), (right,) = compared.left, compared.ops, compared.comparators
+    if isinstance(op, ast.Eq | ast.NotEq) and not any(_has_no_parts(side) for side in (left, right)):
+        for part in range(PARTS):
+            yield f"{said}: part {part} {IGNORED}", compared, "left", _called("alike", left, right, ast.Constant(part))
+
+
+def _has_no_parts(side: ast.expr) -> bool:
+    return isinstance(side, ast.Constant) or (
+        isinstance(side, ast.Call) and isinstance(side.func, ast.Name) and side.func.id in {"len", "id"}
+    )
+
+
+def _fewer(node: ast.AST, said: str) -> Iterator[Change]:
+    """One element of many, all but one, an argument less: of loops, of displays and calls whose length varies."""
+    if isinstance(node, ast.For | ast.comprehension):
+        loop = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}"[:70]
+        yield f"{loop}: the first alone", node, "iter", _called("islice", node.iter, ast.Constant(1))
+        rest = _called("islice", node.iter, ast.Constant(1), ast.Constant(None))
+        yield f"{loop}: the first passed over", node, "iter", rest
+    if isinstance(node, ast.Tuple | ast.List | ast.Set) and any(map(_is_starred, node.elts)):
+        for place in range(len(node.elts)):
+            yield f"{said}: element {place} dropped", node, "elts", _left(node.elts, place)
+    if isinstance(node, ast.Call):
+        for place in (place for place, argument in enumerate(node.args) if _is_starred(argument)):
+            yield f"{said}: element {place} dropped", node, "args", _left(node.args, place)
+        for place, keyword in enumerate(node.keywords):
+            if keyword.arg and not isinstance(keyword.value, ast.Constant):
+                passed = [*node.keywords[:place], *node.keywords[place + 1 :]]
+                yield f"{said}: {keyword.arg} not passed", node, "keywords", passed
+
+
+def _is_starred(element: ast.expr) -> bool:
+    return isinstance(element, ast.Starred)
+
+
+def _called(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _nothing_given() -> ast.YieldFrom:
+    return ast.YieldFrom(ast.Tuple([], ast.Load()))
 
 
 def _left_out(node: ast.AST) -> Iterator[Change]:
@@ -195,7 +306,10 @@ def _left_out(node: ast.AST) -> Iterator[Change]:
                 and not isinstance(statement.value, ast.Constant)
                 and not ast.unparse(statement).startswith("assert_never(")  # which mypy has seen that nothing comes to
             ):
-                left = [*block[:place], ast.Pass(), *block[place + 1 :]]
+                kept = statement.value if isinstance(statement, ast.Expr) else None
+                # A generator stays one: that nothing can be iterated is found by any test.
+                instead = ast.Expr(_nothing_given()) if isinstance(kept, ast.Yield | ast.YieldFrom) else ast.Pass()
+                left = [*block[:place], instead, *block[place + 1 :]]
                 yield f"{ast.unparse(statement).splitlines()[0][:60]}: left out", node, name, left
 
 

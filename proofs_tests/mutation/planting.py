@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import ast
 import functools
-import gc
 import sys
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, Final
 
 from atl.checks import remaking
 from atl.prove import forget
-from proofs_tests.mutation.edits import Mutant
+from proofs_tests.mutation.edits import NAMES, Mutant
+from proofs_tests.mutation.rooms import HERE
+from rewrites.rules import RULES
+
+PACKAGES: Final = frozenset(path.name for path in HERE.iterdir())
+"""The names at the top of the checkout, those of its packages among them."""
 
 
 def planted(mutant: Mutant, syntax: ast.Module) -> bool:
@@ -34,7 +39,11 @@ def planted(mutant: Mutant, syntax: ast.Module) -> bool:
     code = codes.get(mutant.function)
     if function is None or code is None or len(code.co_freevars) != len(function.__code__.co_freevars):
         return False
-    function.__code__ = code
+    with warnings.catch_warnings():
+        # A generator whose last `yield` is left out becomes a function, which Python 3.13 warns of.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        function.__code__ = code
+    function.__globals__.update(NAMES)
     nothing_is_remembered()
     return True
 
@@ -46,16 +55,34 @@ def _is_needed(part: ast.stmt, name: str) -> bool:
     return isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name == name
 
 
-def memos() -> list[Any]:
-    """The memos of functions that there are."""
-    return [held for held in gc.get_objects() if isinstance(held, functools._lru_cache_wrapper)]
+def memos() -> Iterator[Any]:
+    """Yield the memos (`lru_cache`) of functions and methods of the loaded modules of this checkout.
+
+    They are looked up by name, since `gc.get_objects` omits what `gc.freeze` has set aside.
+    """
+    for module in list(sys.modules.values()):
+        if module.__name__.partition(".")[0] in PACKAGES:
+            for held in list(vars(module).values()):
+                yield from (each for each in _with_methods(held) if type(each) is functools._lru_cache_wrapper)
 
 
-def nothing_is_remembered(of: Iterable[Any] | None = None) -> None:
-    """Forgets the answers of functions, those of the prover, and which nodes were made here."""
-    for memo in memos() if of is None else of:
-        memo.cache_clear()
+def _with_methods(held: object) -> Iterator[object]:
+    yield held
+    if isinstance(held, type):
+        yield from vars(held).values()
+
+
+def nothing_is_remembered(*, without: str | None = None) -> None:
+    """Forget the answers of functions and of the prover, what rules state, and which nodes were made here.
+
+    The memos of the modules whose names begin with `without` are kept, and with them the statements of rules.
+    """
+    for memo in memos():
+        if without is None or not memo.__module__.startswith(without):
+            memo.cache_clear()
     forget()
+    for rule in RULES.values() if without is None else ():
+        vars(rule.statements)["_known"].clear()
     remaking._known.clear()
 
 

@@ -41,20 +41,44 @@ _OF_THE_PROVER: Final = (
     "prover_fuzz",
 )
 
+_OF_STEPS: Final = tuple(
+    f"proofs_tests/kernel/test_{name}.py"
+    for name in ("places", "admission", "kernel_soundness", "kernel_edges", "second_line", "instances")
+)
+_OF_THE_LANGUAGE: Final = ("proofs_tests/language", "proofs_tests/errors")
+
 ROOMS: Final = {
     "kernel": Room(
         ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py"),
         (
-            "proofs_tests/kernel/test_places.py",
-            "proofs_tests/kernel/test_admission.py",
-            "proofs_tests/kernel/test_kernel_soundness.py",
-            "proofs_tests/kernel/test_kernel_edges.py",
-            "proofs_tests/kernel/test_second_line.py",
-            "proofs_tests/kernel/test_instances.py",
+            *_OF_STEPS,
             "proofs_tests/own/test_own_rules.py",
+            "proofs_tests/own/test_fixed_equations.py",
             "proofs_tests/attacks/test_attacks_on_the_kernel.py",
         ),
     ),
+    "checks": Room(("atl/checks/scope.py", "atl/checks/wellformed.py"), ("atl/checks", *_OF_THE_LANGUAGE, *_OF_STEPS)),
+    "core": Room(("atl/core",), ("atl/core", "atl/text", *_OF_THE_LANGUAGE, *_OF_STEPS)),
+    "surface": Room(("atl/surface",), ("atl/surface", *_OF_THE_LANGUAGE)),
+    "rules": Room(
+        (
+            "rewrites/rule.py",
+            "rewrites/statement.py",
+            "rewrites/stating.py",
+            "rewrites/instantiation.py",
+            "rewrites/kinds.py",
+            "rewrites/named_operators.py",
+        ),
+        (
+            *_OF_STEPS,
+            "proofs_tests/kernel/test_certificates.py",
+            "proofs_tests/kernel/test_arguments.py",
+            "proofs_tests/rules/test_patterns.py",
+            "proofs_tests/rules/test_statements.py",
+            "proofs_tests/rules/test_arguments_of_rules.py",
+        ),
+    ),
+    "grading": Room(("rewrites/grading",), ("rewrites/grading", "proofs_tests/own")),
     "certificates": Room(
         ("rewrites/certificates",),
         (
@@ -62,7 +86,7 @@ ROOMS: Final = {
             "proofs_tests/kernel/test_arguments.py",
             "proofs_tests/kernel/test_certificate_files.py",
             "proofs_tests/kernel/test_certificates.py",
-            "proofs_tests/own/test_own_rules.py",
+            "proofs_tests/own/test_own_certificates.py",
             "proofs_tests/sparse/test_packed.py",
             *_of(
                 "proofs_tests/sparse/test_sparsify.py",

@@ -32,6 +32,7 @@ def test_one_of_two():
 SIGN: str = "def of(a):\n    if a < 0:\n        return -1\n    return 1\n"
 
 
+@pytest.mark.long
 def test_what_a_process_has_reached_is_kept_where_its_end_is_cut_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,15 +7,17 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies
 
+import atl
 from atl.prove.prover import _smt, without_smt
 from proofs_tests.mutation.__main__ import told
-from proofs_tests.mutation.edits import Mutant, Syntax, mutants
+from proofs_tests.mutation.edits import NAMES, PARTS, Alike, Mutant, Syntax, mutants
 from proofs_tests.mutation.explained import EXPLAINED
 from proofs_tests.mutation.planting import nothing_is_remembered, planted
 from proofs_tests.mutation.reaching import Reaching, _Traced, reaching
@@ -58,6 +60,69 @@ def test_each_mutant_differs_from_the_file_in_its_change_alone() -> None:
         assert 'Whether low <= at < high, 3 times."""' in "\n".join(text)
 
 
+n, m = atl.sizes("n m")
+program = atl.program("p", [atl.tensor("x", n)], atl.tensor("x", n))
+MANY = """
+def all_of(left, right, extents, known=()):
+    for extent in extents:
+        yield less(0, extent)
+    if left != right:
+        yield shift(left, by=right)
+    return (0, *extents)
+"""
+
+
+def test_faults_of_loops_displays_calls_and_comparisons_are_made() -> None:
+    changes = {mutant.change for mutant in mutants("many.py", MANY)}
+    assert {
+        "for extent in extents: the first alone",
+        "for extent in extents: the first passed over",
+        "yield less(0, extent): left out",
+        "less(0, extent): at_most",
+        "shift(left, by=right): what it is given",
+        "shift(left, by=right): by not passed",
+        "(0, *extents): element 0 dropped",
+        *(f"left != right: part {part} ignored" for part in range(PARTS)),
+    } <= changes
+    assert not any("ignored" in mutant.change for mutant in mutants("few.py", "def f(a):\n    return len(a) == a.n\n"))
+
+
+@pytest.mark.parametrize(
+    ("change", "given"),
+    [
+        ("for extent in extents: the first alone", [1, (4, 5)]),
+        ("for extent in extents: the first passed over", [2, 3, (4, 5)]),
+        ("yield less(0, extent): left out", [(4, 5)]),
+        ("shift(left, by=right): what it is given", [1, 2, 3, (4, 5)]),
+        ("left != right: part 0 ignored", [1, 2, 3, (4, 6)]),
+        ("left != right: part 1 ignored", [1, 2, 3]),
+    ],
+)
+def test_a_fault_of_a_loop_or_a_comparison_does_what_it_says(change: str, given: list[object]) -> None:
+    (mutant,) = (mutant for mutant in mutants("many.py", MANY) if mutant.change == change)
+    names = {**NAMES, "less": lambda _, extent: extent, "shift": lambda left, by: by if "ignored" in change else left}
+    exec(compile(Syntax(MANY).changed(mutant), "many.py", "exec"), names)
+    assert list(names["all_of"]((4, 5), (4, 6), [1, 2, 3])) == given
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "differing"),
+    [
+        ((n + 1).node, (n + 2).node, 1),
+        ((n.node, m.node), (n.node, n.node), 1),
+        (atl.tensor("x", n).node, atl.tensor("x", m).node, 0),
+        (program, replace(program, assumptions=((n > 1).node,)), 3),
+    ],
+)
+def test_a_comparison_may_ignore_each_part_of_what_it_compares(left: Any, right: Any, differing: int) -> None:
+    for part in range(PARTS):
+        alike = Alike()
+        assert alike(left, left, part) == left
+        assert (alike(left, right, part) == right) is (part == differing)
+    assert Alike()(1, 2, 0) == 1
+
+
+@pytest.mark.long
 def test_a_planted_fault_is_what_runs() -> None:
     """In a process of its own, as a fault is not taken back."""
     file = "padtypes/__init__.py"
@@ -76,6 +141,7 @@ def test_a_planted_fault_is_what_runs() -> None:
     assert not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
 
 
+@pytest.mark.long
 def test_a_fault_is_planted_in_what_a_decorator_has_wrapped() -> None:
     file = "atl/prove/prover.py"
     text = (HERE / file).read_text(encoding="utf-8")
@@ -101,6 +167,7 @@ class _Asked:
         self._runner._failed |= not self._passes()
 
 
+@pytest.mark.long
 def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +243,7 @@ def test_a_property_that_fails_is_not_tried_on_smaller_cases(tmp_path: Path) -> 
     assert tried[-2] == tried[-1], "the case that fails is run once more, to say it"
 
 
+@pytest.mark.long
 def test_each_test_has_its_own_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is slow without the fault too leaves no more of it to the others."""
     monkeypatch.setattr("proofs_tests.mutation.running.AT_LEAST", 0)
@@ -216,6 +284,7 @@ def test_what_a_process_has_used_is_read() -> None:
     os.waitpid(child, 0)
 
 
+@pytest.mark.long
 def test_what_tests_reach_is_put_together_by_several_processes(tmp_path: Path) -> None:
     file = "proofs_tests/mutation/rooms.py"
     text = (HERE / file).read_text(encoding="utf-8")
@@ -265,6 +334,7 @@ def test_verdicts_are_kept_and_hold_for_the_function_as_it_was(
     assert "1 killed; 100.0% found" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_what_is_explained_is_still_a_mutant() -> None:
     texts = {file: (HERE / file).read_text(encoding="utf-8") for room in ROOMS.values() for file in room.paths()}
     named = {file: text for file, text in texts.items() if any(key.startswith(file) for key in EXPLAINED)}

@@ -35,6 +35,8 @@ from proofs_tests.nests.sharing_programs import (
 )
 from proofs_tests.programs.generate import Case, case_by_seed
 
+pytestmark = pytest.mark.sampled
+
 SIZES: Final = (1, 2, 3, 7)
 
 
@@ -274,6 +276,7 @@ def test_a_result_may_touch_an_input_and_not_overlap_it() -> None:
     assert both(held[:4], held[2:2], out=held[:4]) is not None
 
 
+@pytest.mark.long
 def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> None:
     gather = atl.tensor("at", atl.sizes("n"), dtype="int64", range=(0, atl.sizes("n")))
     of = compile_kernel(atl.program("t", [gather], atl.gen(atl.sizes("n"), lambda i: gather[gather[i]])))
@@ -286,6 +289,7 @@ def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> No
         turned(square, out=square)
 
 
+@pytest.mark.long
 def test_of_random_programs_what_is_proved_to_be_in_place_is() -> None:
     counted: Counter[str] = Counter()
     for number in range(60):
@@ -312,6 +316,7 @@ def test_of_random_programs_what_is_proved_to_be_in_place_is() -> None:
     assert counted["refused"] >= 10
 
 
+@pytest.mark.long
 def test_random_programs_with_storage_shared_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("atl.checks.stack.STACK_LIMIT", 0)  # so that all buffers are on the heap
     shared = 0

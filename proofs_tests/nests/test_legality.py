@@ -88,6 +88,7 @@ def verdicts() -> dict[int, Conflict | None]:
     return {seed: found(planted(seed)) for seed in SEEDS}
 
 
+@pytest.mark.long
 def test_what_meets_in_a_run_is_refused_and_what_is_proved_never_meets(verdicts: dict[int, Conflict | None]) -> None:
     counted: Counter[str] = Counter()
     for seed, verdict in verdicts.items():
@@ -129,6 +130,7 @@ def safe(program: atl.Program) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("registers", [True, False])
 def test_each_loop_of_random_programs_is_found_legal_or_meets(registers: bool) -> None:
     """Each loop of each program is marked alone. What is legal meets nobody in the program's run."""
@@ -258,6 +260,7 @@ SCHEDULES: Final[dict[str, Callable[[], atl.Program]]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_outermost_loops_of_schedules_may_run_in_parallel(name: str) -> None:
     program = SCHEDULES[name]()

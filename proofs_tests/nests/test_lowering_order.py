@@ -17,13 +17,13 @@ from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
 from lowering.nest.loopnest import Block, For, If
 from lowering.nest.machine import run
-from lowering.toolchain import find_compiler, has_sanitizers
+from proofs_tests.compilers import lacking
 from proofs_tests.padding.fuzz import footprint_is_exact
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted
 from proofs_tests.programs.generate import Case
 from rewrites import reschedule
 
-with_c = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
+with_c = pytest.mark.skipif(bool(lacking("sanitizers")), reason=lacking("sanitizers"))
 
 N, M, K = atl.sizes("n m k")
 x = atl.tensor("x", N)
@@ -254,6 +254,7 @@ def examples() -> list[Expected]:
     return out
 
 
+@pytest.mark.long
 @with_c
 def test_all_of_it_means_what_it_says() -> None:
     """The reference interpreter, that of loop nests, C under sanitizers and C into an output full of garbage agree."""
@@ -312,6 +313,7 @@ def calls_to_lower(parts: int) -> int:
     return called
 
 
+@pytest.mark.long
 def test_lowering_an_unrolled_loop_takes_time_in_proportion_to_its_length() -> None:
     calls_to_lower(4)
     assert calls_to_lower(24) < 2.6 * calls_to_lower(12)

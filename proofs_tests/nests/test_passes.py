@@ -85,6 +85,8 @@ from proofs_tests.nests.tiles import tile_nests
 from proofs_tests.nests.walks.programs import merge_nests, stream_nests
 from proofs_tests.programs.generate import Case, case_by_seed
 
+pytestmark = pytest.mark.sampled
+
 STEPS: Final = 5_000
 GENERATED: Final = 60
 """How many generated programs each pass is tried on."""

@@ -60,6 +60,7 @@ def rings(nest: LoopNest) -> list[int]:
     return [s.buffer.rows for s in statements(nest.body) if isinstance(s, Allocate) and s.mark is LetMark.RING]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_ring_changes_nothing_of_the_meaning_at_any_size(name: str) -> None:
     of, nest = made(name)
@@ -97,12 +98,14 @@ def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
     return seen, wrong
 
 
+@pytest.mark.long
 def test_rings_of_random_windows_change_nothing_of_the_meaning() -> None:
     seen, wrong = differing(seed=3, count=60)
     assert wrong == []
     assert sum(count for rows, count in seen.items() if rows > 1) >= 30
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("of", "name", "wrong"),
     [

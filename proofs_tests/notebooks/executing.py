@@ -19,7 +19,7 @@ from traitlets.config import Config
 
 from proofs_tests.notebooks.stored import FOLDER, Cell, Shown, cells_of, differences, shown
 
-LONGEST: Final = 120
+LONGEST: Final = 600
 """No cell takes so many seconds."""
 
 

@@ -30,7 +30,19 @@ FACADES: Final = (
 )  # fmt: skip
 RICH: Final = ("_repr_latex_", "_repr_html_", "_repr_svg_")
 ADDRESS: Final = re.compile(r"\bat 0x[0-9a-f]+")
-NO_VALUES: Final = {"Function", "Semimodule", "Level", "View", "Clock", "Size", "Device", "DeviceArray", "Gpu", "Found"}
+NO_VALUES: Final = {
+    "Function",
+    "Semimodule",
+    "Level",
+    "View",
+    "Clock",
+    "Size",
+    "Device",
+    "DeviceArray",
+    "Gpu",
+    "Found",
+    "Sampler",
+}
 """What is abstract, or an annotation; and what only a machine with a GPU has."""
 RULES_SHOWN: Final = tuple(RULES.values())[::20]
 

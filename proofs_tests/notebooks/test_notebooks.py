@@ -18,11 +18,13 @@ def test_there_are_five() -> None:
     assert [path.stem for path in paths()] == NAMES
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_shows_what_is_stored(name: str) -> None:
     assert compared(FOLDER / f"{name}.ipynb") == []
 
 
+@pytest.mark.long
 def test_a_kernel_of_jupyters_shows_the_same() -> None:
     path = FOLDER / "first-steps.ipynb"
     now = [shown(cell["outputs"]) for cell in executed(path).cells if cell["cell_type"] == "code"]

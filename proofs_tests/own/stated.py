@@ -6,12 +6,20 @@ import atl
 from rewrites import Session, reschedule
 from rewrites.own import Body, Elem, Equation, Index, Scalar, equation, given, rule, tactic
 
-ONE, TWO = 1, 2
+OF_EXTREMES = """
+import atl
+from rewrites.own import Equation, Scalar, equation, rule
 
+@rule
+def larger_and_smaller(a: Scalar, b: Scalar) -> Equation:
+    '''The larger and the smaller of two are the two.'''
+    return equation(atl.maximum(a, b) + atl.minimum(a, b), a + b)
 
-def twice(e: atl.Tensor) -> atl.Tensor:
-    """Used by a rule of another module."""
-    return e * TWO
+@rule
+def twice(a: Scalar) -> Equation:
+    '''What is added to itself is doubled.'''
+    return equation(a + a, 2 * a)
+"""
 
 
 @rule(source="telescoping")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -145,6 +146,15 @@ def test_the_command_lists_the_tactics_of_a_file(tmp_path: Path, capsys: pytest.
     assert main(["tactics", "--own", str(path), "rows_apart"]) == 0
     assert capsys.readouterr().out.startswith("s.rows_apart(by)\n\nRuns rows in blocks")
     assert set(read(path).tactics) == {"rows_apart"}
+
+
+def test_what_a_file_prints_is_not_part_of_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "own_that_prints.py"
+    path.write_text(FILE + "print('loaded', rows_apart.__name__)\n", encoding="utf-8")
+    assert main(["tactics", "--json", "--own", str(path), "rows_apart"]) == 0
+    said = capsys.readouterr()
+    assert [each["name"] for each in json.loads(said.out)] == ["rows_apart"]
+    assert "loaded rows_apart" in said.err
 
 
 def test_random_calls_made_by_a_tactic_are_those_made_by_hand() -> None:

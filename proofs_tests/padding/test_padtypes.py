@@ -100,6 +100,7 @@ def disagreement(program: Program, inferred: PadSet) -> tuple[dict[str, int], tu
     return None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", corpus())
 def test_a_pad_set_holds_exactly_what_evaluates_to_padding(name: str) -> None:
     program = dict(programs())[name]
@@ -243,6 +244,7 @@ def mutated(changed: str, old: str, new: str) -> types.ModuleType:
     return modules["padset"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mutant_of_an_inference_rule_is_caught(mutant: str) -> None:
     module = mutated(*MUTANTS[mutant])

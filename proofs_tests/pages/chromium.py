@@ -29,7 +29,7 @@ os.dup2(writes, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """
 """The browser reads what it is asked from 3, and answers on 4."""
-PATIENCE: Final = 60.0
+PATIENCE: Final = 600.0
 """Seconds until an answer is given up: of a busy machine too."""
 
 

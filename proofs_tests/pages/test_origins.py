@@ -45,6 +45,7 @@ CASES: list[tuple[Callable[[], Session], str]] = [
 _BOUND = re.compile(r"\b(?:int64_t|int32_t|index_t) (loop_[0-9]+_)\w* =")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("derive", "target"), CASES, ids=lambda each: getattr(each, "__name__", each))
 def test_a_loop_has_the_name_of_its_binder_and_the_text_is_as_it_was(
     derive: Callable[[], Session], target: str

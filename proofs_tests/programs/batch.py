@@ -31,6 +31,8 @@ from lowering.toolchain import build_executable, build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
+HANGS: Final = 600.0
+"""After so many seconds on the clock, the process is ended: it hangs, however slow and busy the machine is."""
 POISON: Final = 0x7F
 """What every byte of an output is before the call: a float of these is huge, so that no element is right by chance."""
 
@@ -93,7 +95,7 @@ class Sanitized:
         self.source: Final = "\n".join(parts)
         self.path: Final = build_executable({"kernels.c": self.source}, name="sanitized", sanitize=True)
 
-    def run(self, calls: Sequence[Call], *, seconds: float = 60.0) -> list[AnyArray | Report]:
+    def run(self, calls: Sequence[Call], *, seconds: float = HANGS) -> list[AnyArray | Report]:
         """What each call computes, or the report of what it did wrong. The calls after a failed one run all the same.
 
         A leak is found at the end of the process, and reported for each call of a kernel that leaks. Raises what

@@ -24,7 +24,8 @@ from atl.checks.targets import marked_binders
 from atl.core.marks import LetMark, LoopMark, marks
 from atl.errors import CompilerMissing
 from lowering.nest.loopnest import LoopNest
-from lowering.toolchain import find_compiler, has_sanitizers
+from lowering.toolchain import find_compiler
+from proofs_tests.compilers import lacking
 from proofs_tests.fuzzing import MANY, SEED
 from proofs_tests.programs.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
 from proofs_tests.programs.choices import Recorded, Replayed, Seeded, shrunk
@@ -154,7 +155,7 @@ def run_differential(
 
 def _can_sanitize() -> bool:
     try:
-        return has_sanitizers(find_compiler())
+        return not lacking()
     except CompilerMissing:
         return False
 

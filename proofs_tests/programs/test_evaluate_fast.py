@@ -28,6 +28,7 @@ def wanted(numbers: range) -> Iterator[Expected]:
                 yield found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("elements", [1, 7, 64, 1 << 20])
 def test_random_programs_mean_the_same(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectorised, "ELEMENTS", elements)
@@ -41,6 +42,7 @@ def test_random_programs_mean_the_same(elements: int, monkeypatch: pytest.Monkey
     assert compared > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault",
     [

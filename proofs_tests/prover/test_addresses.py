@@ -25,7 +25,7 @@ K, L = atl.sizes("K L", min=1)
 SIZES = [atl.sizes(f"s{k}") for k in range(9)]
 
 
-pytestmark = pytest.mark.usefixtures("private_cache")
+pytestmark = [pytest.mark.usefixtures("private_cache"), pytest.mark.sampled]
 
 
 def product(extents: Sequence[Any]) -> Any:

@@ -169,6 +169,7 @@ def false_steps(count: int) -> int:
     return wrong
 
 
+@pytest.mark.long
 def test_no_random_question_is_answered_wrongly() -> None:
     assert false_steps(600) == 0
 
@@ -189,6 +190,7 @@ FAULTS: Final = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, wrong = FAULTS[fault]

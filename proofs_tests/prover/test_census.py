@@ -8,6 +8,7 @@ from atl.prove import forget
 from proofs_tests.prover.census import FILE, KINDS, answered, stored
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS)
 def test_questions_are_answered_as_before(kind: str) -> None:
     """Where the prover has become better: `python -m proofs_tests.prover.census --write`."""

@@ -62,6 +62,7 @@ def test_a_swizzle_is_its_own_way_back_and_stays_in_its_group() -> None:
     assert isinstance(prove(facts, within(ZERO, there, constant(8))), Proved)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_proved_holds_and_what_is_refuted_does_not(seed: int) -> None:
     random = Random(seed)

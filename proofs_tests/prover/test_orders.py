@@ -59,6 +59,7 @@ def summed(rises: str, *, between: bool) -> Program:
     return atl.program("summed", [crd, pos], body)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("between", [False, True])
 @pytest.mark.parametrize("rises", ["rising", "strict"])
 def test_a_call_takes_the_rows_that_are_in_order_and_no_others(rises: Rises, between: bool) -> None:
@@ -105,6 +106,7 @@ def goals(crd: Array) -> tuple[Predicate, ...]:
     return (less(at, after), at_most(at, after), at_most(at + 2, after), at_most(after, at), less(after, constant(2)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("rises", "between"), ORDERS)
 def test_what_is_proved_of_ordered_elements_holds_in_all_arrays_and_what_is_refuted_breaks_in_one(
     rises: Rises, between: Array | None

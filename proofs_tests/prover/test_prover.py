@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -35,6 +37,7 @@ from atl.core.predicate import (
     within,
 )
 from atl.prove import (
+    Answer,
     Facts,
     Proved,
     Refuted,
@@ -43,6 +46,8 @@ from atl.prove import (
     forget,
     lower_bound,
     prove,
+    prover,
+    proves,
     simplify,
     simplify_predicate,
     statistics,
@@ -190,6 +195,7 @@ def test_contradictory_facts_prove_anything_and_the_answer_says_so() -> None:
     assert prove(given(within(ZERO, i, n)), less(ZERO, n)) == Proved("linear", vacuous=False)
 
 
+@pytest.mark.long
 def test_contradictory_has_three_answers() -> None:
     assert contradictory(given(less(n, ZERO))) is True
     assert contradictory(given(less(i, j), within(ZERO, i, n))) is False
@@ -379,6 +385,32 @@ def test_the_memo_changes_no_answer_and_is_counted() -> None:
     assert prove(given(*query.facts), query.goal) == first
     counted = statistics.since(before)
     assert (counted.linear, counted.memo) == (1, 1)
+
+
+class _EvictedTogether(dict[prover.Key, Answer]):
+    """A memo that two threads evict from at once: at first each waits until both have chosen what to drop."""
+
+    chosen: Barrier | None = None
+
+    def __iter__(self) -> Iterator[prover.Key]:
+        keys = list(super().__iter__())
+        if self.chosen is not None:
+            self.chosen.wait()
+            self.chosen = None
+        return iter(keys)
+
+
+def test_two_threads_may_evict_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    memo = _EvictedTogether()
+    monkeypatch.setattr(prover, "_memo", memo)
+    for least in range(10):
+        prove(given(at_most(index(least), n)), less(n, m))
+    monkeypatch.setattr(prover, "MEMO_SIZE", len(memo))
+    memo.chosen = Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(proves, given(less(n, m)), at_most(index(least), m)) for least in (1, 2)]
+        assert [each.result() for each in asked] == [True, False]
+    assert memo.chosen is None
 
 
 def of_loops(outer: Var, inner: Var, least: Index) -> tuple[Facts, Predicate]:

@@ -53,6 +53,8 @@ from proofs_tests.attacks.questions import (
     rising,
 )
 
+pytestmark = pytest.mark.sampled
+
 # -- the same in every run: `proofs_tests.house.emitted` compares ------------------------------------------------------
 
 

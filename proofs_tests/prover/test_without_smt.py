@@ -88,6 +88,7 @@ def test_the_command_refuses_what_only_z3_decides(tmp_path: Path, capsys: pytest
     assert f"{plain}: Proved by 1 step" in said.out
 
 
+@pytest.mark.long
 def test_a_claim_that_is_checked_is_printed_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     total = x[0] * 1.5
     for number in range(300):
@@ -101,6 +102,7 @@ def test_a_claim_that_is_checked_is_printed_whole(tmp_path: Path, capsys: pytest
     assert said.count("x[299]") == 2
 
 
+@pytest.mark.long
 def test_no_shipped_derivation_needs_z3() -> None:
     derived: dict[str, Theorem] = {}
     for name, function in shipped():

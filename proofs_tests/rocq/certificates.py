@@ -365,8 +365,7 @@ class _Proof:
 
 def _extents(step: Step) -> Iterator[Index]:
     """The extents that the rule asks of its tensors, in the order of its binders, seen from the place."""
-    pattern, _ = at_least_rank(step.rule)
-    for name, dimension in pattern.extents.values():
+    for name, dimension in at_least_rank(step.rule).extents.values():
         value = step.arguments[name]
         if isinstance(value, Function):
             yield shift(_tensor(name, value.body).type.shape[dimension], -value.indices, value.indices)

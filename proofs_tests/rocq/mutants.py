@@ -19,6 +19,7 @@ from atl.surface.values import as_index
 from proofs_tests.rocq import coqc
 from proofs_tests.rocq.rules import OPENING
 from proofs_tests.rocq.statements import statement
+from proofs_tests.rules.declarations import function_of, restated
 from proofs_tests.rules.mutation import Mutant, declared_once, mutants
 from rewrites.grading.exhaustion import decide, found_spelled_out
 from rewrites.rule import Equation, Rule
@@ -110,17 +111,17 @@ def as_stated(rule: Rule) -> Rule:
     A divisor that is written must be positive, also where it leaves the terms when it is given: 0 // -1 is 0 there.
     """
     stated = statement(rule)
-    names = {uid: name for uid, name in stated.pattern.names.items() if rule.metavariables[name].sort == "index"}
+    names = {uid: name for uid, name in stated.equation.names.items() if rule.metavariables[name].sort == "index"}
     goals = [each.goal for each in stated.hypotheses if not each.facts and _of_indices(each.goal, names)]
 
     def states(**arguments: object) -> Equation:
         def at(leaf: Leaf) -> Index:
             return as_index(arguments[names[leaf.uid]]) if isinstance(leaf, Var) else index(leaf)
 
-        equation = rule.states(**arguments)
+        equation = function_of(rule)(**arguments)
         return replace(equation, premises=(*equation.premises, *(substitute(goal, at) for goal in goals)))
 
-    return replace(rule, states=states)
+    return restated(rule, states)
 
 
 def _of_indices(goal: Predicate, names: Collection[int]) -> bool:

@@ -51,7 +51,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.errors import WrongArgument
-from rewrites.matching.patterns import condition_variable
+from rewrites.statement import condition_variable
 
 BINARY: Final[dict[BinaryOp, str]] = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "over", "min": "least", "max": "greatest",

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 from atl.checks.scope import Scope, parts_in_scope
 from atl.checks.wellformed import obligations
 from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import Predicate, at_most
 from atl.core.terms import Expr
-from atl.errors import ATLError, UnsafeGuard, WrongArgument
+from atl.errors import UnsafeGuard, WrongArgument
 from atl.prove import Facts
 from proofs_tests.rocq.notation import Notation, apart, positions, word
 from rewrites.kinds import Kind
-from rewrites.matching.patterns import MAX_ELEMENT_RANK, Pattern, groups_of, variables_of
-from rewrites.rule import Equation, Rule
+from rewrites.rule import Rule
+from rewrites.statement import MAX_ELEMENT_RANK
+from rewrites.statement import Statement as Stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,18 @@ class Statement:
     """What is claimed of a rule: `binders` in order (its metavariables, then the extents of its tensors)."""
 
     rule: Rule
-    pattern: Pattern
-    equation: Equation
+    equation: Stated
     binders: tuple[tuple[str, str], ...]
     hypotheses: tuple[Hypothesis, ...]
 
     @property
     def extents(self) -> tuple[tuple[str, int], ...]:
         """The extents that stand for the last binders: of which metavariable, and which dimension."""
-        return tuple(self.pattern.extents.values())
+        return tuple(self.equation.extents.values())
 
     def text(self) -> str:
         """The statement; raises what cannot be printed."""
-        notation = Notation(called(self.pattern))
+        notation = Notation(called(self.equation))
         lhs, rhs = self.equation.lhs, self.equation.rhs
         pairs = zip(lhs.type.shape, rhs.type.shape, strict=True)
         shapes = [f"{notation.index(a)} = {notation.index(b)}" for a, b in pairs if a != b]
@@ -74,19 +73,19 @@ class Statement:
         return "\n".join(lines)
 
 
-def called(pattern: Pattern) -> dict[int, str]:
-    """What the variables of a pattern are called."""
-    names = {uid: word(name) for uid, name in pattern.names.items()}
-    return names | {uid: f"{word(of)}{dimension}" for uid, (of, dimension) in pattern.extents.items()}
+def called(stated: Stated) -> dict[int, str]:
+    """What the variables of a statement are called."""
+    names = {uid: word(name) for uid, name in stated.names.items()}
+    return names | {uid: f"{word(of)}{dimension}" for uid, (of, dimension) in stated.extents.items()}
 
 
 def statement(rule: Rule) -> Statement:
     """What is claimed of a rule."""
-    pattern, stated = at_least_rank(rule)
+    stated = at_least_rank(rule)
     if stated.lhs.type.rank != stated.rhs.type.rank:
         raise WrongArgument(f"the sides of {rule.name} have different ranks", required="an equation of one rank")
-    extents = [Var(uid, "") for uid in pattern.extents]
-    names = called(pattern)
+    extents = [Var(uid, "") for uid in stated.extents]
+    names = called(stated)
     binders = [(word(name), _type(kind)) for name, kind in rule.metavariables.items()]
     binders += [(names[extent.uid], "Z") for extent in extents]
     apart(name for name, _ in binders)
@@ -95,18 +94,14 @@ def statement(rule: Rule) -> Statement:
     hypotheses += [*_meaningful(stated.lhs), *_meaningful(stated.rhs)]
     always = {hypothesis.goal for hypothesis in hypotheses if not hypothesis.facts}
     needed = [each for each in dict.fromkeys(hypotheses) if not each.facts or each.goal not in always]
-    return Statement(rule, pattern, stated, tuple(binders), tuple(needed))
+    return Statement(rule, stated, tuple(binders), tuple(needed))
 
 
-def at_least_rank(rule: Rule) -> tuple[Pattern, Equation]:
+def at_least_rank(rule: Rule) -> Stated:
     """The equation for elements of the least ranks that fit it."""
-    groups = groups_of(rule)
-    for ranks in sorted(product(range(MAX_ELEMENT_RANK + 1), repeat=len(groups)), key=sum):
-        try:
-            return variables_of(rule, dict(zip(groups, ranks, strict=True)))
-        except ATLError:
-            continue  # elements of these ranks do not fit this rule
-    raise WrongArgument(f"{rule.name} fits no elements", required=f"a rank of at most {MAX_ELEMENT_RANK}")
+    if not rule.statements:
+        raise WrongArgument(f"{rule.name} fits no elements", required=f"a rank of at most {MAX_ELEMENT_RANK}")
+    return rule.statements[min(rule.statements, key=sum)]
 
 
 def _type(kind: Kind) -> str:

@@ -67,6 +67,7 @@ def test_a_theorem_without_steps_is_written_too() -> None:
     assert "Lemma step_0" not in text
 
 
+@pytest.mark.long
 def test_each_fault_changes_the_file() -> None:
     sound = (derivations.pipeline_tiled(), derivations.pipeline_split())
     whole = {text_of(derivation(session.done()), refusals.SECONDS_EACH) for session in sound}

@@ -15,10 +15,11 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from proofs_tests.rules.declarations import declaration, function_of, restated
 from rewrites.grading.exhaustion import decide, found_spelled_out
 from rewrites.grading.symbolic import proved
 from rewrites.kinds import Kind
@@ -79,7 +80,7 @@ class Score:
 
 def mutants(rule: Rule) -> Iterator[Mutant]:
     """Every single change to a rule's text."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(rule.declaration)))
+    tree = ast.parse(textwrap.dedent(inspect.getsource(declaration(rule))))
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     function.decorator_list = []
@@ -91,10 +92,11 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
         described, edit = list(_edits(mutated, rule))[number]
         edit()
         module = ast.fix_missing_locations(ast.Module(body=[mutated], type_ignores=[]))
-        space = dict(rule.declaration.__globals__)
+        space = dict(declaration(rule).__globals__)
         exec(compile(module, f"<mutant of {rule.name}>", "exec"), space)
-        chosen = rule.states.args if isinstance(rule.states, partial) else ()
-        yield Mutant(replace(rule, states=partial(space[function.name], *chosen)), described)
+        stated = function_of(rule)
+        chosen = stated.args if isinstance(stated, partial) else ()
+        yield Mutant(restated(rule, partial(space[function.name], *chosen)), described)
 
 
 Edit = tuple[str, Callable[[], object]]
@@ -251,7 +253,7 @@ def declared_once(names: Sequence[str] = ()) -> list[Rule]:
         return [RULES[name] for name in names]
     first: dict[object, Rule] = {}
     for rule in RULES.values():
-        first.setdefault(rule.declaration, rule)
+        first.setdefault(declaration(rule), rule)
     return list(first.values())
 
 

@@ -25,10 +25,10 @@ from atl.surface.values import as_predicate
 from rewrites.instantiation import Argument, Parameter, abstracted
 from rewrites.kinds import Kind
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.patterns import groups_of
 from rewrites.matching.rule_index import heads, may_match
 from rewrites.rule import Equation, Rule
 from rewrites.rules import RULES
+from rewrites.statement import groups_of
 
 Direction: TypeAlias = Literal["usable", "any term", "arguments", "feeds itself"]
 ROUNDS: Final = 5
@@ -40,7 +40,7 @@ class _General:
 
     def __init__(self, rule: Rule, rank: int) -> None:
         self.rule = rule
-        self.ranks = dict.fromkeys(groups_of(rule), rank)
+        self.ranks = dict.fromkeys(groups_of(rule.metavariables), rank)
 
     def _extents(self, name: str, kind: Kind) -> list[Index]:
         own = [index(Size(f"{name}_{dimension}")) for dimension in range(kind.rank)]

@@ -21,7 +21,7 @@ from atl.core.terms import Access, Expr, Let, Reshape, TruncateLeft, TruncateRig
 from atl.meaning.interpret import PAD, Elements, Environment, Positions, _Interpreter
 from atl.meaning.polynomials import Polynomial, Polynomials
 from atl.surface.values import Tensor
-from rewrites.grading.exhaustion import Generic, choices, instance, ranks_of
+from rewrites.grading.exhaustion import Generic, choices, instance, is_low
 from rewrites.instantiation import Argument, Function, abstracted, applied
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
@@ -178,10 +178,10 @@ def labels(rule: Rule, cases: int = 60) -> Labels:
 
 def _sides(rule: Rule, cases: int) -> Iterator[tuple[Seen, Seen]]:
     tensors = [name for name, kind in rule.metavariables.items() if kind.sort == "tensor"]
-    for ranks in ranks_of(rule):
-        for choice in choices(rule, cases, 0, extra={f"{name}?": range(2) for name in tensors}):
+    for stated in filter(is_low, rule.statements.values()):
+        for choice in choices(stated, cases, 0, extra={f"{name}?": range(2) for name in tensors}):
             for make in (Generic, Padded):
-                generic = make(ranks, choice)
-                stated = instance(rule, generic)
-                if stated is not None:
-                    yield seen(stated.lhs, generic, rule), seen(stated.rhs, generic, rule)
+                generic = make(stated, choice)
+                made = instance(stated, generic)
+                if made is not None:
+                    yield seen(made.lhs, generic, rule), seen(made.rhs, generic, rule)

@@ -27,7 +27,7 @@ EVERY: Final = 1_000_000
 
 def row(rule: Rule, found: Standing, kept: Labels) -> str:
     """A line of the table."""
-    window = "every choice" if found.whole else f"of {size(spaces(rule))}"
+    window = "every choice" if found.whole else f"of {size(spaces(rule.metavariables))}"
     follows = f"; follows from {', '.join(rule.follows)}" if rule.follows else ""
     return (
         f"{rule.family:16} {rule.name:22} grade {found.grade}  {kept}  "

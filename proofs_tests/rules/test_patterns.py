@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from atl.core.terms import Metavariable
 from atl.core.traversal import children, static
-from rewrites.matching import patterns as patterns_module
+from proofs_tests.rules.declarations import function_of, restated
+from rewrites import rule as rule_module
 from rewrites.matching.patterns import all_patterns, few_patterns, patterns
 from rewrites.matching.rule_index import Head, heads
 from rewrites.rule import Rule
@@ -52,18 +53,16 @@ def test_the_patterns_of_every_rule_are_those_of_all_ranks() -> None:
 
 def test_a_term_is_matched_with_the_patterns_of_its_own_rank_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule on elements of two groups has 25 patterns: to match a matrix it takes five, and the least ones."""
-    made = []
-    variables_of = patterns_module.variables_of
+    made: list[object] = []
+    stated = vars(rule_module)["stated"]
 
-    def counted(rule: Rule, ranks: dict[str, int]) -> object:
-        made.append(ranks)
-        return variables_of(rule, ranks)
+    def counted(*arguments: Any) -> Any:
+        made.append(arguments)
+        return stated(*arguments)
 
-    monkeypatch.setattr(patterns_module, "variables_of", counted)
-    for kept in (patterns, patterns_module._at_ranks, patterns_module._up_to):
-        kept.cache_clear()
-    patterns_module._rank_of_side.cache_clear()
-    found = patterns(RULES["let_unused"], False, 2)
+    monkeypatch.setattr(rule_module, "stated", counted)
+    fresh = restated(RULES["let_unused"], function_of(RULES["let_unused"]))
+    found = patterns(fresh, False, 2)
     assert len(found) == 5
     assert len(made) <= 5 + 3
-    assert len(few_patterns(RULES["let_unused"], False)) == 4
+    assert len(few_patterns(fresh, False)) == 4

@@ -23,6 +23,7 @@ def test_every_rule_stands_in_the_table_in_both_directions() -> None:
     assert {use.name for use in TABLE} == {f"{rule}{sign}" for rule in RULES for sign in "+-"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", sorted({rule.family for rule in RULES.values()}))
 def test_the_table_says_of_a_direction_what_trying_it_says(family: str) -> None:
     untried = {use.name for use in TABLE if use.role in (Role.UNUSED, Role.ONCE)}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from bench.outcome import Case
 from examples.schedules import anchors, blur
 from lowering import compile as compiled
 from lowering import measure
+from lowering.timing.contest import KernelContest
 from lowering.timing.inputs import random_inputs
 from rewrites import Session, Tuned, autotune, load, reschedule
 from rewrites.tuning.measuring import interval
@@ -381,6 +384,44 @@ def test_a_result_that_is_wrong_anywhere_is_found() -> None:
     assert "nan" in str(contest.fault_of(none))
 
 
+CENTRED: Final = "(x : float32[m, n], c : float32) : float32[m] := ⊞[j < m] "
+SQUARES: Final = {
+    "differences": "(Σ[i < n] (x[j, i] - c) * (x[j, i] - c))",
+    "cancelling": "(Σ[i < n] x[j, i] * x[j, i] - 2 * c * x[j, i] + c * c)",
+}
+
+
+def _centred(body: str) -> Program:
+    return atl.parse(f"f {CENTRED} {body}")
+
+
+def _far_from_zero(body: str) -> KernelContest:
+    """Elements that are small beside those that they are differences of."""
+    x = 1000 + np.random.default_rng(1).random((200, 8), np.float32)
+    return partial(measure, inputs={"x": x, "c": np.array(1000, np.float32)})(_centred(body), {"m": 200, "n": 8})
+
+
+@pytest.mark.parametrize(("left", "right"), list(permutations(SQUARES.values())), ids=list(SQUARES))
+@pytest.mark.parametrize("around", ["{}", "{0} * {0}", "1 / {}", "sqrt({})", "exp({})", "log({})", "tanh({})"])
+def test_a_schedule_that_cancels_is_not_wrong(left: str, right: str, around: str) -> None:
+    contest = _far_from_zero(around.format(left))
+    assert contest.fault_of(contest.entrant(_centred(around.format(right)))) is None
+
+
+def test_a_small_fault_among_elements_that_cancel_is_found() -> None:
+    contest = _far_from_zero(SQUARES["differences"])
+    fault = contest.fault_of(contest.entrant(_centred(f"{SQUARES['cancelling']} + [j = 7] · 0.01")))
+    assert "the element at (7)" in str(fault)
+
+
+def test_machine_code_that_rounding_does_not_explain_is_found() -> None:
+    contest = _far_from_zero(SQUARES["differences"])
+    right, wrong = (_centred(f"{SQUARES['cancelling']} + [j = 7] · {more}") for more in (0, 1000))
+    entrant = contest.entrant(right)
+    assert contest.fault_of(entrant) is None
+    assert "the element at (7)" in str(contest.fault_of(replace(entrant, run=contest.entrant(wrong).run)))
+
+
 def test_integers_are_compared_exactly() -> None:
     start = atl.parse("f (x : int64[n]) : int64[n] := ⊞[i < n] 1000000007 * x[i]")
     contest = measure(start, SIZES)
@@ -451,6 +492,7 @@ USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", USUAL)
 def test_what_is_tried_where_nobody_says_fits_the_form_of_the_goal(name: str) -> None:
     program, numbers, expected = USUAL[name]
@@ -493,6 +535,7 @@ def _doing(*tuned: Tuning) -> Workload:
     return Workload("turning", "a transpose", (64,), pose, (), (), Limit("copy", moved), most=4000, tuned=tuned)
 
 
+@pytest.mark.long
 def test_what_was_tuned_takes_part_in_the_benchmark_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     # Faster than the start or not is chance at this size: here whoever comes is.
     monkeypatch.setattr("rewrites.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))

@@ -12,18 +12,20 @@ import pytest
 
 import atl
 from atl.checks.wellformed import check_meaning
+from atl.core.index import Size
 from atl.core.predicate import NonNegative, conjunction, conjuncts
 from atl.core.program import Program
 from atl.core.terms import Access, Expr, Gen, Guard, Reduce
 from atl.core.traversal import Path as Place
 from atl.core.traversal import children, subterm
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, WrongArgument
+from atl.prove.answer import model_of
 from examples import beyond_the_paper, derivations
 from examples.schedules import blur, convolution, matmul
 from rewrites import Session, load, reschedule
 from rewrites.egraph import Limit
 from rewrites.egraph.differing import differing_input
-from rewrites.egraph.equality import put
+from rewrites.egraph.equality import LIMIT, put
 from rewrites.errors import NotFound
 
 PAIRS: dict[str, Callable[[], Session]] = {
@@ -49,12 +51,15 @@ PAIRS: dict[str, Callable[[], Session]] = {
         beyond_the_paper.attention_in_blocks,
     )
 }
+WITHOUT_HASTE = replace(LIMIT, seconds=600.0)
+"""The limits that a user has, on a machine however slow."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_start_of_a_derivation_is_proved_equal_to_its_end(name: str, tmp_path: Path) -> None:
     derived = PAIRS[name]().done()
-    theorem = reschedule(derived.lhs).equal_to(derived.rhs)
+    theorem = reschedule(derived.lhs).equal_to(derived.rhs, limit=WITHOUT_HASTE)
     assert theorem.rhs.body == derived.rhs.body
     assert str(theorem.rhs) == str(derived.rhs), "the names of binders are those of the other program"
     theorem.save(tmp_path / "proof.atl.json")
@@ -69,6 +74,7 @@ def test_a_proof_that_is_found_is_one_call_of_a_session() -> None:
     assert s.undo().goal == blur.two_stage()
 
 
+@pytest.mark.long
 def test_programs_that_differ_are_shown_with_their_forms_and_an_input() -> None:
     n = atl.sizes("n")
     f = atl.tensor("f", n)
@@ -122,6 +128,44 @@ def test_numbers_are_told_for_which_programs_differ(inputs: Any, left: Any, righ
         reschedule(atl.program("left", inputs, left)).equal_to(atl.program("right", inputs, right))
     assert isinstance(raised.value.numbers, dict)
     assert wanted <= set(raised.value.numbers)
+
+
+def _under_assumptions(random: Random) -> tuple[Program, Program]:
+    """Two programs that differ in all elements, of inputs whose extents need what is assumed of the sizes."""
+
+    def extent() -> Any:
+        one, other, few = random.choice((N, M, K)), random.choice((N, M, K)), random.randint(1, 12)
+        return random.choice((one, one - few, one - other, one // few, one * other, atl.imin(one, other) - few, 2))
+
+    x, order = atl.tensor("x", *(extent() for _ in range(random.randint(1, 3)))), random.choice(("rising", "strict"))
+    p = atl.tensor("p", *(extent() for _ in range(random.randint(0, 2))), dtype="int32", range=(0, N), order=order)
+    given = [each >= 0 for each in (*x.shape, *p.shape)]
+    given += random.choice(([], [extent() <= extent()], [N == 8 * M], [N >= 30, M == N - 4]))
+    one, other = (atl.program("it", [x, p], x + more, given=given) for more in (0, 1))
+    return one, other
+
+
+def test_numbers_are_told_that_meet_the_assumptions() -> None:
+    random, found, tried = Random(1), 0, 0
+    while tried < 60:
+        try:
+            one, other = _under_assumptions(random)
+        except (ContradictoryAssumptions, ExtentError):
+            continue
+        tried += 1
+        numbers = differing_input(one, other)
+        if numbers is not None:
+            found += 1
+            sizes = [(Size(name), numbers[name]) for name in one.sizes]
+            assert all(map(model_of(sizes, ()).satisfies, one.assumptions)), (one, numbers)
+    assert found > 30
+
+
+def test_programs_whose_extents_need_assumptions_are_told_to_differ() -> None:
+    x = atl.tensor("x", N - 2, M - 2)
+    one, other = (atl.program("it", [x], x + more, given=[N >= 2, M >= 2]) for more in (0, 1))
+    with pytest.raises(NotFound, match="the programs differ"):
+        reschedule(one).equal_to(other)
 
 
 def test_a_program_equals_itself_within_any_limit() -> None:
@@ -211,6 +255,7 @@ def _never_proved(count: int, seed: int) -> None:
             reschedule(start).equal_to(other, limit=SHORT)
 
 
+@pytest.mark.long
 def test_programs_that_differ_in_one_place_are_never_proved_equal() -> None:
     _never_proved(6, seed=0)
 

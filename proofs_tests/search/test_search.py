@@ -40,11 +40,13 @@ def product() -> Saturated:
 # -- what is found ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_product_saturates(product: Saturated) -> None:
     assert product.stopped == "saturated"
     assert product.progress.classes < 5_000
 
 
+@pytest.mark.long
 def test_the_product_in_tiles_costs_at_most_a_fifth_of_the_plain_one(product: Saturated) -> None:
     plain = saturate(matmul.naive(), limit=Limit(rounds=0)).best()[0]
     (best,) = product.best(k=1, tiles=(16,))
@@ -54,6 +56,7 @@ def test_the_product_in_tiles_costs_at_most_a_fifth_of_the_plain_one(product: Sa
     assert set(of_eight.tiles.values()) == {8}
 
 
+@pytest.mark.long
 def test_the_tiled_product_of_the_paper_is_among_what_may_be_chosen(product: Saturated) -> None:
     rows, columns = (index(Size(name)) for name in ("tile_i", "tile_j"))
     m, n, k = matmul.M, matmul.N, matmul.K
@@ -73,6 +76,7 @@ def test_the_tiled_product_of_the_paper_is_among_what_may_be_chosen(product: Sat
     assert product.search.met(product.root, number)
 
 
+@pytest.mark.long
 def test_auto_takes_the_best_with_numbers_in_place_and_saves_its_proof(tmp_path: Path) -> None:
     s = reschedule(matmul.naive())
     s.auto(limit=SMALL, tiles=(8,), k=4)
@@ -103,6 +107,7 @@ def test_auto_cuts_loops_where_their_guards_flip_when_it_is_asked_to() -> None:
     assert " · " not in str(s.goal)
 
 
+@pytest.mark.long
 def test_the_k_best_are_distinct_and_each_is_proved(product: Saturated) -> None:
     choices = product.best(k=12, tiles=(8,))
     assert len({(choice.body, tuple(choice.tiles.items())) for choice in choices}) == 12
@@ -115,6 +120,7 @@ def test_the_k_best_are_distinct_and_each_is_proved(product: Saturated) -> None:
 # -- cost models ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", [traffic, lines, code_size])
 def test_a_whole_costs_more_than_its_parts(model: Any) -> None:
     found = saturate(blur.two_stage(), limit=Limit(nodes=300, rounds=3))
@@ -159,6 +165,7 @@ def test_of_programs_of_as_many_nodes_the_one_with_less_traffic_is_chosen() -> N
     assert all(by_traffic[smallest.body] <= by_traffic[choice.body] for choice in alike)
 
 
+@pytest.mark.long
 def test_pricing_that_is_out_of_time_ends_with_what_it_has() -> None:
     found = saturate(matmul.naive(), limit=SMALL)
     assert found.best(k=3)
@@ -199,6 +206,7 @@ def _entered_again(found: Saturated) -> Store:
     return store
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", [blur.two_stage(), matmul.naive()], ids=lambda p: str(p.name))
 def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(program: Program) -> None:
     from egglog import bindings
@@ -270,6 +278,7 @@ def test_a_read_in_a_condition_that_is_not_safe_is_never_chosen() -> None:
     assert saturate(program, limit=Limit(rounds=1)).best() == []
 
 
+@pytest.mark.long
 def test_unknown_models_sizes_and_tiles_are_refused(product: Saturated) -> None:
     wrong_ones: list[dict[str, Any]] = [
         {"cost": "trafic"},
@@ -304,6 +313,7 @@ def test_a_search_says_why_it_ended(limit: Limit, why: str) -> None:
     assert found.best()
 
 
+@pytest.mark.long
 def test_an_interrupt_leaves_the_best_so_far() -> None:
     seen = []
 
@@ -401,6 +411,7 @@ def test_a_choice_is_pickled_without_the_graph() -> None:
     assert reschedule(matmul.naive()).take(again).goal == reschedule(matmul.naive()).take(choice).goal
 
 
+@pytest.mark.long
 def test_a_picture_that_cannot_be_written_is_refused(product: Saturated, tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "where.svg", tmp_path, 7):
         with pytest.raises(WrongArgument, match="cannot be written"):
@@ -424,6 +435,7 @@ def test_without_egglog_a_search_says_what_to_install(monkeypatch: pytest.Monkey
     assert raised.value.suggestions == ("pip install 'atl-tensor[egraph]'",)
 
 
+@pytest.mark.long
 def test_rewrites_is_imported_without_egglog() -> None:
     text = "import sys, rewrites, rewrites.egraph; sys.exit('egglog' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", text], cwd=HERE, check=False).returncode == 0
@@ -432,6 +444,7 @@ def test_rewrites_is_imported_without_egglog() -> None:
 # -- the graph --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "program", [blur.two_stage(), matmul.naive(), convolution.scatter()], ids=lambda p: str(p.name)
 )
@@ -444,6 +457,7 @@ def test_the_forest_has_the_classes_of_egglog(program: Program) -> None:
     assert len(classes) == found.progress.classes
 
 
+@pytest.mark.long
 def test_the_look_inside_tells_rules_contexts_and_classes(product: Saturated, tmp_path: Path) -> None:
     assert product.top_rules(1)[0][0] == "gen_interchange+"
     assert any("i0 < M" in text for text in product.contexts())

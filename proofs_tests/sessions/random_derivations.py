@@ -41,7 +41,7 @@ from proofs_tests.sessions.random_tactics import TACTICS
 from rewrites import Session, reschedule, rules
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.grading.exhaustion import instance
-from rewrites.grading.samples import Sample
+from rewrites.grading.samples import Sample, drawn_statement
 from rewrites.instantiation import Argument
 from rewrites.places.site import sites
 from rewrites.rule import Rule
@@ -178,9 +178,9 @@ def start_of(number: int, random: Random) -> Start:
     rule = rules[names[(2 * turn + kind - 1) % len(names)]]
     reverse = random.random() < 0.4
     for _ in range(SAMPLES):
-        sample = Sample(rule, Seeded(random))
-        drawn = {name: sample.argument(name, kind) for name, kind in rule.metavariables.items()}
-        stated = instance(rule, _Same(sample, drawn))
+        sample = Sample(drawn_statement(rule, Seeded(random)), Seeded(random))
+        drawn = sample.arguments()
+        stated = instance(sample.stated, _Same(sample, drawn))
         if stated is None:
             continue
         side = stated.rhs if reverse else stated.lhs
@@ -196,7 +196,7 @@ class _Same(Sample):
     """A sample whose arguments have been drawn."""
 
     def __init__(self, sample: Sample, drawn: dict[str, Argument]) -> None:
-        self.arrays, self.inputs, self.drawn = sample.arrays, sample.inputs, drawn
+        self.stated, self.arrays, self.inputs, self.drawn = sample.stated, sample.arrays, sample.inputs, drawn
 
     def argument(self, name: str, kind: Any) -> Argument:
         del kind

@@ -39,6 +39,7 @@ def of_matmul() -> Offers:
     return tried(MATMUL)[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [MATMUL, STAGES, ROWS])
 def test_each_offer_gives_what_is_shown(text: str) -> None:
     s, offers = tried(text)
@@ -85,7 +86,7 @@ def test_offers_are_data_and_html(of_matmul: Offers) -> None:
 
 
 def test_at_a_place_only_what_applies_there_is_offered() -> None:
-    offers = session(STAGES).applicable("buf", seconds=2.0)
+    offers = session(STAGES).applicable("buf", seconds=ALL)
     assert offers.where == "at buf"
     assert offers[0].call == "s.inline('buf')"
     inside = session(MATMUL).applicable("p", seconds=ALL)

@@ -279,6 +279,7 @@ def scheduled() -> Session:
     return s.mark("acc", "stack").mark("ji", "thread.x").rename("jo", "column")
 
 
+@pytest.mark.long
 def test_a_certificate_keeps_the_marks_of_a_session_that_ends_with_them(tmp_path: Path) -> None:
     theorem = scheduled().done()
     theorem.save(tmp_path / "marked.atl.json")
@@ -308,6 +309,7 @@ def test_a_mark_in_a_certificate_is_one_that_there_is(mark: str) -> None:
     assert "a mark of a loop: parallel, vector" in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_script_gives_the_names_and_marks_that_its_steps_do_not() -> None:
     for s in (scheduled(), reschedule(matmul()).mark("i", "block.x"), reschedule(scheduled().goal).mark("io", None)):
         names: dict[str, Any] = {}
@@ -319,6 +321,7 @@ def test_a_script_gives_the_names_and_marks_that_its_steps_do_not() -> None:
 # -- tactics ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mark", EVERY_LOOP_MARK)
 @pytest.mark.parametrize(("loop", "names"), [("j", ("jo", "ji")), ("p", ("po", "pi"))])
 def test_a_mark_goes_to_the_loop_over_tiles_or_to_the_one_within(
@@ -333,6 +336,7 @@ def test_a_mark_goes_to_the_loop_over_tiles_or_to_the_one_within(
     assert marks_of_tiles(mark)[inner] is mark
 
 
+@pytest.mark.long
 def test_the_marks_of_a_nest_stay_with_its_loops_when_it_is_tiled() -> None:
     s = reschedule(matmul()).mark("i", "block.x").mark("j", "thread.x").mark("p", "unroll").tile(["i", "j", "p"], 4)
     assert marked(s) == {"io": "block.x", "ji": "thread.x", "pi": "unroll"}

@@ -412,6 +412,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_says_what_where_and_what_helps(name: str) -> None:
     call, error, parts = REFUSALS[name]

@@ -103,6 +103,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", IN_THE_WAY)
 def test_a_check_names_all_that_stands_in_the_way_and_compile_refuses_just_then(name: str) -> None:
     make, expected = IN_THE_WAY[name]
@@ -189,6 +190,7 @@ FOLLOWED: dict[str, tuple[Callable[[], Session], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_no_suggestion_leads_to_a_goal_that_is_refused(name: str) -> None:
     """Each call that a refused rewrite suggests is made, with its arguments, and what it leads to is lowered."""
@@ -287,6 +289,7 @@ ANSWERED: dict[str, Callable[[], Session]] = {
 """Sessions in which a call can be made that a hint shows: the first one that fits."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted({*ELSEWHERE, *(mark.value for of in (LoopMark, LetMark) for mark in of)}))
 def test_a_hint_leads_to_a_kernel_or_says_that_it_leads_to_none(name: str) -> None:
     """Of every name of other systems, and of every mark, the calls are made that it is answered with."""

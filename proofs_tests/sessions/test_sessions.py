@@ -267,6 +267,7 @@ def test_simpl_guard_leaves_what_a_read_is_guarded_by() -> None:
     atl.check_safe(s.goal)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TACTICS)
 def test_a_tactic_makes_what_it_says_and_an_equal_program(name: str) -> None:
     make, expected = TACTICS[name]
@@ -391,9 +392,9 @@ def test_a_long_derivation_does_not_slow_down() -> None:
     s = reschedule(pipeline()).fuse("buf")
     times = []
     for _ in range(150):
-        start = time.perf_counter()
+        start = time.thread_time()
         s.rw("truncr_padr", around="⊞[_ < _] _", reverse=True, k=1).rw("truncr_padr")
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert len(s.done().steps) == 303
     assert statistics.median(times[-50:]) < 3 * statistics.median(times[:50])
 

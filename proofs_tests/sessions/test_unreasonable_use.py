@@ -205,6 +205,7 @@ def test_sizes_that_are_none_are_refused(given: Any) -> None:
 # -- calls ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["self", "program", "positional", "exact_", "arrays", "named", "cls"])
 def test_an_input_may_have_any_name_in_a_call(name: str) -> None:
     given = atl.tensor(name, n)

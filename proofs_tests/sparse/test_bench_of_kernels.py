@@ -35,6 +35,7 @@ def test_matrices_have_about_so_many_entries_and_are_the_same_each_time(kind: st
     assert matrix.indices.dtype == np.int32
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["CSR", "DCSC", "COO", "COO-cells", "DIA"])
 def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
     made = contest.product(name, MATRICES["banded"](3_000))
@@ -45,6 +46,7 @@ def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
     assert len(lines) == 2 + len(made.rivals)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("form", "schedule"),
     [(sparse.BCSR, ours.by_blocks), (sparse.BCSR(2, 8), ours.by_blocks), (sparse.DIA, ours.by_diagonals)],
@@ -63,6 +65,7 @@ def test_blocks_in_registers_and_diagonals_by_columns_give_the_dense_product_at_
         assert np.array_equal(kernel(matrix, x), dense(matrix) @ x), name
 
 
+@pytest.mark.long
 def test_kernels_on_tensors_and_patterns_agree_with_their_rivals() -> None:
     cube = tensor(1e-3, 40)
     poses = (contest.tensor_times_vector(cube), contest.matricised(cube), contest.sampled(MATRICES["uniform"](2_000)))

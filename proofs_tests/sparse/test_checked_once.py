@@ -19,7 +19,7 @@ from lowering import compile as compiled
 from lowering.c.gathering import gathering_flags, gathers, has_fibres
 from lowering.calls.noted import over_same_bytes
 from lowering.calls.taking import met_by
-from lowering.compiler import Compiler, find_compiler
+from lowering.compiler import find_compiler
 from lowering.facts import Asked
 from proofs_tests.sparse.matrices import MATRICES
 from proofs_tests.sparse.test_kernels import SPMSPM, TTV
@@ -208,6 +208,7 @@ def test_values_of_a_packed_tensor_are_looked_at_in_each_call() -> None:
 # -- vectors of loops that gather -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_loops_that_read_where_they_read_have_short_vectors() -> None:
     s = reschedule(SPMV)
     assert not gathers(compiled(s.goal).nest)
@@ -217,6 +218,7 @@ def test_loops_that_read_where_they_read_have_short_vectors() -> None:
     assert not gathers(compiled(blocks.goal).nest)  # a block reads neighbours
 
 
+@pytest.mark.long
 def test_fibres_are_not_summed_in_vectors() -> None:
     of_tensor = lower(reschedule(TTV).sparsify("T", sparse.CSF).goal)
     assert has_fibres(of_tensor)
@@ -224,20 +226,20 @@ def test_fibres_are_not_summed_in_vectors() -> None:
     for form in (sparse.CSR, sparse.DCSR, sparse.COO, sparse.HASH):
         assert not has_fibres(lower(reschedule(SPMV).sparsify("A", form).goal))
     found = find_compiler()
-    gcc = Compiler(found.command, found.version, "gcc")
+    gcc = replace(found, kind="gcc")
     wanted = ("-fno-tree-vectorize",) if platform.machine() in ("x86_64", "AMD64") else ()
     assert gathering_flags(of_tensor, gcc) == wanted
 
 
 def test_only_gcc_on_this_kind_of_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     nest, found = spmv().nest, find_compiler()
-    gcc = Compiler(found.command, found.version, "gcc")
+    gcc = replace(found, kind="gcc")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     assert gathering_flags(nest, gcc) == ("-mprefer-vector-width=128",)
     assert gathering_flags(compiled(SPMV).nest, gcc) == ()
     entries = reschedule(SPMV).sparsify("A", sparse.COO)
     assert gathering_flags(lower(entries.goal), gcc) == ("-mprefer-vector-width=128",)
     assert "-falign-loops=64" in gathering_flags(lower(entries.mark("p", "runs").goal), gcc)
-    assert gathering_flags(nest, Compiler(found.command, found.version, "clang")) == ()
+    assert gathering_flags(nest, replace(found, kind="clang")) == ()
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     assert gathering_flags(nest, gcc) == ()

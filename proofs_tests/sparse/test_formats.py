@@ -19,6 +19,7 @@ from sparse.levels import Compressed, Hashed
 from sparse.tensors import encoded, entries
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
 def test_the_arrays_of_every_matrix_mean_that_matrix(form: sparse.Format) -> None:
     """DECOMPRESSCOMPRESS (§7.5.3), by the reference interpreter from the definition, and by NumPy."""

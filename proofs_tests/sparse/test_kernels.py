@@ -72,6 +72,7 @@ def entries_are_searched_for(s: Session) -> bool:
     return any(f"[{index} = " in body(s) for index in "ijk")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_formulas_with_one_sparse_operand(form: sparse.Format, formula: str) -> None:
@@ -210,6 +211,7 @@ MEANT: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_order_of_the_calls_is_the_schedule(schedule: str) -> None:
     program, calls, wanted = SCHEDULES[schedule]
@@ -245,6 +247,7 @@ def test_rows_of_the_result_are_computed_in_vectors_once_loops_have_changed_plac
     assert np.array_equal(compiled(s.goal)(matrix, other), matrix @ other)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("form", "steps", "wanted"),
     [
@@ -287,6 +290,7 @@ ADDED: dict[str, Added] = {
 THREE = (A, D, atl.tensor("F", n, m, dtype="float64"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("forms", [(sparse.CSR, sparse.CSC, sparse.COO), (sparse.DIA, sparse.CSR, sparse.BCSR(2, 3))])
 @pytest.mark.parametrize("times", ["", " times v"])
 @pytest.mark.parametrize("added", ADDED)

@@ -40,6 +40,7 @@ INSTANCES: list[Level] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", range(len(INSTANCES)))
 def test_the_laws_hold_for_every_instance(number: int) -> None:
     level = INSTANCES[number]
@@ -200,6 +201,7 @@ class Padded(Level):
         return Metadata({"crd": crd}, extents, parents * width)
 
 
+@pytest.mark.long
 def test_a_format_of_a_user_works_once_its_laws_hold() -> None:
     assert check_level(Padded(8)) > 400
     ell = sparse.Format("ELL", (Dense(), Padded()))

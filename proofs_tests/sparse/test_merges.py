@@ -59,6 +59,7 @@ def vector_of(count: int) -> Any:
     return np.where(np.arange(count) % 3 == 1, np.arange(1.0, count + 1), 0.0)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MATRICES)
 def test_merges_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> None:
     matrix = MATRICES[name]()
@@ -113,6 +114,7 @@ def test_a_merge_of_entries_in_any_order_is_refused_when_it_is_lowered() -> None
     assert "CSR.in_order()" in str(refused.value)
 
 
+@pytest.mark.long
 def test_formats_in_order_are_kept_in_certificates_with_the_marks(tmp_path: Path) -> None:
     s = reschedule(PRODUCT).sparsify("A", DCSR.in_order()).sparsify("x", VECTORS)
     s = s.mark("p1", "merge").mark("p2", "merge")

@@ -23,6 +23,8 @@ from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
 from sparse.apart import Apart
 
+pytestmark = pytest.mark.sampled
+
 DERIVED = reschedule(SPMV).sparsify("A", sparse.CSR).goal
 (PACKED,) = DERIVED.packed
 

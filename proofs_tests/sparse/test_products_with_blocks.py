@@ -72,11 +72,13 @@ def check(s: Session, program: atl.Program) -> None:
             assert np.array_equal(kernel(a, b), wanted), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("forms", LOOKED_UP, ids=repr)
 def test_a_matrix_in_blocks_times_one_in_another_format(forms: tuple[Format, Format]) -> None:
     check(derived(SPMSPM, forms, 0 if forms[0] in BLOCKS else 1), SPMSPM)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("forms", "first"),
     [((sparse.BCSR(2, 3), sparse.CSC), 0), ((sparse.BCSR(2, 3), sparse.CSC), 1), ((sparse.CSB(3, 2), sparse.HASH), 1)],
@@ -96,17 +98,20 @@ def test_both_products_with_blocks_in_both_orders(
     check(derived(program, forms, first), program)
 
 
+@pytest.mark.long
 def test_wide_indices_of_blocks_and_of_rows() -> None:
     forms = (sparse.BCSR(2, 3).with_index("int64"), sparse.CSR.with_index("int64"))
     check(derived(SPMSPM, forms, 0), SPMSPM)
 
 
+@pytest.mark.long
 def test_the_row_is_tested_before_the_entries_in_it_are_looked_for() -> None:
     s = derived(SPMSPM, (sparse.BCSR(2, 3), sparse.CSR), 0)
     tested = "[3*A_crd[p1] + p3 < m] · Σ[E_pos[3*A_crd[p1] + p3] <= p4 < E_pos[3*A_crd[p1] + p3 + 1]] place q E_crd[p4]"
     assert tested in body(s)
 
 
+@pytest.mark.long
 def test_conditions_are_tested_after_those_that_make_their_reads_safe() -> None:
     s = derived(ELEMENTWISE, (sparse.BCSR(2, 3), sparse.HASH), 1)
     assert "[2*p1 + p3 < n ∧ 0 <= C_crd[2*p1 + p3, p]]" in body(s)

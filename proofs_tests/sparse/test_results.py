@@ -67,6 +67,7 @@ def as_dense(result: Any) -> Any:
     return result.toarray() if sp.issparse(result) else sparse.decompress(result)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("form", "formula"), CASES, ids=str)
 def test_the_values_of_every_matrix_are_those_of_the_dense_formula(form: sparse.Format, formula: str) -> None:
     s = on_pattern(form, formula)
@@ -129,6 +130,7 @@ def test_a_result_whose_indices_were_made_for_the_call_may_be_changed(form: spar
         assert np.shares_memory(kernel(matrix).indices, matrix.indices)
 
 
+@pytest.mark.long
 def test_what_is_packed_comes_back_packed_and_what_scipy_lacks_too() -> None:
     matrix = MATRICES["no block divides it"]()
     packed = sparse.pack(matrix, sparse.CSR)
@@ -152,6 +154,7 @@ def test_a_goal_that_is_no_let_of_values_any_more_has_a_dense_result() -> None:
     assert np.array_equal(compiled(s.goal)(matrix), -1.5 * dense(matrix))
 
 
+@pytest.mark.long
 def test_a_loaded_certificate_gives_a_kernel_with_the_same_result(tmp_path: Path) -> None:
     file = tmp_path / "formula.atl.json"
     on_pattern(sparse.CSR, "-3 A / 2").done().save(file)
@@ -179,6 +182,7 @@ def test_a_result_is_stored_so_where_sizes_are_fixed_too() -> None:
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("formula", "says"),
     [

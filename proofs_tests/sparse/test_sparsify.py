@@ -18,6 +18,8 @@ from rewrites import Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import NoSite
 
+pytestmark = pytest.mark.sampled
+
 n, m = atl.sizes("n m")
 A, v = atl.tensor("A", n, m, dtype="float64"), atl.tensor("v", m, dtype="float64")
 SPMV = atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j])))
@@ -176,6 +178,7 @@ def test_a_certificate_that_names_another_format_is_refused(change: tuple[str, s
     assert says in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_format_of_the_same_arrays_and_another_meaning_is_refused() -> None:
     """Of a square matrix rows and columns have the same arrays."""
     square, x = atl.tensor("A", n, n, dtype="float64"), atl.tensor("v", n, dtype="float64")
@@ -300,6 +303,7 @@ def test_truth_values_are_refused_with_the_numbers_that_do_the_same() -> None:
     assert np.array_equal(kernel(held.astype(v.dtype), np.arange(4, dtype=v.dtype)), held @ np.arange(4.0))
 
 
+@pytest.mark.long
 def test_a_call_with_the_wrong_operand_is_refused() -> None:
     kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)

@@ -56,6 +56,7 @@ STORED: Final[dict[str, tuple[Function, str]]] = {
 """Storages of 8 x 16 elements, and where an element is read, for some."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", STORED)
 def test_elements_are_stored_where_the_layout_says(name: str) -> None:
     layout, read = STORED[name]
@@ -75,6 +76,7 @@ def test_elements_are_stored_where_the_layout_says(name: str) -> None:
     assert body(s).endswith(f"2 * As[{read}]" if read else "]")
 
 
+@pytest.mark.long
 def test_all_of_these_agree_in_c_under_sanitizers() -> None:
     sessions = [reschedule(scaled(8, 16)).store("A", layout) for layout, _ in STORED.values()]
     assert faults_in_c(sessions, [{}]) == []
@@ -136,6 +138,7 @@ def test_a_way_back_of_the_wrong_bits_is_found(monkeypatch: pytest.MonkeyPatch) 
         reschedule(scaled(8, 16)).store("A", STORED["a swizzle of rows"][0])
 
 
+@pytest.mark.long
 def test_random_layouts_of_full_rank_are_all_stored() -> None:
     numbers = Random(6)
     for _ in range(3):

@@ -30,6 +30,7 @@ def turned(tile: int) -> GenP:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "made",
     [

@@ -34,6 +34,7 @@ def ordered(start: Callable[[], Session], name: str) -> Session:
     return start().reorder(["i", "j"], WAYS[name])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", WAYS)
 def test_sums_and_generations_run_in_the_order_of_places(name: str, tmp_path: Path) -> None:
     for start in (total, doubled):
@@ -42,6 +43,7 @@ def test_sums_and_generations_run_in_the_order_of_places(name: str, tmp_path: Pa
         assert load(tmp_path / "ordered.atl.json").rhs == theorem.rhs
 
 
+@pytest.mark.long
 def test_all_of_these_orders_agree_in_c_under_sanitizers() -> None:
     """Sums in three of these orders: what is not in the order is the same in all of them."""
     made = [ordered(doubled, name) for name in WAYS]

@@ -45,6 +45,7 @@ def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0, places
     )
 
 
+@pytest.mark.long
 def test_the_antidiagonals_of_a_square_have_places_of_their_own_for_every_size() -> None:
     assert isinstance(injective(square(n)), Proved)
     assert isinstance(injective(square(4)), Proved)
@@ -107,6 +108,7 @@ def of_shape(function: Callable[..., IndexFunction], **fault: int) -> Callable[[
     return lambda shape: function(atl.IndexExpr(shape[0]), **fault)
 
 
+@pytest.mark.long
 def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
     program = atl.parse(
         "f (A : float32[n, n]) : float32[n, n] := let y := 2 * A in ⊞[i < n] ⊞[j < n] y[j, i] + y[i, j]"

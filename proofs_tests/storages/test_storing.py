@@ -63,6 +63,7 @@ def test_strides_of_sizes_are_stored_by_facts_of_the_layout_and_of_the_program()
     assert np.array_equal(atl.evaluate(s.goal, A=given, p=5), 2 * given)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", WAYS)
 def test_a_product_with_stored_operands_is_derived_by_a_call_each(name: str, tmp_path: Path) -> None:
     s = products(name)
@@ -73,6 +74,7 @@ def test_a_product_with_stored_operands_is_derived_by_a_call_each(name: str, tmp
     assert len(s.steps) == 2
 
 
+@pytest.mark.long
 def test_all_of_these_products_agree_in_c_under_sanitizers() -> None:
     assert faults_in_c([products(name) for name in WAYS]) == []
 
@@ -105,6 +107,7 @@ def test_a_tensor_that_is_used_as_a_whole_is_read_back() -> None:
     assert faults_in_c([s]) == []
 
 
+@pytest.mark.long
 def test_a_let_within_loops_is_stored_there() -> None:
     program = atl.parse(
         "f (A : float32[n, m]) : float32[n, m] := "
@@ -115,6 +118,7 @@ def test_a_let_within_loops_is_stored_there() -> None:
     assert faults_in_c([s]) == []
 
 
+@pytest.mark.long
 def test_strides_store_where_they_are_a_box_of_digits() -> None:
     s = reschedule(matmul())
     k = atl.sizes("k")
@@ -172,6 +176,7 @@ def test_what_is_no_reindexing_is_refused_where_it_is_made() -> None:
         reschedule(matmul()).view(0, skewed)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_strides_that_do_not_divide_store_at_addresses() -> None:
     program = atl.parse("f (A : float32[2, 4]) : float32[2, 4] := ⊞[i < 2] ⊞[j < 4] 2 * A[i, j]")
     s = reschedule(program).store("A", Layout((2, 4), (7, 2)))
@@ -216,6 +221,7 @@ def test_loops_over_fewer_columns_than_a_swizzle_exchanges_run_in_its_order() ->
     assert atl.evaluate(s.goal, A=given) == 15
 
 
+@pytest.mark.long
 def test_loops_stay_those_over_the_elements_and_each_is_stored_where_it_goes() -> None:
     program = atl.parse(
         "f (A : float32[n, m]) : float32[m, n] := let t := ⊞[i < n] ⊞[j < m] 2 * A[i, j] in ⊞[j < m] ⊞[i < n] t[i, j]"
@@ -230,6 +236,7 @@ def test_loops_stay_those_over_the_elements_and_each_is_stored_where_it_goes() -
     assert faults_in_c([s, column]) == []
 
 
+@pytest.mark.long
 def test_loops_over_elements_leave_places_without_one_alone() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[m, n] := let t := 2 * A in ⊞[j < m] ⊞[i < n] t[i, j]")
     s = reschedule(program).store("t", blocked(4, 8), loops="elements")
@@ -239,6 +246,7 @@ def test_loops_over_elements_leave_places_without_one_alone() -> None:
     assert faults_in_c([s, *turned]) == []
 
 
+@pytest.mark.long
 def test_more_digits_than_rules_reach_through_are_joined_for_loops_over_elements() -> None:
     bits = LinearLayout.from_bases([("i", [1]), ("j", [8, 16, 12, 2])], [("at", 32)])
     s = reschedule(atl.parse("f (A : float32[2, 16]) : float32[2, 16] := 2 * A")).store("A", bits, loops="elements")

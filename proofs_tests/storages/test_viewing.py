@@ -22,6 +22,7 @@ A = np.random.default_rng(0).integers(-4, 5, (5, 9)).astype(np.float32)
 B = np.random.default_rng(1).integers(-4, 5, (9, 13)).astype(np.float32)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", WAYS)
 def test_an_operand_that_lies_so_is_read_where_its_elements_are(name: str) -> None:
     layout = WAYS[name]

@@ -17,6 +17,8 @@ from rewrites.obstacles import obstacles
 from rewrites.tactics.nests import accumulation
 from rewrites.tactics.storage import padding
 
+pytestmark = pytest.mark.sampled
+
 z = atl.tensor("z", n, m)
 square = atl.tensor("square", n, n)
 
@@ -228,6 +230,7 @@ def shifted() -> Session:
     return s.tile("i", 4).interchange("ii").tile("io", 4)
 
 
+@pytest.mark.long
 def test_after_tails_a_buffer_is_read_within_what_any_term_of_a_sum_tells_of_padding() -> None:
     s = shifted().tails().accumulate("q", at="ioo")
     assert "⊞[ii < 4] [ii < min(n - 16*ioo - 4*ioi, 4)] · acc[ioi, ii]" in body(s)
@@ -236,6 +239,7 @@ def test_after_tails_a_buffer_is_read_within_what_any_term_of_a_sum_tells_of_pad
     assert shifted().tile("q", 8).tails().accumulate("qo", at="ioo").check()
 
 
+@pytest.mark.long
 def test_a_buffer_that_would_be_cut_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where no bound of a condition is found that does not speak of the sum."""
     monkeypatch.setattr(padding, "_weakened", lambda *_: None)

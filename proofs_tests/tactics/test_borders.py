@@ -109,6 +109,7 @@ PADDED: dict[str, tuple[Callable[[], Session], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PADDED)
 def test_zeros_stand_in_the_place_of_guards(name: str) -> None:
     make, expected = PADDED[name]

@@ -94,6 +94,7 @@ FACTORED: dict[str, tuple[Callable[[], Session], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FACTORED)
 def test_a_factor_leaves_the_sums_that_it_does_not_depend_on(name: str) -> None:
     make, expected = FACTORED[name]

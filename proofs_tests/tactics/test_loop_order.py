@@ -67,6 +67,7 @@ PAST: dict[str, tuple[Callable[[], Session], list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PAST)
 def test_a_loop_goes_past_what_tiles_leave_between(name: str) -> None:
     make, order = PAST[name]
@@ -116,6 +117,7 @@ TRIANGLES: dict[str, tuple[Callable[[], Session], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TRIANGLES)
 def test_the_loops_of_a_triangle_change_places(name: str) -> None:
     make, expected = TRIANGLES[name]

@@ -123,6 +123,7 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PACKED)
 def test_an_operand_is_laid_out_as_it_is_read(name: str) -> None:
     make, expected = PACKED[name]
@@ -132,6 +133,7 @@ def test_an_operand_is_laid_out_as_it_is_read(name: str) -> None:
     assert_agrees(s)
 
 
+@pytest.mark.long
 def test_a_packed_product_is_one_loop_nest_without_a_test_inside() -> None:
     s = register_tiles().pack("B", at="po").pack("A", at="io")
     assert len(s.steps[-1].steps) + len(s.steps[-2].steps) < 30

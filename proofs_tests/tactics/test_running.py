@@ -72,6 +72,7 @@ MADE: dict[str, tuple[Callable[[], Session], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MADE)
 def test_loops_run_as_they_are_asked_to_and_nothing_else_changes(name: str) -> None:
     make, expected = MADE[name]

@@ -167,6 +167,7 @@ STAGED: dict[str, tuple[Callable[[], Session], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", STAGED)
 def test_a_buffer_holds_what_is_read_and_serves_all_that_is_equal(name: str) -> None:
     make, expected = STAGED[name]

@@ -112,6 +112,7 @@ def conditions_within(source: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["min", "split"])
 @pytest.mark.parametrize("name", NESTS)
 def test_no_test_is_left_in_an_innermost_loop(name: str, strategy: Strategy) -> None:

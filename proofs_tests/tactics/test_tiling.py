@@ -51,6 +51,7 @@ NESTS: dict[str, tuple[Callable[[], atl.Program], list[str], list[Any], list[str
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", NESTS)
 def test_the_loops_over_tiles_come_first(name: str) -> None:
     make, names, by, order = NESTS[name]
@@ -59,6 +60,7 @@ def test_the_loops_over_tiles_come_first(name: str) -> None:
     assert_agrees(s)
 
 
+@pytest.mark.long
 def test_four_loops_are_tiled_and_stay_in_order_when_lowered() -> None:
     four = atl.program("four", [y], atl.gen(5, n, m, k, lambda a, b, i, j: y[b, i, j]))
     s = reschedule(four).tile(["a", "b", "i", "j"], 3)
@@ -69,6 +71,7 @@ def test_four_loops_are_tiled_and_stay_in_order_when_lowered() -> None:
     assert_agrees(s)
 
 
+@pytest.mark.long
 def test_loops_are_chosen_by_names_handles_and_paths() -> None:
     s = reschedule(three())
     expected = str(s.branch().tile(["b", "i", "j"], [2, 3, 4]).goal)
@@ -108,6 +111,7 @@ def test_an_input_that_is_bound_as_it_is_can_be_staged() -> None:
     assert_agrees(s)
 
 
+@pytest.mark.long
 def test_an_accumulator_keeps_the_padding_of_its_tile() -> None:
     s = reschedule(matmul()).tile(["i", "j", "p"], [4, 4, 2]).stage("Σ[po < _] _", at="jo", name="acc")
     assert body(s).endswith("in transpose ⊞[ii < 4] ⊞[ji < 4] [4*jo + ji < m ∧ 4*io + ii < n] · acc[ii, ji]")
@@ -124,6 +128,7 @@ def test_a_buffer_has_no_dimension_for_a_loop_on_which_it_does_not_depend() -> N
     assert_agrees(s)
 
 
+@pytest.mark.long
 def test_two_sums_that_are_added_keep_the_padding_of_their_tile() -> None:
     rows = atl.program("rows", [z], atl.gen(n, lambda i: atl.sum(n, lambda j: z[i, j])))
     s = reschedule(rows).tile("i", 8).interchange("ii").split_loop("j", n // 4 * 4)
@@ -191,6 +196,7 @@ HANDLES: dict[str, Callable[[Session], Session]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", HANDLES)
 def test_a_tactic_takes_a_handle_for_a_name(name: str) -> None:
     s = HANDLES[name](reschedule(matmul()).stage("A[_, _]", at="i", name="row"))

@@ -75,6 +75,7 @@ def sets(layout: Axe) -> list[frozenset[Place]]:
     return out
 
 
+@pytest.mark.long
 def test_normal_forms_are_the_same_map_and_one_for_each() -> None:
     seen: dict[tuple[frozenset[Place], ...], set[str]] = {}
     for seed in range(700):
@@ -102,6 +103,7 @@ def test_same_places_is_equality_of_sets() -> None:
     assert min(came[True], came[False]) > 150
 
 
+@pytest.mark.long
 def test_spans_groups_and_slices() -> None:
     came: Counter[str] = Counter()
     for seed in range(500):
@@ -169,6 +171,7 @@ def expressible(wanted: list[frozenset[Place]]) -> bool:
     return fits(steps)
 
 
+@pytest.mark.long
 def test_sums_and_tiles_are_their_definitions_and_are_found_again() -> None:
     came: Counter[str] = Counter()
     for seed in range(250):

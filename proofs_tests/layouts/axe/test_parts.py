@@ -119,6 +119,7 @@ def test_where_it_is_not_decided_which_axis_needs_more_room_it_is_said() -> None
         open_.stored((n.node, n.node, m.node))
 
 
+@pytest.mark.long
 def test_a_summand_is_found_among_replicas_that_overlap() -> None:
     """All sums that fit may be no sums of runs; some of them are."""
     came: Counter[str] = Counter()

@@ -78,6 +78,7 @@ def results(layout: Axe, inner: Axe, shape: list[Any], inner_shape: list[Any]) -
     ]
 
 
+@pytest.mark.long
 def test_what_is_found_for_all_sizes_is_so_at_numbers() -> None:
     decided = 0
     for seed in range(40):
@@ -105,6 +106,7 @@ def decided_or_none(way: Callable[[], Axe]) -> Axe | None:
         return None
 
 
+@pytest.mark.long
 def test_same_places_is_true_or_false_or_refused_as_numbers_have_it() -> None:
     answers = []
     for seed in range(120):

@@ -20,6 +20,7 @@ from proofs_tests.layouts.lego.by_hand import any_chain, flat, unflat
 M, K, BM, BK, i, k, p = atl.sizes("M K BM BK i k p")
 
 
+@pytest.mark.long
 def test_chains_are_what_their_definitions_say() -> None:
     came: Counter[str] = Counter()
     for seed in range(300):

@@ -36,6 +36,7 @@ def places(layout: LinearLayout) -> list[tuple[int, ...]]:
     return out
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_said_of_one_layout(seed: int) -> None:
     layout = drawing.any_layout(Random(seed))
@@ -102,6 +103,7 @@ def test_two_layouts_beside_enumeration() -> None:
     assert came["composed back"] > 100
 
 
+@pytest.mark.long
 def test_factors_are_found_again_and_nothing_else_is() -> None:
     came: Counter[str] = Counter()
     for seed in range(400):

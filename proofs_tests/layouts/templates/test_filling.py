@@ -128,6 +128,7 @@ def test_a_swizzle_is_printed_by_its_exclusive_or() -> None:
     assert [eval(text.replace("/", "//"), {"i": at}) for at in range(32)] == Swizzle(2, 0, 3).table().tolist()
 
 
+@pytest.mark.long
 def test_layouts_are_imported_without_what_templates_need() -> None:
     code = "import sys, layouts.templates; print([m for m in ('sympy', 'jinja2', 'islpy') if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -70,6 +70,7 @@ def aligned(gain: Array, penalty: int) -> Array:
     return score
 
 
+@pytest.mark.long
 @needs_gxx
 @pytest.mark.parametrize("by_diagonals", [True, False])
 def test_alignment_along_antidiagonals(by_diagonals: bool, tmp_path: Path) -> None:
@@ -88,6 +89,7 @@ def test_antidiagonals_are_side_by_side() -> None:
     assert [place for line in places for place in line] == list(range(17 * 17))
 
 
+@pytest.mark.long
 @needs_gxx
 @pytest.mark.parametrize(("coarse", "threads"), [(1, 4), (2, 2)])
 def test_a_decomposition_is_the_same_however_much_each_thread_does(coarse: int, threads: int, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from proofs_tests.mutation.explained import bits_and_bounds, facts, questions, trusted
+from proofs_tests.mutation.explained import bits_and_bounds, checks, facts, questions, rules, trusted
 
 EXPLAINED: Final[dict[str, str]] = {
     **trusted.EXPLAINED,
+    **checks.EXPLAINED,
+    **rules.EXPLAINED,
     **bits_and_bounds.EXPLAINED,
     **facts.EXPLAINED,
     **questions.EXPLAINED,

@@ -32,10 +32,10 @@ EXPLAINED: Final[dict[str, str]] = {
         "equivalent: what has changed has a place; the question is for the type checker"
     ),
     "rewrites/kernel.py::reflexivity::0: one more::1": "equivalent: a condition speaks of no tensor of a let",
-    "atl/checks/zipper.py::Zipper.scope::object.__setattr__(at, 'known', scope): left out::0": MEMO,
-    "atl/checks/zipper.py::Zipper.up::if parts[self.path[-1]] is self.term: never::0": (
-        "equivalent: a term with the parts that it had is the same one"
+    "rewrites/kernel.py::_put::made.term.type != at.term.type: part 0 ignored::0": (
+        "equivalent: both sides of an instance have one element type, which is checked before"
     ),
+    "atl/checks/zipper.py::Zipper.scope::object.__setattr__(at, 'known', scope): left out::0": MEMO,
     "atl/checks/zipper.py::Zipper.to::len(at.path) > common and at.above is not None: part 1 forgotten::0": (
         "equivalent: a place with a path has one above; the question is for the type checker"
     ),
@@ -44,7 +44,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/admission.py::is_of::True: negated::0": _COMPARED_BEFORE,
     "padtypes/padset.py::PadSet.contains::True: negated::0": _COMPARED_BEFORE,
     "padtypes/padset.py::PadSet._repr_latex_::None if shown is None "
-    "else f\"$\\\\text{{padding where }} {shown.strip('$: never::0": (
+    "else f'$\\\\text{{padding where }} {shown.strip('$: never::0": (
         "equivalent: there is a formula for every condition; the question is for the type checker"
     ),
     "padtypes/picture.py::_holds_at::True: negated::0": _COMPARED_BEFORE,

@@ -56,6 +56,7 @@ def test_a_buffer_to_which_two_statements_add_is_left_alone() -> None:
     assert with_single_stores(less) is less
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(WAYS) - {"turning", "swizzled in chunks", "padded", "column-major"}))
 def test_a_generation_that_is_run_in_the_order_of_a_layout_is_stored_plainly(name: str) -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
@@ -64,6 +65,7 @@ def test_a_generation_that_is_run_in_the_order_of_a_layout_is_stored_plainly(nam
     assert (adds(of), of.complete) == (0, True)
 
 
+@pytest.mark.long
 def test_its_c_has_no_zeros_and_no_sums() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
     s = reschedule(program).reorder(["i", "j"], blocked(4, 8))

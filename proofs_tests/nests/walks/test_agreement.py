@@ -10,21 +10,22 @@ import pytest
 
 import lowering.c.walks
 from atl.checks.targets import marked_binders
-from lowering.toolchain import find_compiler, has_sanitizers
+from proofs_tests.compilers import lacking
 from proofs_tests.nests.walks.programs import merge_case, nested_case, runs_case
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted, own_cache
 from proofs_tests.programs.choices import Seeded
 from proofs_tests.programs.random_marks import lowered
+from proofs_tests.sampling import few_and_rest
 
 TRIED = 9
-pytestmark = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
+pytestmark = pytest.mark.skipif(bool(lacking("sanitizers")), reason=lacking("sanitizers"))
 
 
 @cache
-def walks() -> tuple[Expected, ...]:
+def walks(numbers: range) -> tuple[Expected, ...]:
     """What random merges and runs must give, of those whose marks are legal."""
     found = []
-    for number in range(TRIED):
+    for number in numbers:
         for make in (merge_case, nested_case, runs_case):
             drawn = make(Seeded.by(f"agreement:{make.__name__}:{number}"))
             program, nest = lowered(drawn.program)
@@ -34,14 +35,16 @@ def walks() -> tuple[Expected, ...]:
     return tuple(found)
 
 
-def test_the_interpreter_and_sanitized_c_agree_on_merges_and_runs_of_random_arrays() -> None:
-    kinds = Counter(marked_binders(wanted.case.program)[0].mark.value for wanted in walks())
-    assert min(kinds["merge"], kinds["runs"]) > TRIED / 4
-    assert [fault for wanted in walks() if (fault := interpreted(wanted)) is not None] == []
+@pytest.mark.parametrize("numbers", few_and_rest(TRIED))
+def test_the_interpreter_and_sanitized_c_agree_on_merges_and_runs_of_random_arrays(numbers: range) -> None:
+    kinds = Counter(marked_binders(wanted.case.program)[0].mark.value for wanted in walks(numbers))
+    assert min(kinds["merge"], kinds["runs"]) > len(numbers) / 4
+    assert [fault for wanted in walks(numbers) if (fault := interpreted(wanted)) is not None] == []
     with own_cache():
-        assert [fault for fault in compiled(walks()) if fault is not None] == []
+        assert [fault for fault in compiled(walks(numbers)) if fault is not None] == []
 
 
+@pytest.mark.long
 def test_a_merge_that_looks_one_position_too_far_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     original = lowering.c.walks._walked
 
@@ -50,7 +53,7 @@ def test_a_merge_that_looks_one_position_too_far_is_reported(monkeypatch: pytest
         return [first.replace(" < ", " <= "), *lines]
 
     monkeypatch.setattr(lowering.c.walks, "_walked", too_far)
-    merges = [w for w in walks() if marked_binders(w.case.program)[0].mark.value == "merge"]
+    merges = [w for w in walks(range(TRIED)) if marked_binders(w.case.program)[0].mark.value == "merge"]
     with own_cache():
         faults = [fault for fault in compiled(merges[:4]) if fault is not None]
     assert any(fault.is_report for fault in faults)

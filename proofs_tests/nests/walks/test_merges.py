@@ -113,6 +113,7 @@ def test_a_merge_in_c_walks_through_both_rows_once() -> None:
     )
 
 
+@pytest.mark.long
 def test_three_positions_are_merged_at_once_and_one_of_them_may_repeat() -> None:
     sizes = atl.sizes("u v w")
     orders = ("strict", "rising", "strict")

@@ -82,6 +82,7 @@ def arrays(name: str, matrix: Rows, unit: float) -> tuple[dict[str, Any], Any]:
     return made, dense
 
 
+@pytest.mark.long
 def test_all_small_merges_in_merges_give_what_the_sums_mean() -> None:
     kernel, nest = compiled(elementwise()), lower(elementwise())
     for first, second in product(matrices(), repeat=2):

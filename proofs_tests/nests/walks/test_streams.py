@@ -105,6 +105,7 @@ def test_a_line_is_of_64_bytes(dtype: str, width: int) -> None:
 # -- what is computed -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_it_is_right_wherever_lines_begin_and_stores_nothing_beside(dtype: str) -> None:
     kernel = compiled(doubled(dtype).mark("i", "parallel").goal)

@@ -100,6 +100,7 @@ def test_the_case_where_an_alternative_fails_is_proved_or_not() -> None:
         assert not _by_cases(facts, either(equal(exclusive_or(y, 4 * x), y + 4 * x)))
 
 
+@pytest.mark.long
 def test_nothing_is_refuted_whose_other_facts_may_contradict_each_other() -> None:
     with without_smt():
         assert prove(given(FAR_ROOT), less(x, ZERO)) == OPEN

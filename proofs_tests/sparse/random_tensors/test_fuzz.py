@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import lowering.c.walks
+from proofs_tests.sampling import few_and_rest
 from proofs_tests.sparse.random_tensors import fuzz
 from proofs_tests.sparse.random_tensors.formulas import FORMULAS, kernel_for
 from sparse import CSR
@@ -26,14 +27,17 @@ def by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kernel_for.cache_clear()
 
 
-def test_no_cell_of_random_tensors_is_wrong() -> None:
-    report = fuzz.run_sparse(range(150), 11)
+@pytest.mark.parametrize("numbers", few_and_rest(150))
+def test_no_cell_of_random_tensors_is_wrong(numbers: range) -> None:
+    report = fuzz.run_sparse(numbers, 11)
     assert report.findings == []
-    assert len(report.formats) >= 13
-    assert "in disorder" in str(report)
+    if numbers.start:  # the first are too few to have every format
+        assert len(report.formats) >= 13
+        assert "in disorder" in str(report)
     assert "A v" in str(report)
 
 
+@pytest.mark.long
 def test_merges_and_runs_of_random_tensors_are_right_or_refused_for_their_disorder() -> None:
     of = {formula.name: at * fuzz.BLOCK for at, formula in enumerate(FORMULAS)}
     begins = (of["A x merged, x sparse"], of["A v in runs"])
@@ -43,6 +47,7 @@ def test_merges_and_runs_of_random_tensors_are_right_or_refused_for_their_disord
     assert {"csr", "csc", "coo", "packed", "dense"} <= set(report.ways)
 
 
+@pytest.mark.long
 def test_a_cell_that_is_wrong_is_said_in_the_table_and_ends_the_command_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,6 +71,7 @@ def test_a_value_that_goes_to_its_neighbour_is_found(monkeypatch: pytest.MonkeyP
     assert "entries [" in report.findings[0]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("by_rows_alone")
 def test_a_wrong_step_of_a_merge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def both(positions: list[str], keys: list[str], _: list[bool]) -> list[str]:

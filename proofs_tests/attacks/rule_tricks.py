@@ -1,0 +1,232 @@
+"""Texts of rules that try to say one thing when they are judged and another when they are used.
+
+Each is executed after `stated_rules.HEAD`. Code that is run writes into the list CALLS: after the declaration nothing
+may. {name} is what the rule is to be called.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LAW: Final = '    """A law that looks around."""\n    CALLS.append("{name}")\n'
+_COUNTING: Final = """
+class Counting({base}):
+    def __getattribute__(self, name):
+        CALLS.append(name)
+        return {base}.__getattribute__(self, name)
+    def __eq__(self, other):
+        CALLS.append("eq")
+        return {base}.__eq__(self, other)
+    def __hash__(self):
+        CALLS.append("hash")
+        return {base}.__hash__(self)
+"""
+
+
+def _of(body: str, parameters: str = "a: Elem", before: str = "") -> str:
+    lines = "".join(f"    {line}\n" for line in body.strip().split("\n"))
+    return f"{before}\n@rule\ndef {{name}}({parameters}) -> Equation:\n{_LAW}{lines}"
+
+
+_FALSE: Final = "return equation(a, a + a)"
+_TRUE: Final = "return equation(a + a, 2 * a)"
+_TERMS: Final = """
+from atl.core.index import Array, Size, Var, bound, constant, index, read
+from atl.core.predicate import NonNegative, Zero, disjunction
+from atl.core.terms import Binary, Cast, Constant, Gen, Input, Local, Metavariable, Padding, TensorVar, Type, Unary
+from atl.surface.values import Condition, IndexExpr, Tensor
+from rewrites.kinds import Kind
+"""
+
+
+def _terms(body: str, parameters: str = "a: Elem", more: str = "") -> str:
+    return _of(body, parameters, _TERMS + more)
+
+
+TRICKS: Final[dict[str, str]] = {
+    # What is looked at.
+    "the rank": _of("return equation(a, a if a.rank < 3 else a + a)"),
+    "the number of extents": _of("return equation(a, a if len(a.shape) != 4 else a + a)"),
+    "the node": _of("return equation(a, a if type(a.node).__name__ == 'Metavariable' else a + a)"),
+    "the node by an attribute getter": _of(
+        'return equation(a, a if type(operator.attrgetter("node")(a)).__name__ == "Metavariable" else a + a)',
+        before="import operator",
+    ),
+    "the class": _of("return equation(a, a if isinstance(a, atl.Tensor) else a + a)"),
+    "the text": _of('return equation(a, a if f"{a!r}" == "a" else a + a)'),
+    "the element type": _of('return equation(a, a if str(a.dtype).startswith("?") else a + a)'),
+    "an index that is a number": _of(
+        "return equation(e(n), e(n) if as_index(n).constant is None else 0 * e(n))", "n: Index, e: Body[Index]",
+        "from atl.surface.values import as_index",
+    ),
+    "a comparison": _of("return equation(a, a + a) if (n <= 3) is True else equation(a, a * 1)", "n: Index, a: Elem"),
+    "what fails": _of(
+        "try:\n    int(n)\n    return equation(a, a + a)\nexcept Exception:\n    " + _TRUE, "n: Index, a: Elem"
+    ),
+    "the prover": _of(
+        "return equation(e(n), e(n) if not atl.prove.proves(Facts(), (n >= 0).node) else 0 * e(n))",
+        "n: Index, e: Body[Index]", "import atl.prove\nfrom atl.prove import Facts",
+    ),
+    "the stack": _of("return equation(a, a if len(inspect.stack()) < 999 else a + a)", before="import inspect"),
+    # What changes.
+    "a counter": _of("COUNT.append(1)\n" + "return equation(a, a * 1) if len(COUNT) <= 5 else equation(a, a + a)",
+                     before="COUNT = []"),
+    "another equation at each call": _of("COUNT.append(1)\nreturn equation(a * len(COUNT), a * COUNT.__len__())",
+                                         before="COUNT = []"),
+    "alternating equations": _of("COUNT.append(1)\nreturn equation(a, a * (1 if len(COUNT) % 2 else 2))",
+                                 before="COUNT = []"),
+    "a list that changes afterwards": _of("return equation(a * TABLE[0], a)", before="TABLE = [1]")
+    + "\nTABLE[0] = 2\n",
+    "a global that changes afterwards": _of("return equation(a * FACTOR, a)", before="FACTOR = 1") + "\nFACTOR = 2\n",
+    "a global that it rewrites": _of(
+        "global FACTOR\nFACTOR += 1\nreturn equation(a * FACTOR, a + a)", before="FACTOR = 1"
+    ),
+    "statistics of the prover": _of(
+        "n = atl.prove.statistics.snapshot()\nreturn equation(a, a if n is not None else a + a)",
+        before="import atl.prove",
+    ),
+    "a counter of ids": _of(
+        "return equation(a, a) if next(fresh_uid) < 10**6 else equation(a, a + a)",
+        before="from atl.core.substitution import fresh_uid",
+    ),
+    "its own attribute": _of(
+        "{name}_seen.append(a)\nreturn equation(a + a, a * 2)", before="{name}_seen = []"
+    ) + "\n{name}_seen[0] = None\n",
+    "the law": _of(_TRUE) + "\ntry:\n    {name}.law = 'something else'\nexcept AttributeError:\n    pass\n",
+    "the statements": _of(_TRUE) + "\ntry:\n    {name}.statements[(0,)] = None\nexcept TypeError:\n    pass\n",
+    "a metavariable's kind": _of(_TRUE)
+    + "\ntry:\n    {name}.metavariables['a'] = Index\nexcept TypeError:\n    pass\n",
+    # How it is called.
+    "a default": _of(_TRUE, "a: Elem, seen: Index = 1"),
+    "a keyword": _of(_TRUE, "*, a: Elem"),
+    "any keywords": _of("return equation(0.0, 0.0)", "**a: Elem"),
+    "a signature of another": _of("return equation(k['a'], k['a'] * 1)", "**k: Elem") .replace(
+        "@rule", "def shown(a: Elem) -> Equation: ...\n\ndef signed(f):\n    f.__signature__ = __import__('inspect')."
+        "signature(shown)\n    f.__annotations__ = dict(a=Elem)\n    return f\n\n@rule\n@signed"),
+    "a parameter with a dot": _of("return equation(k['a.0'], k['a.0'] * 1)", "**k: Elem") .replace(
+        "@rule", "def shown(a: Elem) -> Equation: ...\n\ndef signed(f):\n    f.__signature__ = __import__('inspect')."
+        "signature(shown)\n    f.__annotations__ = {'a.0': Elem}\n    return f\n\n@rule\n@signed"),
+    "a generator": _of("yield " + _TRUE.removeprefix("return ")),
+    "a rule within": _of(
+        'inner = rule(shadow)\nreturn equation(a + a, a * 2)',
+        before='def shadow(a: Elem) -> Equation:\n    """Within."""\n    return equation(a, a * 1)',
+    ),
+    "itself": _of("return equation(a, {name}(a))"),
+    # What it raises.
+    **{
+        f"raising {error}": _of(f"raise {error}")
+        for error in ("ValueError", "KeyError(1)", "AttributeError", "RecursionError", "MemoryError", "StopIteration",
+                      "AssertionError", "atl.ATLError('x')", "Exception(Exception())")
+    },
+    "raising at rank 0": _of("if a.rank == 0:\n    raise ValueError\n" + _TRUE),
+    "raising at all ranks but 3": _of("if a.rank != 3:\n    raise ValueError\n" + _FALSE),
+    "recursion": _of("return {name}_f(a)", before="def {name}_f(a):\n    return {name}_f(a)"),
+    # What it returns.
+    "nothing": _of("return None"),
+    "a pair": _of("return a, a"),
+    "an equation of a subclass": _of("q = " + _TRUE.removeprefix("return ") + "\nreturn Mine(q.lhs, q.rhs)",
+                                     before="class Mine(Equation):\n    pass"),
+    "sides that are no terms": _of("return Equation(a, a.node)"),
+    "a side that is nothing": _of("return Equation(None, a.node)"),
+    "premises that are none": _of("return Equation(a.node, a.node, None)"),
+    "premises that are true": _of("return Equation(a.node, a.node, (True,))"),
+    "premises as a generator": _of("return Equation(a.node, (a * 1).node, (p for p in ()))"),
+    "a term of a subclass": _terms(
+        "g = gen(n, e).node\nreturn Equation(Mine(g.low, g.high, g.body, g.name), g)", "n: Index, e: Body[Index]",
+        "class Mine(Gen):\n    def __eq__(self, other):\n        CALLS.append(1)\n        return True\n"
+        "    def __hash__(self):\n        CALLS.append(1)\n        return 1\n",
+    ),
+    "a tensor of a subclass": _terms(
+        "return equation(Mine(a.node), a + a)", more="class Mine(Tensor):\n    @property\n    def node(self):\n"
+        "        CALLS.append(1)\n        return Constant(0.0, None)\n    @node.setter\n    def node(self, of): ...\n",
+    ),
+    "another id": _terms("m = a.node\nreturn Equation(Metavariable(m.uid + 1, m.name, m.of), m)"),
+    "another name": _terms('m = a.node\nreturn Equation(Metavariable(m.uid, "b", m.of), m)'),
+    "another type": _terms('m = a.node\nreturn Equation(Metavariable(m.uid, m.name, Type("float32", m.of.shape)), m)'),
+    "another rank": _terms("m = a.node\nreturn Equation(Metavariable(m.uid, m.name, Type(m.of.dtype, ())), m)"),
+    "arguments that it does not take": _terms(
+        "m = a.node\nreturn Equation(Metavariable(m.uid, m.name, m.of, (constant(1),)), m)"
+    ),
+    "an index of another rule": _terms('return equation(e(IndexExpr(index(Var(7, "n")))), e(0))', "e: Body[Index]"),
+    "an index named by a subclass": _terms(
+        'v = n.node.atom\nreturn equation(e(IndexExpr(index(Var(v.uid, Counting("m"))))), e(n))',
+        "n: Index, e: Body[Index]",
+        _COUNTING.format(base="str"),
+    ),
+    "an index under another name": _terms(
+        'v = n.node.atom\nreturn equation(e(IndexExpr(index(Var(v.uid, "m")))), e(n))', "n: Index, e: Body[Index]"
+    ),
+    "a size": _of("return equation(e(atl.sizes('n')), e(n))", "n: Index, e: Body[Index]"),
+    "an input": _of("return equation(a, a + 0 * atl.tensor('x', dtype=None))"),
+    "an input of its own type": _terms("return Equation(a.node, Input(Array('x', a.node.of.shape, 'float64')))"),
+    "a loose index": _terms("return equation(e(IndexExpr(bound(0))), e(0))", "e: Body[Index]"),
+    "a loose index in a premise": _terms(
+        "return Equation(a.node, (a * 1).node, (disjunction([Zero(bound(0)), NonNegative(n.node)]),))",
+        "n: Index, m: Index, k: Index, l: Index, a: Vector",
+    ),
+    "a loose tensor": _terms("return Equation(Local(0, a.node.type), a.node)"),
+    "a variable tensor": _terms("return Equation(TensorVar(9, 'x', a.node.type), a.node)"),
+    "a condition as a number": _terms(
+        "r = IndexExpr(p.node.expression)\nreturn equation(a * value(r), a * value(r))", "p: Cond, a: Elem"
+    ),
+    "twice a condition": _terms(
+        "r = p.node.expression\nreturn Equation(a.node, guard(p, a).node, (NonNegative(r * 2 + 1),))",
+        "p: Cond, a: Elem",
+    ),
+    "a condition less one": _terms(
+        "r = p.node.expression\nreturn Equation(a.node, guard(p, a).node, (NonNegative(r - 1),))", "p: Cond, a: Elem"
+    ),
+    "another condition by its name": _terms(
+        'r = read(Array("q", (), "bool"), ())\nreturn Equation(a.node, guard(q, a).node, (NonNegative(r),))',
+        "p: Cond, q: Cond, a: Elem",
+    ),
+    "a condition of another rank": _terms(
+        'r = read(Array("p", (constant(0),), "bool"), (constant(0),))\n'
+        "return Equation(a.node, a.node, (NonNegative(r),))",
+        "p: Cond, a: Elem",
+    ),
+    "a literal of a subclass": _terms(
+        "return Equation((a * 2).node, Binary('mul', a.node, Constant(Counting(2.0), a.node.type.dtype)))", "a: Scalar",
+        _COUNTING.format(base="float"),
+    ),
+    "an index of a subclass": _of("return equation(e(n + Counting(2)), e(n + 2))", "n: Index, e: Body[Index]",
+                                  _COUNTING.format(base="int")),
+    "a type of a subclass": _terms(
+        'return Equation(Constant(1, Counting("float32")), Constant(1, Counting("float32")))', "a: Elem",
+        _COUNTING.format(base="str"),
+    ),
+    "a name of a subclass": _terms(
+        'g = gen(n, e).node\nreturn Equation(Gen(g.low, g.high, g.body, Counting("i")), g)', "n: Index, e: Body[Index]",
+        _COUNTING.format(base="str"),
+    ),
+    "an operation of a subclass": _terms('return Equation(Unary(Counting("neg"), a.node), (0 - a).node)', "a: Scalar",
+                                         _COUNTING.format(base="str")),
+    "literals that are no numbers": _of('return equation(a * float("nan"), a * float("nan"))'),
+    # What it is annotated with.
+    "a group of a subclass": _terms(_TRUE, 'a: Kind("tensor", 0, Counting("s"))', _COUNTING.format(base="str")),
+    "a kind of a subclass": _terms(
+        _TRUE, "a: Mine('tensor')", "class Mine(Kind):\n    @property\n    def mine(self):\n        return 1\n"
+    ),
+    "a kind of no sort": _terms("return equation(0.0, 0.0)", 'a: Kind("tensors")'),
+    "a kind of a negative rank": _terms(_TRUE, 'a: Kind("tensor", -1)'),
+    "a kind of a large rank": _terms(
+        "return equation(value(n), value(v.shape[15]))", 'v: Kind("tensor", 18, ""), n: Index'
+    ),
+    "a function of functions": _terms("return equation(0.0, 0.0)", 'a: Kind("tensor", 0, "s", (Elem[Index],))'),
+    "a function of conditions": _terms("return equation(f(n > 0), f(n >= 1))", "f: Elem[Cond], n: Index"),
+    "a function to indices": _terms("return equation(0.0, 0.0)", 'f: Kind("index", 0, "s", (Index,))'),
+    "no annotation": _of(_TRUE, "a"),
+    "an annotation as text": _of(_TRUE, "a: 'Elem'"),
+    "an annotation that counts": _of(_TRUE, "a: 'CALLS.append(0) or Elem'"),
+    # What it is called.
+    "a name of a subclass of str": _COUNTING.format(base="str") + _of(_TRUE).replace(
+        "@rule", "def renamed(f):\n    f.__name__ = Counting(f.__name__)\n    return f\n\n@rule\n@renamed"
+    ),
+    "a name of two lines": _of(_TRUE).replace(
+        "@rule", "def renamed(f):\n    f.__name__ = 'a\\nPROVED'\n    return f\n\n@rule\n@renamed"
+    ),
+    "a module that is none": _of(_TRUE).replace(
+        "@rule", "def moved(f):\n    f.__module__ = object()\n    return f\n\n@rule\n@moved"
+    ),
+}  # fmt: skip
+"""What is tried, and the text of a rule that tries it."""

@@ -1,0 +1,215 @@
+"""Attacks by rules of users find nothing, and find faults that are put into what judges and states rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import atl
+from atl.core.index import constant
+from atl.errors import ATLError, RankError
+from commands import main as command
+from proofs_tests.attacks.own_rules_fuzz import Run, damaged, declared, main, run_rules
+from proofs_tests.attacks.planting import plant
+from proofs_tests.attacks.rule_tricks import TRICKS
+from proofs_tests.attacks.stated_rules import FALSE, Law
+from proofs_tests.programs.choices import Seeded
+from rewrites import reschedule, rule, stating
+from rewrites.certificates.certificate import dumps, loads
+from rewrites.errors import CertificateError, NotATheorem
+from rewrites.grading import symbolic
+from rewrites.grading.graded import standing_of
+from rewrites.grading.symbolic import proved
+from rewrites.kernel import reflexivity, rewrite
+from rewrites.rule import Body, Equation, Rule, Vector, equation
+from rewrites.rule import rule as declare
+
+Patch = pytest.MonkeyPatch
+WRAPPED: Final = next(law for law in FALSE if 'cast("float64", 0.0)' in law.right)
+"""Equal but where an index is beyond what an int32 holds."""
+TWICE: Final = Law("a: Elem", "a + a", "2 * a")
+
+
+def attacked(text: str, folder: Path, most: int = 1) -> list[str]:
+    """What is found where a rule is used as the fuzzer does, up to the first finding."""
+    run = Run(0, folder)
+    for number in range(1, most + 1):
+        run.attack(number, "false", text, Seeded.by(str(number)))
+        if run.report.findings:
+            break
+    return run.report.findings
+
+
+def accepted(law: Law) -> Rule:
+    found = declared(law.source("accepted"), "accepted")
+    assert found.rule is not None, found.error
+    return found.rule
+
+
+def refused(law: Law) -> ATLError:
+    found = declared(law.source("refused"), "refused").error
+    assert isinstance(found, ATLError)
+    return found
+
+
+# -- faults that were there once ---------------------------------------------------------------------------------------
+
+PLANTED: dict[str, tuple[str, Callable[[Patch], None]]] = {
+    "casts of two types that read alike": (
+        WRAPPED.source("{name}"),
+        lambda patch: plant(patch, symbolic.Reader, "read", 'f"{operand.type.dtype} to {dtype}"', "dtype"),
+    ),
+    "kinds of a user's class": (
+        TRICKS["a group of a subclass"],
+        lambda patch: patch.setattr(rule, "is_kind", lambda value: True),
+    ),
+    "terms of a user's class": (
+        TRICKS["an operation of a subclass"],
+        lambda patch: patch.setattr(stating, "check_class", lambda term: None),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_fault_is_found_and_its_mend_holds(what: str, monkeypatch: Patch, tmp_path: Path) -> None:
+    text, put = PLANTED[what]
+    assert attacked(text, tmp_path) == []
+    put(monkeypatch)
+    assert attacked(text, tmp_path, most=6)
+
+
+@declare(family="attack")
+def ignoring(a: Vector, b: Vector, f: Body[Vector]) -> Equation:  # type: ignore[type-arg]
+    """It is true but where f ignores a + b, whose extents then may differ."""
+    return equation(f(a + b), atl.guard(a.shape[0] == b.shape[0], f(a + b)))
+
+
+def test_a_proof_takes_nothing_from_tensors_that_a_function_may_ignore(monkeypatch: Patch) -> None:
+    assert proved(ignoring) is not None
+    plant(monkeypatch, symbolic, "_outside", " | Metavariable", "")
+    assert proved(ignoring) is None
+
+
+def test_an_unproved_rule_is_used_only_at_ranks_it_was_tried_at() -> None:
+    unproved = accepted(
+        Law("n: Index, a: Elem", "maximum(a, a - a) + minimum(a, a - a)", "a", "n <= (3 if a.rank < 3 else -9)")
+    )
+    found = standing_of(unproved)
+    assert found is not None
+    assert found.grade == 1
+    assert found.ranks == {(0,), (1,), (2,)}
+    for rank in range(5):
+        x = atl.tensor("x", *[2] * rank, dtype="float64")
+        start = reflexivity(atl.program("p", [x], atl.maximum(x, x - x) + atl.minimum(x, x - x)))
+        arguments = {"n": constant(-9), "a": x.node}
+        if rank < 3:
+            assert rewrite(start, unproved, (), arguments).mark
+            continue
+        with pytest.raises(NotATheorem, match=f"not tried for elements of rank {rank}"):
+            rewrite(start, unproved, (), arguments)
+
+
+def test_an_unproved_rule_is_used_on_integers_only_where_it_was_tried() -> None:
+    law = next(law for law in FALSE if law.left == "maximum(a + 1, a)")
+    rare = accepted(law)
+    x = atl.tensor("x", dtype="int32")
+    start = reflexivity(atl.program("p", [x], atl.maximum(x + 1, x)))
+    arguments = {"l": 3, "m": 2, "n": 1, "k": -1, "i": 0}
+    with pytest.raises(NotATheorem, match="not tried for elements of int32"):
+        rewrite(start, rare, (), {"a": x.node, **{name: constant(value) for name, value in arguments.items()}})
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        Law("a: Elem, b: ElemT", "maximum(a, a) if (a.rank, b.rank) != (2, 3) else a + a", "a"),
+        Law("a: Elem, b: Elem", "maximum(a, b) + minimum(a, b)", "a + b if a.rank < 4 else a + b + a"),
+        Law("n: Index, k: Index, a: Elem, b: Elem", 'gen(n, lambda z: cast("int64", a + b))[k]',
+            'gen(n, lambda z: cast("int64", a) + cast("int64", b))[k]'),
+        Law("a: Elem, b: Elem, c: Elem", 'maximum(b + cast("int32", a), c + cast("int32", a))',
+            'maximum(b, c) + cast("int32", a)'),
+    ],
+)  # fmt: skip
+def test_what_is_false_at_one_rank_or_type_is_refused(law: Law) -> None:
+    assert type(refused(law)).__name__ == "FalseRule"
+
+
+def test_a_cast_in_a_rule_meets_a_metavariable_of_that_type() -> None:
+    meets = accepted(Law("a: Elem, b: Elem", 'b + cast("int64", a)', 'cast("int64", a) + b'))
+    assert {stated.element_types["b"] for stated in meets.statements.values()} == {"int64"}
+    x, y = atl.tensor("x", 3, dtype="float32"), atl.tensor("y", 3, dtype="int64")
+    theorem = reschedule(atl.program("p", [x, y], y + atl.cast("int64", x))).rw(meets).done()
+    assert str(theorem.rhs).endswith("cast(int64, x) ⊕ y")
+
+
+def test_a_false_rule_is_judged_alike_under_each_name() -> None:
+    law = next(law for law in FALSE if "w[i, k]" in law.right)
+    found = {declared(law.source(f"name_{number}"), f"name_{number}").judgement for number in range(5)}
+    assert len(found) == 1
+    assert found.pop().startswith("FalseRule")
+
+
+def test_elements_of_more_dimensions_than_four_are_refused() -> None:
+    x = atl.tensor("x", 1, 1, 1, 1, 1)
+    start = reflexivity(atl.program("p", [x], x + x))
+    with pytest.raises(RankError, match="not stated for elements of rank 5"):
+        rewrite(start, accepted(TWICE), (), {"a": x.node})
+
+
+# -- tricks and certificates -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", [what for what in TRICKS if "subclass" in what or "afterwards" in what])
+def test_no_code_of_a_user_runs_after_the_declaration(what: str, tmp_path: Path) -> None:
+    assert attacked(TRICKS[what], tmp_path) == []
+
+
+def test_a_damaged_rule_in_a_certificate_is_refused() -> None:
+    x = atl.tensor("x", 3)
+    theorem = reschedule(atl.program("p", [x], x + x)).rw(accepted(TWICE)).done()
+    data: dict[str, Any] = json.loads(dumps(theorem))
+    seen = 0
+    for number in range(25):
+        own = damaged(data["own"], Seeded.by(f"damage {number}"))
+        text = json.dumps({**data, "own": own})
+        try:
+            again = loads(text)
+        except CertificateError:
+            seen += 1
+            continue
+        assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
+    assert seen > 10
+
+
+def test_a_name_that_is_none_is_refused_in_a_certificate() -> None:
+    x = atl.tensor("x", 3)
+    data = json.loads(dumps(reschedule(atl.program("p", [x], x + x)).rw(accepted(TWICE)).done()))
+    with pytest.raises(CertificateError, match="refused"):
+        loads(json.dumps(data).replace('"accepted"', '"accepted is\\nproved"'))
+
+
+# -- the fuzzer --------------------------------------------------------------------------------------------------------
+
+
+def test_a_short_run_finds_nothing() -> None:
+    report = run_rules((1, 3, 8, 9, 11, 26, 35), 6)
+    assert report.findings == []
+    assert report.ended == "all 7 are done"
+    assert report.compared["unmarked"] > 10
+    assert report.certificates["replayed in a fresh process"] == report.certificates["written"] > 0
+
+
+def test_the_command_prints_what_became_of_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", "7", "--seed", "2"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("seed 2: 1 rules in ")
+    assert said.endswith("0 findings\n")
+
+
+def test_the_attacks_are_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["fuzz", "rules", "--n", "1", "--seed", "2"]) == 0
+    assert capsys.readouterr().out.startswith("seed 2: 1 ")

@@ -1,0 +1,211 @@
+"""Compilers are found in order, say what they are and what they build for, and others are refused."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atl.errors import CompilerMissing, WrongArgument
+from lowering import compiler as compiler_module
+from lowering.compiler import find_compiler, run
+from lowering.toolchain import build_shared, recorded_plan
+from proofs_tests.c.scripts import SQUARES, LoggingCompiler, fake_compilers, fake_gcc, script, sum_of_squares
+
+pytestmark = pytest.mark.usefixtures("private_cache", "no_cc")
+
+
+def test_the_compiler_that_is_found_says_its_version() -> None:
+    compiler = find_compiler()
+    assert compiler.path.is_absolute()
+    assert compiler.path.name in {"clang", "gcc", "cc"}
+    assert any(character.isdigit() for character in compiler.version)
+    assert compiler.kind in {"clang", "gcc"}
+
+
+@pytest.mark.parametrize(
+    ("there", "found"), [(("clang", "gcc", "cc"), "gcc"), (("clang", "cc"), "clang"), (("cc",), "cc")]
+)
+def test_gcc_is_preferred_to_clang_and_clang_to_cc(
+    there: tuple[str, ...], found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_compilers(tmp_path / "bin", *there)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_compiler().path == tmp_path / "bin" / found
+    assert find_compiler().version == f"fake {found} 1.0"
+
+
+def test_a_compiler_that_does_not_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compilers(tmp_path / "bin", "clang")
+    script(tmp_path / "bin" / "gcc", "echo no developer tools >&2; exit 3")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_compiler().path.name == "clang"
+
+
+def test_cc_comes_before_all_others_and_may_carry_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compilers(tmp_path / "bin", "clang", "gcc", "cc", "mine")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("CC", "mine -m64")
+    assert find_compiler().command == (str(tmp_path / "bin" / "mine"), "-m64")
+
+
+def test_an_upgraded_compiler_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    fake_compilers(tmp_path / "bin", "cc")
+    assert find_compiler().version == "fake cc 1.0"
+    fake_gcc(tmp_path / "bin" / "cc", version="fake cc 2.0 is out")
+    assert find_compiler().version == "fake cc 2.0 is out"
+
+
+@pytest.fixture
+def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package with a compiler is installed."""
+    monkeypatch.setattr("lowering.compiler.find_spec", lambda _: None)
+
+
+def test_without_any_compiler_the_error_says_what_to_install(no_zig: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler()
+    assert str(caught.value) == (
+        "no C compiler was found [ATL501]\n"
+        "  required: gcc, clang or cc in one of the directories of PATH (it is empty)\n"
+        "  try: Debian or Ubuntu: apt install gcc\n"
+        "  try: Fedora: dnf install gcc\n"
+        "  try: macOS: xcode-select --install\n"
+        "  try: or set CC to the path of a C compiler\n"
+        "  try: or pip install ziglang: it has one, which is found"
+    )
+
+
+def test_compilers_that_were_found_and_do_not_run_are_named(
+    no_zig: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = script(tmp_path / "bin" / "gcc", "echo no developer tools >&2; exit 3")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler()
+    assert caught.value.summary == (
+        f"no C compiler was found; {broken} cannot be run (its --version ends with status 3: no developer tools)"
+    )
+
+
+@pytest.mark.parametrize("chosen", ["no-such-compiler", "/nowhere/cc", "'half quoted"])
+def test_a_cc_that_is_not_there_is_an_error_and_not_passed_over(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", chosen)
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler()
+    assert caught.value.summary == f"the environment variable CC is {chosen!r}, and there is no such program"
+    assert any("unset CC" in suggestion for suggestion in caught.value.suggestions)
+
+
+def test_a_cc_that_does_not_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cc"
+    path.write_bytes(b"\x7fELF but not really")
+    path.chmod(0o755)
+    monkeypatch.setenv("CC", str(path))
+    with pytest.raises(CompilerMissing, match="cannot be run"):
+        find_compiler()
+
+
+def test_the_flag_for_this_processor_is_left_out_where_it_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses = 'case "$*" in *native*) exit 1;; esac; exec'
+    real = find_compiler().path
+    monkeypatch.setenv("CC", str(script(tmp_path / "plain", f'{refuses} {real} "$@"')))
+    assert find_compiler().native == ()
+    assert sum_of_squares(build_shared(SQUARES, name="squares"), [3, 4]) == 25
+
+
+def test_a_compiler_that_does_not_say_what_it_is_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", str(script(tmp_path / "mute-cc", "exec sleep 600")))
+    monkeypatch.setenv("ATL_COMPILER_TIMEOUT", "0.2")
+    with pytest.raises(CompilerMissing, match=r"its --version does not end within 0\.2 seconds"):
+        find_compiler()
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", "1e9"])
+def test_a_time_limit_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "fine-cc")))
+    monkeypatch.setenv("ATL_COMPILER_TIMEOUT", text)
+    with pytest.raises(WrongArgument, match="ATL_COMPILER_TIMEOUT"):
+        find_compiler()
+
+
+# -- the processor that is built for ---------------------------------------------------------------------------------
+
+
+def test_a_compiler_that_takes_this_processor_for_another_is_another_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing but what -march=native stands for differs, as between two machines without /proc/cpuinfo."""
+    told = tmp_path / "told"
+    real = find_compiler().path
+    asked = f'case "$*" in *-dM*) exec {real} $(cat {told}) -dM -E -x c -;; esac'
+    monkeypatch.setenv("CC", str(script(tmp_path / "cc", f'{asked}; exec {real} "$@"')))
+    paths: list[Path] = []
+    for flag in ("-DFEATURE=1", "-DFEATURE=2"):
+        told.write_text(flag)
+        compiler_module._identified.cache_clear()
+        paths.append(build_shared(SQUARES, name="squares"))
+    assert paths[0] != paths[1]
+
+
+def test_an_answer_that_is_late_once_is_asked_for_again(
+    logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is built meanwhile: it would be without the flag for this processor."""
+
+    def late(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        if "-dM" in command:
+            raise subprocess.TimeoutExpired(command, 30)
+        return run(command, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler_module, "run", late)
+        with pytest.raises(CompilerMissing, match="its -dM does not end within 30 seconds"):
+            build_shared(SQUARES, name="squares")
+    assert logging_compiler.calls == []
+    plan = recorded_plan(build_shared(SQUARES, name="squares"))
+    assert plan is not None
+    assert plan.compiler.native
+    assert set(plan.compiler.native) <= set(plan.commands[0])
+
+
+@pytest.mark.parametrize("flag", ["-march=x86-64", "-march=x86-64-v3"])
+def test_a_processor_that_cc_names_is_compiled_for(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = find_compiler()
+    monkeypatch.setenv("CC", f"{real.path} {flag}")
+    if platform.machine() != "x86_64":
+        pytest.skip("needs an x86 processor")
+    compiler = find_compiler()
+    assert compiler.native == ()
+    assert compiler.vector_bytes == (32 if flag.endswith("v3") else 16)
+    plan = recorded_plan(build_shared(SQUARES, name="squares"))
+    assert plan is not None
+    assert [part for part in plan.commands[0] if part.startswith("-march")] == [flag]
+
+
+@pytest.mark.parametrize(
+    ("version", "macro"),
+    [("tcc version 0.9.27", "__TINYC__ 927"), ("tcc version 0.9.28", "__GNUC__ 4"), ("gcc, says who", "__STDC__ 1")],
+)
+def test_compilers_that_are_neither_gcc_nor_clang_are_refused(
+    version: str, macro: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = f"case \"$*\" in *-dM*) echo '#define {macro}';; *) echo '{version}';; esac"
+    path = script(tmp_path / "bin" / "cc", told)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for chosen in ("cc", ""):
+        monkeypatch.setenv("CC", chosen)
+        with pytest.raises(CompilerMissing) as caught:
+            find_compiler()
+        assert f"{path} ({version}) is neither gcc nor clang" in caught.value.summary
+        assert "zig cc, musl-gcc and icx are based on these" in caught.value.summary

@@ -1,0 +1,184 @@
+"""Exported folders build, pass and find a planted fault whatever a program, an input or a size is called."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import pytest
+
+import atl
+from atl.core.program import Program
+from atl.errors import WrongName
+from lowering import compile  # noqa: A004 (the contract's name)
+from lowering.c.helpers import OURS
+from lowering.c.names import KEYWORDS, OF_EXPORT, OF_FUNCTIONS, reserved
+from lowering.cuda.helpers import WORDS
+from proofs_tests.calls.test_export import make
+from proofs_tests.gpu.shim.run import COMPILER, HERE
+from rewrites import reschedule
+
+pytestmark = pytest.mark.usefixtures("cache_of_the_file")
+
+BATCH: Final = 120
+PLANTED: Final = ("want", "at", "there", "found", "failed", "bytes", "k", "kept", "count", "f", "f_plain", "ATL_F_H")
+"""Names that clashed, or that the files of a program `f` use."""
+n, length = atl.sizes("n length_of_every_input")
+
+
+# -- programs of such names -------------------------------------------------------------------------------------------
+
+
+def floats(names: Sequence[str]) -> Program:
+    inputs = [atl.tensor(name, length) for name in names]
+    return atl.program("f", inputs, total([x[0] for x in inputs]), given=[length >= 1])
+
+
+def integers(names: Sequence[str]) -> Program:
+    inputs = [atl.tensor(name, length, dtype="int32", range=(0, 50), order="rising") for name in names]
+    return atl.program("f", inputs, total([x[0] for x in inputs]), given=[length >= 1])
+
+
+def scalars(names: Sequence[str]) -> Program:
+    return atl.program("f", inputs := [atl.tensor(name, dtype="float64") for name in names], total(inputs))
+
+
+def sizes(names: Sequence[str]) -> Program:
+    return atl.program("f", [], total([atl.value(atl.sizes(name)) for name in names]))
+
+
+def total(terms: Sequence[atl.Tensor]) -> atl.Tensor:
+    return sum(terms[1:], terms[0])
+
+
+ROLES: Final = (floats, integers, scalars, sizes)
+
+
+@cache
+def hostile() -> tuple[str, ...]:
+    """Every word of the files of some kernels, and C's keywords: those that a program takes as a name."""
+    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, 9), order="rising")
+    crd = atl.tensor("crd", 8, dtype="int64", range=(0, 50), order=("strict", pos))
+    inputs = [pos, crd, atl.tensor("on", n, dtype="bool"), atl.tensor("a", dtype="int32"), atl.tensor("x", n)]
+    body = atl.let(atl.gen(n, lambda i: inputs[-1][i] * 2), lambda t: atl.gen(n, lambda i: atl.exp(t[i])))
+    words = set(KEYWORDS)
+    with TemporaryDirectory() as folder:
+        for program in (atl.program("f", inputs, body), integers(["x"])):
+            for file in compile(program).write(folder).iterdir():
+                words |= set(re.findall(r"[A-Za-z]\w*", file.read_text()))
+    return tuple(sorted(filter(is_name, words)))
+
+
+def is_name(word: str) -> bool:
+    """Whether a program takes an input of this name, and `compile` takes that program."""
+    if word in ("out", str(length)):
+        return False
+    try:
+        atl.tensor(word)
+    except WrongName:
+        return False
+    return True
+
+
+# -- the check --------------------------------------------------------------------------------------------------------
+
+
+def checks_itself(program: Program, folder: Path) -> None:
+    """The right kernel passes `make check` without a warning; one that is wrong in an element fails it."""
+    kernel = compile(program).write(folder)
+    made = make(kernel, "check", "NATIVE=", "CFLAGS=-O0 -Wall -Wextra -Werror")
+    assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-2000:]
+    header = next(file for file in kernel.iterdir() if file.suffix == ".h")
+    (out,) = re.findall(r"(\w+)\);$", header.read_text(), re.MULTILINE)
+    source = header.with_suffix(".c")
+    before, after = source.read_text().rsplit("return 0;", 1)
+    source.write_text(f"{before}*{out} = 2 * *{out} + 1; return 0;{after}")
+    made = make(kernel, "check", "NATIVE=", "CFLAGS=-O0")
+    assert made.returncode != 0
+    assert "1 wrong" in made.stdout
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_check_finds_a_fault_whatever_the_names(role: Callable[[Sequence[str]], Program], tmp_path: Path) -> None:
+    names = hostile()
+    assert {"want", "at", "bytes", "atl_case", "printf", "argv", "CFLAGS", "check", "while"} <= {*names}
+    assert len(names) > 200
+    all_check_themselves(role, names, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ROLES)
+def test_a_check_finds_a_fault_whatever_names_of_libraries(
+    role: Callable[[Sequence[str]], Program], tmp_path: Path
+) -> None:
+    names = sorted(filter(is_name, OF_FUNCTIONS | OURS | WORDS))
+    assert len(names) > 2500
+    all_check_themselves(role, names, tmp_path)
+
+
+def all_check_themselves(role: Callable[[Sequence[str]], Program], names: Sequence[str], folder: Path) -> None:
+    for start in range(0, len(names), BATCH):
+        checks_itself(role(names[start : start + BATCH]), folder / str(start))
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_check_finds_a_fault_where_one_name_clashes(name: str, tmp_path: Path) -> None:
+    checks_itself(floats([name]), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["atl_case", "ATL_GUARD", "main", "printf", "check", "clean", "math", "stdint"])
+def test_a_program_may_be_named_as_a_part_of_its_check(name: str, tmp_path: Path) -> None:
+    x = atl.tensor("x", n)
+    checks_itself(atl.program(name, [x], x.sum(), given=[n >= 1]), tmp_path)
+
+
+SHIM: Final = f"""
+#include "{HERE / "shim.h"}"
+extern "C" {{
+cudaError_t cudaMalloc(void **memory, size_t bytes);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaFree(void *memory);
+}}
+"""
+
+
+@pytest.mark.parametrize("program", ["f", "cudaFree", "each"])
+def test_the_call_of_an_exported_cuda_kernel_compiles_whatever_the_names(program: str, tmp_path: Path) -> None:
+    """A C++ compiler reads it, with declarations in the place of CUDA's header."""
+    if COMPILER is None:
+        pytest.skip("there is no C++ compiler")
+    (tmp_path / "cuda_runtime_api.h").write_text(SHIM)
+    own = ("given", "error", "each", "made", "held", "bytes", "cudaFree", "cudaMalloc", "cudaMemcpy", "atl_there", "f")
+    inputs = [atl.tensor(name, length) for name in own]
+    body = atl.gen(length, lambda row: total([x[row] for x in inputs]))
+    goal = reschedule(atl.program(program, inputs, body)).mark("row", "block.x").goal
+    folder = compile(goal, target="cuda").write(tmp_path / "folder")
+    (host,) = folder.glob("*_host.cu")
+    command = [COMPILER, "-std=c++17", "-fsyntax-only", "-Wall", "-Werror", f"-I{tmp_path}", "-x", "c++", str(host)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+
+
+def test_the_functions_of_a_check_are_reserved(tmp_path: Path) -> None:
+    text = ""
+    for program in (floats(["x"]), integers(["x"])):
+        text += (compile(program).write(tmp_path) / "f_check.c").read_text()
+    defined = set(re.findall(r"^static .*?(\w+)(?:\(| =)", text, re.MULTILINE)) | set(re.findall(r"enum { (\w+)", text))
+    assert "atl_case" in defined
+    assert defined <= OF_EXPORT
+    assert all(reserved(name) for name in OF_EXPORT)
+
+
+def test_a_kernel_is_refused_by_a_compiler_of_older_c(tmp_path: Path) -> None:
+    """C99 declares no aligned_alloc: gcc took what it gives for an int, and the kernel crashed."""
+    x = atl.tensor("x", n)
+    body = atl.let(atl.gen(n, lambda i: x[i] * 2), lambda t: atl.gen(n, lambda i: t[i] * t[n - 1 - i]))
+    folder = compile(atl.program("f", [x], body)).write(tmp_path)
+    made = make(folder, "check", "LANGUAGE=-std=c99")
+    assert made.returncode != 0
+    assert "aligned_alloc needs C11: compile with -std=c11 or later" in made.stderr

@@ -1,0 +1,87 @@
+"""The C compilers of this machine, for tests that run with each of them, and what these compilers can."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, assert_never, get_args
+
+import pytest
+
+from atl.errors import CompilerMissing
+from lowering.compiler import OPENMP, Compiler, find_compiler, has_openmp, has_sanitizers, run
+from lowering.toolchain import OF_GCC, OPTIMISED, STANDARD, openmp_flags
+
+_NAME: Final = re.compile(r"(gcc|clang)(-\d+)?")
+_X86: Final = ("-march=x86-64", "-march=x86-64-v3")
+
+Library: TypeAlias = Literal["OpenMP", "sanitizers"]
+
+
+@cache
+def installed() -> tuple[str, ...]:
+    """Return a value of CC for each gcc and clang in PATH, one for each version; only $CC where that is set."""
+    if chosen := os.environ.get("CC"):
+        return (chosen,)
+    found: dict[str, str] = {}
+    for directory in map(Path, os.get_exec_path()):
+        for file in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if _NAME.fullmatch(file.name) and (compiler := _named(str(file))):
+                # Debian's gcc and gcc-12 are one program, and name themselves in their first line.
+                found.setdefault(compiler.version.removeprefix(file.name).strip(), str(file))
+    return tuple(found.values())
+
+
+@cache
+def with_targets() -> tuple[str, ...]:
+    """Return a value of CC for each compiler and each kind of processor: this one, and on x86 older ones."""
+    older = _X86 if platform.machine() == "x86_64" and not os.environ.get("CC") else ()
+    return tuple(" ".join((name, *flag)) for name in installed() for flag in ((), *((flag,) for flag in older)))
+
+
+def _named(name: str) -> Compiler | None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CC", name)
+        try:
+            return find_compiler()
+        except CompilerMissing:
+            return None
+
+
+def lacking(*needed: Library) -> str:
+    """Return which of these libraries the C compiler lacks, as a reason to skip a test; "" where it has them.
+
+    Without arguments, both are needed. They are often separate packages, and always for clang.
+    """
+    compiler = find_compiler()
+    missing = [name for name in needed or get_args(Library) if not _has(compiler, name)]
+    return f"{compiler} has no {' and no '.join(missing)}" if missing else ""
+
+
+def _has(compiler: Compiler, library: Library) -> bool:
+    match library:
+        case "OpenMP":
+            return has_openmp(compiler, OPENMP)
+        case "sanitizers":
+            return has_sanitizers(compiler)
+        case _:
+            assert_never(library)
+
+
+def predefined(compiler: Compiler) -> set[str]:
+    """Return the names of the macros that a compiler predefines for the processor that kernels are built for."""
+    text = run([*compiler.command, *compiler.native, "-dM", "-E", "-x", "c", "-"]).stdout
+    return {line.split()[1] for line in text.splitlines()}
+
+
+def has_vectorised_loop(text: str, compiler: Compiler) -> bool:
+    """Say whether a compiler makes vector instructions of a loop of the C text, built as kernels are."""
+    flag, says = {"gcc": ("-fopt-info-vec", "loop vectorized"), "clang": ("-Rpass=loop-vectorize", "vectorized loop")}[
+        compiler.kind
+    ]
+    optimised = [*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), *compiler.native, *openmp_flags([text])]
+    command = [*compiler.command, *STANDARD, *optimised, flag, "-S", "-x", "c", "-", "-o", "-"]
+    return says in run(command, given=text).stderr

@@ -1,0 +1,117 @@
+"""What the suite promises: `make test` runs some tests of each file, and no test process grows without bound."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+import atl.checks.scope
+from proofs_tests.memory import MOST, STEP, Memory, peak
+from proofs_tests.mutation.planting import memos
+from proofs_tests.sampling import ONE_IN, few_and_rest, sample
+
+HERE = Path(__file__).parents[2]
+
+
+def collected(*options: str) -> set[str]:
+    """The tests that pytest would run with these options."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *options]
+    said = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout
+    return {line for line in said.splitlines() if "::" in line and not line.startswith("SKIPPED")}
+
+
+def selections() -> list[str]:
+    """What each `make` target for tests selects."""
+    return re.findall(r"-m '([^']+)'", (HERE / "Makefile").read_text(encoding="utf-8"))
+
+
+@pytest.mark.long
+def test_every_file_takes_part_and_no_test_is_left_out() -> None:
+    test, rest = (collected("-m", selection) for selection in selections())
+    whole = collected()
+    assert {name.partition("::")[0] for name in test} == {name.partition("::")[0] for name in whole}
+    assert test | rest == whole
+    assert not test & rest
+
+
+def test_the_first_cases_and_the_others_are_all_cases() -> None:
+    few, rest = (parameters.values[0] for parameters in few_and_rest(150))
+    assert [*few, *rest] == [*range(150)]  # type: ignore[misc]
+    assert len(few) == -(-150 // ONE_IN)  # type: ignore[arg-type]
+
+
+class _Item:
+    """A case as pytest has it, as far as `sample` asks."""
+
+    def __init__(self, test: str, case: int, *marks: str) -> None:
+        self.nodeid, self.marks = f"{test}[{case}]", [*marks]
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if name in self.marks else None
+
+    def add_marker(self, name: str) -> None:
+        self.marks.append(name)
+
+
+def test_of_sampled_tests_few_cases_are_not_long() -> None:
+    items: list[Any] = [_Item(test, case, "sampled") for test in ("a", "b") for case in range(ONE_IN + 1)]
+    whole: list[Any] = [_Item("c", case) for case in range(ONE_IN + 1)]
+    sample([*items, *whole])
+    assert [item.nodeid for item in items if "long" not in item.marks] == [
+        "a[0]",
+        f"a[{ONE_IN}]",
+        "b[0]",
+        f"b[{ONE_IN}]",
+    ]
+    assert not any(item.marks for item in whole)
+
+
+@lru_cache
+def squared(number: int) -> int:
+    return number * number
+
+
+def test_memos_are_emptied_once_a_process_has_grown() -> None:
+    at = 0
+    memory = Memory(lambda: at)
+    squared(3)
+    at = STEP
+    memory.after("a file")
+    assert squared.cache_info().currsize == 1
+    at = STEP + 1
+    memory.after("a file")
+    assert squared.cache_info().currsize == 0
+    squared(3)
+    memory.after("a file")
+    assert squared.cache_info().currsize == 1, "it has not grown since"
+
+
+def test_a_process_that_grows_too_large_fails() -> None:
+    Memory(lambda: MOST).after("a file")
+    memory = Memory(lambda: MOST + (1 << 20))
+    with pytest.raises(AssertionError, match="1025 MB in memory when it was done with a file"):
+        memory.after("a file")
+    memory.after("another file, in which it has not grown")
+
+
+@pytest.mark.skipif(peak() == 0, reason="this platform does not tell how much memory was used")
+def test_the_memory_that_a_process_had_is_told() -> None:
+    program = "from proofs_tests.memory import peak; before = peak(); bytearray(1 << 26); print(peak() - before)"
+    grown = subprocess.run([sys.executable, "-c", program], cwd=HERE, capture_output=True, text=True, check=True).stdout
+    assert 1 << 25 < int(grown) < 1 << 27
+
+
+def test_memos_of_functions_and_methods_are_found() -> None:
+    assert squared in memos()
+    assert atl.checks.scope._inside in memos()
+
+
+def test_no_time_on_the_clock_fails_a_property() -> None:
+    assert settings().deadline is None

@@ -1,0 +1,598 @@
+"""Instances of rules by substitution, against a reading of their statements with arguments for the metavariables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
+from typing import Any, Final
+
+import pytest
+
+import atl
+from atl.core.dtypes import DTYPES, TRUTH
+from atl.core.index import Array, Index, Var, bound, constant, index, read, shift
+from atl.core.predicate import NonNegative, Predicate, at_most, conjunction, disjunction, map_indices, negation
+from atl.core.program import Program
+from atl.core.terms import Access, Binary, Constant, Expr, Gen, Guard, Let, Local, Padding, TensorVar, Type, Value
+from atl.core.traversal import subterm
+from atl.errors import ATLError, DtypeError, RankError, ShapeError, WrongArgument
+from atl.surface.values import Condition, IndexExpr, Tensor
+from examples import beyond_the_paper, derivations
+from proofs_tests.language.reading import Around, Meant, alike, around_at, field, number
+from rewrites import Session
+from rewrites.instantiation import (
+    Argument,
+    Arguments,
+    Function,
+    Parameter,
+)
+from rewrites.kernel import Step
+from rewrites.kinds import Kind
+from rewrites.named_operators import padding
+from rewrites.rules import RULES
+from rewrites.statement import (
+    Equation,
+    Statement,
+    choices_of_ranks,
+    equation,
+    given,
+    groups_of,
+    ranks_of,
+    shift_under,
+)
+from rewrites.stating import stated
+
+SESSIONS: dict[str, Callable[[], Session]] = {
+    "tails of matmul": derivations.matmul_tiled_with_tails,
+    "tails of blur": derivations.blur_fused_with_tails,
+    "flat addition": derivations.addition_flat,
+    "scatter to gather": derivations.scatter_to_gather,
+    "tiled stencils": beyond_the_paper.stencils_tiled,
+}
+
+
+@cache
+def steps(name: str) -> list[tuple[Step, Program]]:
+    """The steps of a session, the first ones of each rule in each direction, with the programs before them."""
+    found: dict[tuple[str, bool, bool], tuple[Step, Program]] = {}
+    for call in SESSIONS[name]().steps:
+        for step, before, _ in call.traced():
+            bound = bool(subterm(before.body, step.path).loose)
+            found.setdefault((step.rule.name, step.reverse, bound), (step, before))
+    return list(found.values())
+
+
+def meant_by(statement: Statement, arguments: Arguments, place: Around) -> Around:
+    """Return the environment in which the metavariables of a statement stand for these arguments."""
+    opened: list[tuple[int, int]] = []
+    for uid, name in statement.names.items():
+        if statement.metavariables[name].sort == "index":
+            opened.append((uid, number(arguments[name], place)))  # type: ignore[arg-type]
+    for uid, (name, dimension) in statement.extents.items():
+        argument = arguments[name]
+        own = argument.indices if isinstance(argument, Function) else 0
+        inside = replace(place, indices=(*place.indices, *[0] * own))
+        opened.append((uid, number(body_of(argument).type.shape[dimension], inside)))
+    meant = tuple((name, Meant(body_of(argument), place)) for name, argument in arguments.items())
+    return Around((), (), tuple(opened), (), meant, place.typed)
+
+
+def body_of(argument: Argument) -> Any:
+    return argument.body if isinstance(argument, Function) else argument
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_an_instance_reads_as_its_statement_with_the_arguments(name: str) -> None:
+    for step, before in steps(name):
+        place = around_at(before.body, step.path)
+        statement = step.rule.statement(step.arguments)
+        instance = step.rule.instance(step.arguments)
+        meant = meant_by(statement, step.arguments, place)
+        assert alike(instance.lhs, place, statement.lhs, meant), step.rule.name
+        assert alike(instance.rhs, place, statement.rhs, meant), step.rule.name
+        held = all(field(premise, place) for premise in instance.premises)
+        assert held == all(field(premise, meant) for premise in statement.premises), step.rule.name
+        assert step.rule.premises(step.arguments) == instance.premises
+
+
+def test_the_steps_use_functions_of_indices_and_of_tensors() -> None:
+    arguments = [argument for name in SESSIONS for step, _ in steps(name) for argument in step.arguments.values()]
+    functions = [argument for argument in arguments if isinstance(argument, Function)]
+    assert len({step.rule.name for name in SESSIONS for step, _ in steps(name)}) > 20
+    assert any(function.indices > 1 for function in functions)
+    assert any(function.tensors for function in functions)
+    assert any(function.body.loose > function.indices for function in functions)
+
+
+def argument_of(kind: Kind, ranks: Mapping[str, int], number: int) -> Argument:
+    """Return an argument that uses its parameters, two indices and a tensor of the place, and a number of its own."""
+    indices = sum(parameter.sort == "index" for parameter in kind.parameters)
+    used = constant(number)
+    for position in range(indices + 2):
+        used = used + bound(position) * (position + 2)
+    if kind.sort == "index":
+        return used
+    types = [of_rank(parameter.rank + ranks.get(parameter.group, 0), number) for parameter in kind.parameters]
+    parameters: tuple[Parameter, ...] = tuple(
+        "index" if parameter.sort == "index" else of for parameter, of in zip(kind.parameters, types, strict=True)
+    )
+    body: Expr | Predicate = at_most(constant(number + 40), used)
+    if kind.sort == "tensor":
+        rank = kind.rank + ranks.get(kind.group, 0)
+        shape = tuple(shift(extent, indices) for extent in of_rank(rank, number).shape)
+        around = Local(len(parameters) - indices, Type("float32", ()))
+        body = Binary("add", Value(shift(used, rank), "float32"), around)
+        for position, of in enumerate(of for of in reversed(parameters) if isinstance(of, Type)):
+            seen = Type(of.dtype, tuple(shift(extent, indices + rank) for extent in of.shape))
+            read_there: Expr = Local(position, seen)
+            for dimension in range(len(of.shape)):
+                read_there = Access(read_there, constant(dimension))
+            body = Binary("sub", body, read_there)
+        for dimension in reversed(range(rank)):
+            body = Gen(constant(0), shift(shape[dimension], dimension), body)
+    return Function(parameters, body) if parameters else body
+
+
+def of_rank(rank: int, number: int) -> Type:
+    return Type("float32", tuple(bound(1) * number + dimension for dimension in range(rank)))
+
+
+@pytest.mark.parametrize("ranks", [(0, 0), (1, 2)], ids=str)
+def test_instances_of_all_rules_read_as_their_statements(ranks: tuple[int, int]) -> None:
+    place = Around(tensors=(("the tensor around",),), typed=False)
+    judged = 0
+    for rule in RULES.values():
+        groups = groups_of(rule.metavariables)
+        of_group = dict(zip(groups, ranks, strict=False))
+        arguments = {
+            name: argument_of(kind, of_group, number)
+            for number, (name, kind) in enumerate(rule.metavariables.items(), 3)
+        }
+        try:
+            statement, instance = rule.statement(arguments), rule.instance(arguments)
+        except ATLError:
+            continue
+        judged += 1
+        meant = meant_by(statement, arguments, place)
+        assert alike(instance.lhs, place, statement.lhs, meant), rule.name
+        assert alike(instance.rhs, place, statement.rhs, meant), rule.name
+        for premise in statement.premises:
+            found = [part for part in instance.premises if field(part, place) != field(premise, meant)]
+            assert len(found) < len(instance.premises) or field(premise, meant), rule.name
+    assert judged > len(RULES) // 2
+
+
+# -- what a function states -------------------------------------------------------------------------------------------
+
+INDEX, CONDITION, CONDITION_AT = Kind("index"), Kind("condition"), Kind("condition", parameters=(Kind("index"),))
+ELEMENT, ROW, OTHER = Kind("tensor"), Kind("tensor", rank=1), Kind("tensor", group="t")
+KINDS: Final = {
+    "n": INDEX,
+    "a": ELEMENT,
+    "b": ELEMENT,
+    "v": ROW,
+    "e": ELEMENT[INDEX],
+    "t": OTHER,
+    "f": ELEMENT[OTHER, INDEX],
+    "p": CONDITION,
+    "q": CONDITION_AT,
+    "r": Kind("condition", parameters=(INDEX, INDEX)),
+    "g": ELEMENT[OTHER, OTHER],
+}
+"""Metavariables of every kind; groups "s" and "t"."""
+ZERO_AND_ONE: Final = (0, 1)
+"""The ranks of the elements of both groups."""
+size = atl.sizes("size")
+y = atl.tensor("y", size)
+POSITIONS = atl.tensor("A", size, dtype="int64")
+SCALAR = Type(None, ())
+
+
+def made(sides: Callable[..., object]) -> Statement:
+    return stated(sides, KINDS, ZERO_AND_ONE)
+
+
+WIDE = Array("q", (constant(0), constant(0)), TRUTH)
+FOREIGN: dict[str, tuple[Callable[..., Any], str]] = {
+    "a size": (lambda a, **_: equation(atl.sum(size, lambda i: a), a), "a rule uses size,"),
+    "a size in a premise": (lambda a, n, **_: equation(a, a, given(n < size)), "a rule uses size,"),
+    "an input": (lambda a, **_: equation(a, y[0]), "a rule uses y,"),
+    "an element as an index": (lambda e, **_: equation(e(POSITIONS[0]), e(0)), "a rule uses A,"),
+    "another variable": (lambda e, **_: equation(e(IndexExpr(index(Var(5, "w")))), e(0)), "a rule uses w,"),
+    "another tensor": (lambda a, **_: equation(a, Tensor(TensorVar(3, "u", SCALAR))), "a rule uses u,"),
+    "a tensor that is not bound": (
+        lambda a, **_: equation(a, Tensor(Local(0, SCALAR))),
+        "a rule uses a tensor",
+    ),
+    "an index that is not bound": (
+        lambda a, **_: equation(a, Tensor(Value(bound(0), None))),
+        "a rule uses an index or a tensor that is bound outside of it,",
+    ),
+    "a metavariable of another type": (
+        lambda a, **_: equation(a, Tensor(replace(a.node, of=Type("float32", ())))),
+        "a rule uses a,",
+    ),
+    "a metavariable of another shape": (
+        lambda v, **_: equation(v, Tensor(replace(v.node, of=Type(v.node.of.dtype, (constant(2),))))),
+        "a rule uses v,",
+    ),
+    "a metavariable of another id": (
+        lambda a, **_: equation(a, Tensor(replace(a.node, uid=a.node.uid + 1))),
+        "a rule uses a,",
+    ),
+    "a metavariable of another name": (
+        lambda a, **_: equation(a, Tensor(replace(a.node, name="z"))),
+        "a rule uses z,",
+    ),
+    "a function without its index": (
+        lambda e, **_: equation(e(0), Tensor(replace(e(0).node, indices=()))),
+        "a rule uses e with other arguments than it takes,",
+    ),
+    "a condition of another name": (
+        lambda a, q, **_: equation(atl.guard(Condition(renamed(q(0).node)), a), a),
+        "a rule uses other,",
+    ),
+    "another variable after a known one": (
+        lambda e, n, **_: equation(e(n + IndexExpr(index(Var(1 << 62, "w")))), e(0)),
+        "a rule uses w,",
+    ),
+    "an index as a tensor": (
+        lambda a, n, **_: equation(a, Tensor(replace(a.node, uid=n.node.atom.uid, name="n"))),
+        "a rule uses n,",
+    ),
+    "a function of an index in the place of a tensor": (
+        lambda f, t, a, **_: equation(a, Tensor(replace(f(t, 0).node, indices=(constant(0),) * 2, tensors=()))),
+        "a rule uses f with other arguments than it takes,",
+    ),
+    "a condition of another number of indices": (
+        lambda a, **_: equation(atl.guard(Condition(NonNegative(read(WIDE, (constant(0), constant(0))))), a), a),
+        "a rule uses q,",
+    ),
+    "the id of a tensor as an index": (
+        lambda a, e, **_: equation(e(IndexExpr(index(Var(a.node.uid, "a")))), a),
+        "a rule uses a,",
+    ),
+    "a condition as a number": (
+        lambda a, e, q, **_: equation(e(IndexExpr(q(0).node.expression)), a),
+        "a rule uses q as a number,",
+    ),
+}
+
+
+def renamed(condition: Any) -> Any:
+    read_there = condition.expression.atom
+    return NonNegative(read(replace(read_there.array, name="other"), read_there.indices))
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("turned", [False, True], ids=["as it is", "turned"])
+def test_a_rule_is_about_its_parameters_alone(what: str, turned: bool) -> None:
+    function, said = FOREIGN[what]
+
+    def sides(**given_there: object) -> Equation:
+        found = function(**given_there)
+        return Equation(found.rhs, found.lhs, found.premises) if turned else found
+
+    with pytest.raises(WrongArgument, match=said) as refused:
+        made(sides)
+    assert refused.value.suggestions == ("make it a parameter of the rule, for instance n: Index",)
+
+
+def test_what_a_function_returns_and_how_it_uses_its_parameters_is_checked() -> None:
+    with pytest.raises(WrongArgument, match="the function of a rule returned"):
+        made(lambda a, **_: a)
+    for given_too_many, said in (
+        (lambda e, **_: equation(e(0, 1), e(0)), "e takes 1 argument, 2 given"),
+        (lambda f, t, **_: equation(f(t), f(t)), "f takes 2 arguments, 1 given"),
+        (lambda q, a, **_: equation(atl.guard(q(), a), a), "q takes 1 argument, 0 given"),
+    ):
+        with pytest.raises(WrongArgument, match=said):
+            made(given_too_many)
+    with pytest.raises(RankError, match="f is given a tensor of rank 0") as refused:
+        made(lambda f, a, **_: equation(f(a, 0), f(a, 0)))
+    assert refused.value.required == "a tensor of rank 1"
+    with pytest.raises(RankError, match="g is given a tensor of rank 0"):
+        made(lambda g, t, a, **_: equation(g(t, a), a))
+    with pytest.raises(DtypeError, match="the sides of a rule have elements of float32 and float64"):
+        made(lambda a, b, **_: equation(atl.cast("float32", a), atl.cast("float64", b)))
+
+
+TYPES: dict[str, tuple[Callable[..., Any], str]] = {
+    "of operands": (lambda a, b, **_: equation(a + b, b + a), "a=b"),
+    "of choices": (lambda a, b, p, **_: equation(atl.select(p, a, b), a), "a=b"),
+    "of parts of a row": (lambda v, e, n, **_: equation(atl.concat(v, atl.gen(n, e)), v), "e=v"),
+    "of a let": (lambda a, b, **_: equation(atl.let(a, lambda x: x + b), b), "a=b"),
+    "of a value of a let that is not used": (lambda a, b, **_: equation(atl.let(a, lambda _: b), b), ""),
+    "of what is cast": (lambda a, b, **_: equation(atl.cast("float32", a), atl.cast("float32", b)), ""),
+    "of a sum and a reading": (lambda v, e, n, **_: equation(atl.sum(n, e), v[n]), "e=v"),
+    "of what a function takes": (lambda f, t, a, n, **_: equation(f(t, n), a), "a=f f.0=t"),
+    "of sums of sums": (lambda a, b, **_: equation((a + a) + b, b), "a=b"),
+    "of both that a function takes": (lambda g, t, a, **_: equation(g(t, t), a), "a=g g.0=g.1 g.0=t g.1=t"),
+    "of the second that a function takes": (
+        lambda g, t, a, **_: equation(g(atl.cast("int32", t), t), a),
+        "a=g g.1=t",
+    ),
+    "of a number": (lambda a, b, **_: equation(atl.let(a + 1, lambda _: b), b), ""),
+}
+
+
+@pytest.mark.parametrize("what", TYPES)
+def test_what_meets_in_an_operation_has_one_element_type(what: str) -> None:
+    function, joined = TYPES[what]
+    statement = made(function)
+    of = {
+        **statement.element_types,
+        **{f"{name}.{at}": dtype for (name, at), dtype in statement.parameter_types.items()},
+    }
+    equal = {f"{one}={other}" for one, other in combinations(sorted(of), 2) if of[one] == of[other]}
+    assert equal == set(joined.split())
+
+
+def test_what_a_function_gives_and_takes_has_one_type_where_it_takes_what_it_gives() -> None:
+    kinds = {"h": ELEMENT[ELEMENT], "a": ELEMENT}
+    statement = stated(lambda h, a: equation(h(h(a)), h(a)), kinds, (0,))
+    assert statement.element_types["h"] == statement.element_types["a"] == statement.parameter_types["h", 0]
+    assert len(statement.type_variables) == 1
+
+
+def test_types_that_a_rule_names_are_those_of_its_parameters() -> None:
+    statement = made(lambda a, b, **_: equation(a + b, atl.cast("int32", b)))
+    assert statement.element_types["a"] == statement.element_types["b"] == "int32"
+    assert "int32" not in statement.type_variables
+    assert len(set(statement.type_variables)) == len(statement.type_variables)
+
+
+def test_literals_have_the_type_of_what_they_meet() -> None:
+    statement = made(lambda a, **_: equation(a + 0, atl.let(a, lambda x: x)))
+    assert statement.lhs.right.dtype == statement.element_types["a"] == statement.lhs.type.dtype  # type: ignore[union-attr]
+
+
+def test_lets_around_lets_have_types_of_their_own() -> None:
+    def inner(a: Any, b: Any, **_: object) -> Equation:
+        cast = atl.cast("int32", b)
+        return equation(
+            atl.let(a, lambda x: atl.let(cast, lambda y: atl.let(b, lambda z: y + atl.cast("int32", x - z)))),
+            atl.cast("int32", a),
+        )
+
+    statement = made(inner)
+    assert statement.lhs.type.dtype == statement.rhs.type.dtype == "int32"
+    assert statement.element_types["a"] == statement.element_types["b"] != "int32"
+
+
+def test_literals_and_padding_keep_the_type_that_they_state_and_else_have_one_each() -> None:
+    statement = made(lambda a, **_: equation(a, Tensor(Constant(1, "float64"))))
+    assert statement.element_types["a"] == "float64"
+    turned = made(lambda a, **_: equation(Tensor(Constant(1, "float64")), a))
+    assert turned.element_types["a"] == turned.lhs.type.dtype == "float64"
+    assert set(turned.element_types) == {"a", "b", "v", "e", "t", "f", "g"}, "of tensors alone"
+
+    def beside(a: Any, b: Any, t: Any, **_: object) -> Equation:
+        return equation(atl.let(padding(a), lambda _: b), atl.let(padding(t), lambda _: b))
+
+    sides: Any = made(beside)
+    assert sides.lhs.value.type.dtype != sides.rhs.value.type.dtype
+    assert len({sides.lhs.value.type.dtype, sides.rhs.value.type.dtype, sides.element_types["b"]}) == 3
+
+
+def test_every_choice_of_element_types_is_given() -> None:
+    statement = stated(lambda a, f, t: equation(f(t), a), {"a": ELEMENT, "f": ELEMENT[OTHER], "t": OTHER}, (0, 0))
+    chosen = list(statement.choices_of_types())
+    assert len(statement.type_variables) == 2
+    assert len(chosen) == len({tuple(each.items()) for each in chosen}) == len(DTYPES) ** 2
+    assert all(set(each) == set(statement.type_variables) for each in chosen)
+
+
+def test_the_premises_of_a_statement_are_its_conjuncts() -> None:
+    statement = made(lambda a, n, q, p, **_: equation(a, a, given((n > 0) & q(n), p, n + 1 > n)))
+    assert len(statement.premises) == 3
+    both = conjunction([at_most(constant(0), bound(0)), at_most(bound(0), bound(1))])
+    kinds = {"a": ELEMENT, "n": INDEX, "q": CONDITION_AT}
+
+    def raw(a: Any, n: Any, q: Any) -> Equation:
+        return Equation(a.node, a.node, (((n > 0) & q(n)).node,))
+
+    whole = stated(raw, kinds, (0,))
+    assert len(whole.premises) == 2
+    arguments: Arguments = {"a": zeros(0), "n": bound(1), "q": Function(("index",), shift_of(both))}
+    assert len(whole.instance(arguments).premises) == 3
+
+
+def shift_of(predicate: Any) -> Any:
+    return map_indices(predicate, lambda expression: shift(expression, 1))
+
+
+def test_conditions_within_conditions_are_replaced() -> None:
+    kinds = {"a": ELEMENT, "n": INDEX, "q": CONDITION_AT}
+    arguments: Arguments = {"a": zeros(0), "n": bound(1), "q": Function(("index",), at_most(bound(0), bound(1)))}
+    asked, other = at_most(bound(1), bound(0)), at_most(constant(1), bound(1))
+    for sides, wanted in (
+        (lambda a, n, q: atl.guard(q(n) & (n > 0), a), conjunction([asked, other])),
+        (lambda a, n, q: atl.guard(q(n) | (n > 0), a), disjunction([asked, other])),
+        (lambda a, n, q: atl.guard(~q(n) | (n > 0), a), disjunction([negation(asked), other])),
+    ):
+        statement = stated(lambda a, n, q, made_of=sides: equation(made_of(a, n, q), a), kinds, (0,))
+        assert statement.instance(arguments).lhs == Guard(wanted, zeros(0))
+
+
+def test_a_condition_under_binders_keeps_its_parameter_and_what_is_around() -> None:
+    kinds = {"a": ELEMENT, "n": INDEX, "q": CONDITION_AT}
+    condition = at_most(bound(0) * 2, bound(1) * 7 + bound(2) + size.node)
+    arguments: Arguments = {"a": zeros(0), "n": bound(3), "q": Function(("index",), condition)}
+    one = stated(lambda a, n, q: equation(atl.sum(n, lambda i: atl.guard(q(i), a)), a), kinds, (0,))
+    body: Any = one.instance(arguments).lhs
+    assert body.body.predicate == condition
+    two = stated(
+        lambda a, n, q: equation(atl.sum(n, lambda i: atl.sum(n, lambda j: atl.guard(q(i + j * 3), a))), a), kinds, (0,)
+    )
+    inner: Any = two.instance(arguments).lhs
+    assert inner.body.body.predicate == at_most((bound(1) + bound(0) * 3) * 2, bound(2) * 7 + bound(3) + size.node)
+
+
+def test_the_value_of_an_index_is_that_of_the_argument() -> None:
+    statement = stated(lambda a, n: equation(a, a + atl.value(n)), {"a": ELEMENT, "n": INDEX}, (0,))
+    assert statement.instance({"a": zeros(0), "n": bound(3)}).rhs.right == Value(bound(3), "float32")  # type: ignore[union-attr]
+
+
+def test_functions_of_two_indices_and_of_two_tensors_are_applied_in_order() -> None:
+    scalar = Type("float32", ())
+    arguments: Arguments = {
+        "a": zeros(0),
+        "t": Constant(5, "float32"),
+        "n": bound(0),
+        "r": Function(("index", "index"), at_most(bound(0) * 2, bound(1) + bound(2))),
+        "g": Function((scalar, scalar), Binary("sub", Local(0, scalar), Local(1, scalar))),
+    }
+    kinds = {name: KINDS[name] for name in arguments}
+    guarded = stated(lambda r, a, n, **_: equation(atl.guard(r(n, n + 1), a), a, given(r(1, n))), kinds, (0, 0))
+    instance = guarded.instance(arguments)
+    assert instance.lhs == Guard(at_most(bound(0) * 2 + 2, bound(0) * 2), zeros(0))
+    assert instance.premises == (at_most(bound(0) * 2, bound(0) + 1),)
+    applied = stated(lambda g, t, **_: equation(g(t, t + t), g(t, t)), kinds, (0, 0)).instance(arguments)
+    five = Constant(5, "float32")
+    assert applied.lhs == Binary("sub", Binary("add", five, five), five)
+
+
+def test_functions_to_indices_are_no_kind_and_elements_may_have_other_ranks() -> None:
+    with pytest.raises(WrongArgument, match="a rule has no metavariable for functions to indices"):
+        INDEX[INDEX]
+    assert ELEMENT.of("u") == Kind("tensor", group="u")
+    assert ELEMENT[INDEX].of("u") == Kind("tensor", group="u", parameters=(INDEX,))
+
+
+# -- ranks ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_group_of_metavariables_has_its_rank() -> None:
+    assert groups_of(KINDS) == ["s", "t"]
+    assert groups_of({"n": INDEX, "p": CONDITION, "a": Kind("tensor", group="")}) == []
+    assert groups_of({"f": ELEMENT[INDEX, OTHER]}) == groups_of({"f": ELEMENT[OTHER, INDEX]}) == ["s", "t"]
+    assert list(choices_of_ranks({"a": ELEMENT}, 2)) == [(0,), (1,), (2,)]
+    assert len(list(choices_of_ranks(KINDS))) == 25
+    assert made(lambda v, **_: equation(v, v)).lhs.type.rank == 1
+    assert stated(lambda v, **_: equation(v, v), KINDS, (2, 0)).lhs.type.rank == 3
+    assert stated(lambda t, **_: equation(t, t), KINDS, (2, 0)).lhs.type.rank == 0
+
+
+def zeros(rank: int, dtype: str = "float32") -> Expr:
+    return Padding(Type(dtype, (constant(2),) * rank))
+
+
+def test_arguments_of_one_group_have_elements_of_one_rank() -> None:
+    kinds = {"a": ELEMENT, "v": ROW, "f": ELEMENT[OTHER, INDEX]}
+    function = Function((Type("float32", (constant(2),)), "index"), zeros(1))
+    assert ranks_of(kinds, {"a": zeros(1), "v": zeros(2), "f": function}) == (1, 1)
+    too_many = Function(("index", "index"), zeros(0))
+    assert ranks_of({"e": ELEMENT[INDEX]}, {"e": too_many}) == (0,), "how many there are is looked at elsewhere"
+    assert ranks_of({"e": ELEMENT}, {"e": bound(0)}) == (0,)
+    scalars = {"a": Kind("tensor", group=""), "b": Kind("tensor", group="")}
+    assert ranks_of(scalars, {"a": zeros(0), "b": zeros(1)}) == ()
+    with pytest.raises(RankError, match="v has elements of rank 0, others of its kind of rank 1"):
+        ranks_of(kinds, {"a": zeros(1), "v": zeros(1), "f": function})
+    with pytest.raises(RankError, match="f has elements of rank 1, others of its kind of rank 0"):
+        ranks_of(kinds, {"a": zeros(0), "v": zeros(1), "f": function})
+    both = Function(tuple(Type("float32", (constant(2),) * rank) for rank in (1, 2)), zeros(0))
+    with pytest.raises(RankError, match="f has elements of rank 2, others of its kind of rank 1"):
+        ranks_of({"f": ELEMENT[OTHER, OTHER]}, {"f": both})
+    two = {"f": ELEMENT[OTHER], "g": ELEMENT[OTHER]}
+    taking = [Function((Type("float32", (constant(2),) * rank),), zeros(0)) for rank in (1, 2)]
+    with pytest.raises(RankError, match="g has elements of rank 2, others of its kind of rank 1"):
+        ranks_of(two, dict(zip(two, taking, strict=True)))
+
+
+# -- element types of instances ---------------------------------------------------------------------------------------
+
+
+def test_an_instance_has_the_element_types_of_its_arguments() -> None:
+    statement = stated(lambda a, b: equation(a + b, b + a), {"a": ELEMENT, "b": ELEMENT}, (0,))
+    one = statement.instance({"a": zeros(0), "b": Constant(1, None)})
+    assert one.lhs.type.dtype == one.rhs.type.dtype == "float32"
+    with pytest.raises(DtypeError, match="b has elements of int32, where the rule has float32") as refused:
+        statement.instance({"a": zeros(0), "b": zeros(0, "int32")})
+    assert refused.value.suggestions == ('atl.cast("float32", …)',)
+    assert statement.types_of({"a": zeros(0, "int64"), "b": zeros(0, "int64")}) == {"?0": "int64"}
+
+
+def test_an_instance_of_literals_has_the_element_type_that_is_asked_for() -> None:
+    statement = stated(lambda a: equation(a + 0, a), {"a": ELEMENT}, (0,))
+    one: Expr = Constant(1, None)
+    assert statement.instance({"a": one}, "int32").lhs.type.dtype == "int32"
+    assert statement.instance({"a": one}, "int32").rhs == Constant(1, "int32")
+    assert statement.instance({"a": one}).lhs.type.dtype is None
+    assert statement.instance({"a": Constant(1, "float64")}, "int32").lhs.type.dtype == "float64"
+
+
+def test_types_are_given_for_type_variables_alone() -> None:
+    one: Expr = Constant(1, None)
+    same = stated(lambda a: equation(a, a), {"a": ELEMENT}, (0,))
+    assert same.types_of({"a": one}) == {}
+    assert same.types_of({"a": one}, "int32") == {"?0": "int32"}
+    cast = stated(lambda a: equation(atl.cast("int32", a), atl.cast("int32", a)), {"a": ELEMENT}, (0,))
+    assert cast.types_of({"a": one}, "float64") == {}
+    literal = stated(lambda a: equation(a, Tensor(Constant(1, "float64"))), {"a": ELEMENT}, (0,))
+    assert literal.instance({"a": zeros(0, "float64")}).rhs == Constant(1, "float64")
+    with pytest.raises(DtypeError, match="a has elements of float32, where the rule has float64"):
+        literal.instance({"a": zeros(0)})
+    taking = stated(lambda f, t: equation(f(t), f(t)), {"f": ELEMENT[OTHER], "t": OTHER}, (0, 0))
+    assert list(taking.types_of({"t": zeros(0)}).values()) == ["float32"]
+
+
+def test_premises_that_become_true_are_left_out() -> None:
+    statement = stated(lambda a, n: equation(a, a, given(n > 0)), {"a": ELEMENT, "n": INDEX}, (0,))
+    assert statement.instance({"a": zeros(0), "n": constant(3)}).premises == ()
+    assert statement.premises_for({"a": zeros(0), "n": bound(0)}) == (at_most(constant(1), bound(0)),)
+
+
+def test_the_body_of_a_function_is_seen_from_under_more_binders() -> None:
+    scalar = Type("float32", ())
+    variable = TensorVar(7, "w", scalar)
+    body = Binary("add", Binary("add", Local(0, scalar), Local(1, scalar)), variable)
+    assert shift_under(body, 0, 2, 0, 1) == Binary("add", Binary("add", Local(0, scalar), Local(3, scalar)), variable)
+    under = Let(Constant(1, "float32"), Binary("add", Local(1, scalar), Local(2, scalar)))
+    assert shift_under(under, 0, 2, 0, 1) == replace(under, body=Binary("add", Local(1, scalar), Local(4, scalar)))
+    value = Value(bound(0) + bound(1) * 10, "float32")
+    assert shift_under(value, 3, 0, 1, 0) == Value(bound(0) + bound(4) * 10, "float32")
+    row = Gen(constant(0), bound(1), Value(bound(0) + bound(1) * 10 + bound(2) * 100, "float32"))
+    moved = Gen(constant(0), bound(4), Value(bound(0) + bound(1) * 10 + bound(5) * 100, "float32"))
+    assert shift_under(row, 3, 0, 1, 0) == moved
+    of = Type("float32", (bound(0) + bound(1),))
+    assert shift_under(Local(1, of), 2, 1, 1, 1) == Local(2, Type("float32", (bound(0) + bound(3),)))
+    assert shift_under(body, 0, 0, 0, 0) == body
+
+
+def test_the_types_of_what_a_function_takes_are_compared() -> None:
+    statement = stated(lambda f, t: equation(f(t), f(t)), {"f": ELEMENT[OTHER], "t": OTHER}, (0, 1))
+    taking = Function((Type("float32", (constant(2),)),), zeros(0))
+    assert statement.instance({"f": taking, "t": zeros(1)}).lhs == zeros(0)
+    after = stated(lambda f, t: equation(f(0, t), f(1, t)), {"f": ELEMENT[INDEX, OTHER], "t": OTHER}, (0, 0))
+    with pytest.raises(DtypeError, match="f has elements of int32, where the rule has float32"):
+        after.instance({"t": zeros(0), "f": Function(("index", Type("int32", ())), zeros(0))})
+    twice = stated(lambda g, t: equation(g(t, t), g(t, t)), {"g": ELEMENT[OTHER, OTHER], "t": OTHER}, (0, 0))
+    mixed = Function((Type("float32", ()), Type("int32", ())), zeros(0))
+    with pytest.raises(DtypeError, match="g has elements of int32, where the rule has float32"):
+        twice.instance({"g": mixed, "t": zeros(0)})
+    with pytest.raises(DtypeError, match="f has elements of float32, where the rule has int32"):
+        statement.instance({"f": taking, "t": zeros(1, "int32")})
+
+
+def test_an_extent_that_depends_on_the_index_of_a_function_is_refused() -> None:
+    statement = stated(lambda e, n: equation(atl.gen(n, e), atl.gen(n, e)), {"e": ELEMENT[INDEX], "n": INDEX}, (1,))
+
+    def instance(extent: Index) -> Equation:
+        return statement.instance({"e": Function(("index",), Padding(Type("float32", (extent,)))), "n": constant(3)})
+
+    assert instance(constant(2)).lhs.type.shape == (constant(3), constant(2))
+    assert instance(bound(1)).lhs.type.shape == (constant(3), bound(0))
+    with pytest.raises(ATLError):
+        instance(bound(0))
+    with_extent = stated(lambda e, n: equation(e(0), e(n + e(0).shape[0])), {"e": ELEMENT[INDEX], "n": INDEX}, (1,))
+
+    def beyond(extent: Index) -> Equation:
+        return with_extent.instance({"e": Function(("index",), Padding(Type("float32", (extent,)))), "n": constant(3)})
+
+    assert beyond(bound(1)).rhs == Padding(Type("float32", (bound(0),)))
+    for extent in (bound(0), size.node + bound(0), bound(1) * bound(0)):
+        with pytest.raises(ShapeError, match="dimension 0 of e has an extent that depends on its index"):
+            beyond(extent)

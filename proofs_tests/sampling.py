@@ -1,0 +1,33 @@
+"""Few cases of a test for `make test`, and the others for `make test-all`: the marker `long` tells them apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import pytest
+from _pytest.mark import ParameterSet
+
+ONE_IN: Final = 23
+"""`make test` runs one case in so many. The number is prime, so that cases of several parameters are mixed."""
+
+
+def few_and_rest(count: int) -> list[ParameterSet]:
+    """Return the numbers below `count` as two cases of a random test, the first few and the rest; the rest is long."""
+    few = -(-count // ONE_IN)
+    return [
+        pytest.param(range(few), id="few"),
+        pytest.param(range(few, count), id="rest", marks=pytest.mark.long),
+    ]
+
+
+def sample(items: Iterable[pytest.Item]) -> None:
+    """Mark cases of the tests that are marked `sampled` as long, all but one in `ONE_IN` of each test."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % ONE_IN:
+                item.add_marker("long")
+            seen[test] += 1
