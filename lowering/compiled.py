@@ -205,7 +205,7 @@ class Kernel:
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
         self._limits: dict[tuple[Limit, ...], Limits] = {}
-        self._in_place_of: dict[frozenset[str], Callable[..., int]] = {}
+        self._built_in_place: dict[frozenset[str], Code] = {}
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:
@@ -474,10 +474,11 @@ class Kernel:
 
     def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
         """The function for calls in which these inputs are the output: without them, and built once it is needed."""
-        if names not in self._in_place_of:
+        if names not in self._built_in_place:
             nest = with_inputs_in_place(self.nest, names)
-            self._in_place_of[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math).function()
-        return self._in_place_of[names]
+            # The code is kept and not its function, which does not keep the library from being unloaded.
+            self._built_in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
+        return self._built_in_place[names].function()
 
     def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
         return ArrayError(

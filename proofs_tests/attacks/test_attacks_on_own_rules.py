@@ -94,6 +94,7 @@ def test_a_proof_takes_nothing_from_tensors_that_a_function_may_ignore(monkeypat
     assert proved(ignoring) is None
 
 
+@pytest.mark.long
 def test_an_unproved_rule_is_used_only_at_ranks_it_was_tried_at() -> None:
     unproved = accepted(
         Law("n: Index, a: Elem", "maximum(a, a - a) + minimum(a, a - a)", "a", "n <= (3 if a.rank < 3 else -9)")
@@ -113,6 +114,7 @@ def test_an_unproved_rule_is_used_only_at_ranks_it_was_tried_at() -> None:
             rewrite(start, unproved, (), arguments)
 
 
+@pytest.mark.long
 def test_an_unproved_rule_is_used_on_integers_only_where_it_was_tried() -> None:
     law = next(law for law in FALSE if law.left == "maximum(a + 1, a)")
     rare = accepted(law)
@@ -146,6 +148,7 @@ def test_a_cast_in_a_rule_meets_a_metavariable_of_that_type() -> None:
     assert str(theorem.rhs).endswith("cast(int64, x) ⊕ y")
 
 
+@pytest.mark.long
 def test_a_false_rule_is_judged_alike_under_each_name() -> None:
     law = next(law for law in FALSE if "w[i, k]" in law.right)
     found = {declared(law.source(f"name_{number}"), f"name_{number}").judgement for number in range(5)}
@@ -168,6 +171,7 @@ def test_no_code_of_a_user_runs_after_the_declaration(what: str, tmp_path: Path)
     assert attacked(TRICKS[what], tmp_path) == []
 
 
+@pytest.mark.long
 def test_a_damaged_rule_in_a_certificate_is_refused() -> None:
     x = atl.tensor("x", 3)
     theorem = reschedule(atl.program("p", [x], x + x)).rw(accepted(TWICE)).done()

@@ -75,6 +75,7 @@ def test_a_fault_behind_the_search_is_found_blind(what: str, monkeypatch: Patch)
     assert ", asked blind: " in report.findings[0], "with the search nothing was found until then"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_fault_of_the_prover_is_found(what: str, monkeypatch: Patch) -> None:
     PLANTED[what](monkeypatch)

@@ -84,6 +84,7 @@ def in_headers() -> set[str]:
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("standard", STANDARDS)
 @pytest.mark.parametrize("header", HEADERS)
 def test_the_table_has_what_this_machines_headers_define_and_declare(header: str, standard: Sequence[str]) -> None:
@@ -191,6 +192,7 @@ def stack(names: Sequence[str]) -> list[LoopNest]:
 ROLES: Final = (programs, arrays, numbers, sizes, outputs, loops, scalars, heap, stack)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("role", ROLES)
 def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str]], list[LoopNest]]) -> None:

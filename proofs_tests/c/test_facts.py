@@ -31,6 +31,7 @@ def gathering(dtype: str, **declared: Any) -> atl.Program:
     return atl.program("gathering", [indices, x], atl.gen(n, 3, lambda i, j: x[indices[i, j]]))
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("at", [0, 1, 7, 63, 1000, 2999])

@@ -402,6 +402,7 @@ def test_a_tile_of_squares_is_transposed_by_exchanges_of_lanes(dtype: str, size:
     np.testing.assert_array_equal(run(nest, {}, given), given["Z"].T)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stored", "read"), [("⊞[o < 1] ⊞[i < 16]", "0, i"), ("⊞[i < 16] ⊞[o < 1]", "i, 0")])
 def test_dimensions_of_one_element_are_no_obstacle_to_a_transpose(stored: str, read: str) -> None:
     """Staging at the tiles of a batch makes such: one matrix of them is read there."""
@@ -437,6 +438,7 @@ def test_what_else_is_read_beside_a_column_is_read_right(element: str) -> None:
     np.testing.assert_array_equal(compiled(made)(**given), wanted)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_compilers_with_either_builtin_choose_the_same_lanes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if find_compiler().kind != "gcc":

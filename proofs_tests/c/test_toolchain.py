@@ -93,6 +93,7 @@ def test_fast_math_is_not_given_unless_asked_for(logging_compiler: LoggingCompil
     assert not any("-ffast-math" in call for call in logging_compiler.calls)
 
 
+@pytest.mark.long
 def test_a_library_built_with_fast_math_leaves_the_subnormals_of_the_process_alone() -> None:
     path = build_shared(SQUARES, name="squares", fast_math=True)
     program = f"""

@@ -103,6 +103,7 @@ def checks_itself(program: Program, folder: Path) -> None:
     assert "1 wrong" in made.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ROLES)
 def test_a_check_finds_a_fault_whatever_the_names(role: Callable[[Sequence[str]], Program], tmp_path: Path) -> None:
     names = hostile()
@@ -126,11 +127,13 @@ def all_check_themselves(role: Callable[[Sequence[str]], Program], names: Sequen
         checks_itself(role(names[start : start + BATCH]), folder / str(start))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_check_finds_a_fault_where_one_name_clashes(name: str, tmp_path: Path) -> None:
     checks_itself(floats([name]), tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["atl_case", "ATL_GUARD", "main", "printf", "check", "clean", "math", "stdint"])
 def test_a_program_may_be_named_as_a_part_of_its_check(name: str, tmp_path: Path) -> None:
     x = atl.tensor("x", n)

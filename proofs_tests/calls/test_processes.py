@@ -126,6 +126,7 @@ def test_a_parallel_kernel_is_refused_after_a_fork() -> None:
     assert forked("gcc", 2) == [*BEFORE, REFUSED, REFUSED, REFUSED, RAN, RAN, "child: 0", RAN]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("threads", "arguments"), [(1, ()), (2, ("thread",))])
 def test_a_parallel_kernel_runs_after_a_fork_that_loses_no_threads(threads: int, arguments: tuple[str, ...]) -> None:
     assert forked("gcc", threads, *arguments) == [*BEFORE, RAN, RAN, RAN, RAN, RAN, "child: 0", RAN]
@@ -174,6 +175,7 @@ def source_of(kernel: GpuKernel) -> str:
     return kernel.source
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KERNELS)
 def test_a_pickled_kernel_is_the_same_in_another_process(kind: str, elsewhere: ProcessPoolExecutor) -> None:
     made, arguments = KERNELS[kind]

@@ -340,6 +340,7 @@ def test_derive_finds_a_schedule_and_writes_its_proof_and_a_picture(
     assert ended(capsys, "check", proof)[0] == 0
 
 
+@pytest.mark.long
 def test_a_picture_that_cannot_be_written_costs_no_schedule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     proof, picture = str(tmp_path / "proof.atl.json"), str(tmp_path / "no" / "graph.svg")
     code, out, err = ended(capsys, "derive", MATMUL, "--auto", "--limit", "120", "-o", proof, "--picture", picture)

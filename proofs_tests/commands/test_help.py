@@ -152,6 +152,7 @@ def test_a_certificate_with_a_packed_operand_is_checked(tmp_path: Path, capsys: 
     assert "Proved by" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_rules_and_tactics_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     from rewrites import rules
 

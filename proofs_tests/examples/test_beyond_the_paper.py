@@ -50,6 +50,7 @@ def derived(name: str) -> tuple[Session, Kernel, Kernel]:
     return session, compile_kernel(theorem.lhs), compile_kernel(theorem.rhs)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_computes_what_numpy_does(name: str) -> None:
@@ -84,6 +85,7 @@ def test_a_schedule_takes_few_calls_and_is_replayed(name: str) -> None:
     assert (made["theorem"].lhs, made["theorem"].rhs) == (theorem.lhs, theorem.rhs)
 
 
+@pytest.mark.long
 def test_the_inner_tiles_of_the_stencils_run_without_a_test() -> None:
     text = str(derived("stencils, tiled")[0].goal)
     inner = text.split("⊞[1 <= yo <")[1].split("⊞[1 <= xo <")[1].split("++", maxsplit=1)[0]

@@ -122,6 +122,7 @@ def test_no_premise_is_assumed_that_is_not_needed(name: str) -> None:
             replayed(replace(start, assumptions=fewer), theorem)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", [derivations.pipeline_tiled, derivations.im2col, everyday.softmax_by_rows])
 def test_a_search_passes_over_just_the_places_where_a_step_could_be_taken(made: Callable[[], Session]) -> None:
     work = made().begin()

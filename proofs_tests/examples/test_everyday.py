@@ -96,6 +96,7 @@ def derived(name: str) -> tuple[Session, Kernel]:
     return session, compile_kernel(session.goal)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [*SIZES, "mixed"])
 @pytest.mark.parametrize("name", CASES)  # the slower one: so all sizes of a schedule come to one process

@@ -192,6 +192,7 @@ def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
         assert not any(isinstance(part, Choose) for part in parts(loop.body))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

@@ -183,6 +183,7 @@ def test_a_run_writes_its_results_with_the_name_of_the_machine(
     assert command._slug("NVIDIA H200") == "nvidia-h200"
 
 
+@pytest.mark.long
 def test_the_limits_move_and_compute_what_they_say(device: Device) -> None:
     held = np.random.default_rng(0).random(4099).astype(np.float32)
     source, to = device.array(held), device.empty(held.shape, held.dtype)

@@ -409,6 +409,7 @@ def test_a_grid_is_not_larger_than_cuda_takes(folder: Path, monkeypatch: pytest.
         assert ('s.mark("i", "block.x")' in str(caught.value)) == (axis != "x")
 
 
+@pytest.mark.long
 def test_a_loop_of_the_host_has_as_many_launches_as_it_takes(folder: Path) -> None:
     text = "f (x : float32[n]) : float32[n, n] := ⊞[i < n] [i % 2 < 1] · ⊞[j < i | block.y] x[j]"
     program = atl.parse("f (x : float32[n]) : float32[n, n] := ⊞[i < n] padr (n - i) ⊞[j < i | block.y] x[j]")
@@ -506,6 +507,7 @@ def lower_to_kernels(program: atl.Program) -> None:
 NVCC: Final = found.find_nvcc()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is built for a GPU here")
 def test_a_kernel_is_built_for_named_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATL_CACHE", str(tmp_path))

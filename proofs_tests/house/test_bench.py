@@ -281,6 +281,7 @@ def test_without_a_rival_there_is_a_row_all_the_same() -> None:
     assert "absent: absent, since no_such_module is not installed" in report.table(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rival", [Rival("almost", _almost), Rival("nothing", _nothing)], ids=lambda rival: rival.name)
 def test_a_rival_that_computes_something_wrong_is_not_timed(rival: Rival) -> None:
     found = outcome((Ours(doubled),), (rival, Rival("NumPy", _by_numpy)))
@@ -295,6 +296,7 @@ def test_where_a_result_is_wrong_is_said() -> None:
     assert wrong.said.startswith("the element at (3,) is ")
 
 
+@pytest.mark.long
 def test_a_schedule_of_ours_that_computes_something_wrong_is_not_timed() -> None:
     found = outcome((Ours(tripled), Ours(doubled)), (Rival("NumPy", _by_numpy),))
     (wrong,) = found.faults

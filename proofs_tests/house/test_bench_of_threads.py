@@ -57,6 +57,7 @@ def test_the_table_has_each_one_s_speed_up_and_so_has_the_file() -> None:
     assert "speed-up" not in report.table(concluded(Case("w", 7), "says", ("fma", 1.0), who, Samples(times), ()))
 
 
+@pytest.mark.long
 def test_without_what_sets_the_threads_nobody_has_a_speed_up() -> None:
     found, _ = in_own_process(Case("unsettable", 100, 2, rounds=1), lambda _: None, PLANTED)
     assert [entry.speed_up for entry in found.entries] == [None, None]

@@ -69,6 +69,7 @@ def started(prepare: Callable[[Any], tuple[Any, Run | None]], *, timeout: float 
     return Worker(prepare, problem, Clock(), 1, timeout, ()), problem
 
 
+@pytest.mark.long
 def test_contestants_in_processes_take_turns_and_only_runs_are_timed(tmp_path: Path) -> None:
     clock, file = Clock(), tmp_path / "ran"
     rivals = [noting(name, file, clock) for name in "abc"]

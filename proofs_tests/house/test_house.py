@@ -358,6 +358,7 @@ def _is_within(name: str, room: str) -> bool:
     return name == room or name.startswith(f"{room}.")
 
 
+@pytest.mark.long
 def test_printers_ask_no_prover() -> None:
     assert printer_faults(HERE) == []
 
@@ -590,6 +591,7 @@ def test_what_is_set_in_the_environment_is_read() -> None:
     assert not unread_variables(HERE)
 
 
+@pytest.mark.long
 def test_a_variable_that_nothing_reads_is_found(tmp_path: Path) -> None:
     planted = tmp_path / "proofs_tests" / "planted.py"
     planted.parent.mkdir()

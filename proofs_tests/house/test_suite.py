@@ -78,6 +78,7 @@ def squared(number: int) -> int:
     return number * number
 
 
+@pytest.mark.long
 def test_memos_are_emptied_once_a_process_has_grown() -> None:
     at = 0
     memory = Memory(lambda: at)
@@ -93,6 +94,7 @@ def test_memos_are_emptied_once_a_process_has_grown() -> None:
     assert squared.cache_info().currsize == 1, "it has not grown since"
 
 
+@pytest.mark.long
 def test_a_process_that_grows_too_large_fails() -> None:
     Memory(lambda: MOST).after("a file")
     memory = Memory(lambda: MOST + (1 << 20))
@@ -101,6 +103,7 @@ def test_a_process_that_grows_too_large_fails() -> None:
     memory.after("another file, in which it has not grown")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(peak() == 0, reason="this platform does not tell how much memory was used")
 def test_the_memory_that_a_process_had_is_told() -> None:
     program = "from proofs_tests.memory import peak; before = peak(); bytearray(1 << 26); print(peak() - before)"

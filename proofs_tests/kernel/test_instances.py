@@ -67,6 +67,7 @@ def with_one_field_changed(term: Expr) -> Iterator[Expr]:
             yield replace(term, **{slot.name: other})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_is_refused_where_one_field_of_the_term_differs(name: str) -> None:
     tried: set[tuple[str, bool]] = set()
@@ -83,6 +84,7 @@ def test_a_step_is_refused_where_one_field_of_the_term_differs(name: str) -> Non
     assert fields > len(tried)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STEPS)
 def test_a_theorem_is_not_shown_with_one_field_of_a_term_changed(name: str) -> None:
     theorem = reflexivity(STEPS[name]().goal)

@@ -289,6 +289,7 @@ def test_a_part_without_the_binders_around_it_can_be_shown() -> None:
     assert show(Access(Local(1, Type("float32", (size("n"),))), index(Bound(0)))) == "#1[#0]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_printing_is_the_same_in_every_run(seed: str) -> None:
     script = (

@@ -55,6 +55,7 @@ def test_the_parts_use_several_indices_and_tensors() -> None:
     assert sum(isinstance(part, Let) for part, _ in parts()) > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("indices", "tensors"), [(0, 0), (1, 0), (0, 1), (2, 3)])
 def test_a_shifted_term_passes_over_what_was_bound_last(indices: int, tensors: int) -> None:
     for part, around in parts():
@@ -69,6 +70,7 @@ def test_a_shifted_term_passes_over_what_was_bound_last(indices: int, tensors: i
 VALUES: Final = (constant(4), bound(0), bound(1) * size("n") + bound(0) - 2, index(Var(9, "v")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", VALUES, ids=str)
 def test_an_instance_of_a_body_reads_the_value_for_its_index(value: Index) -> None:
     for part, around in parts():
@@ -85,6 +87,7 @@ def test_a_tensor_is_replaced_by_its_value_in_the_body_of_a_let() -> None:
         assert alike(instantiate_tensor(let.body, let.value), around, let, around)
 
 
+@pytest.mark.long
 def test_what_is_opened_is_closed_again() -> None:
     variable = Var(1 << 50, "fresh")
     for part, around in parts():

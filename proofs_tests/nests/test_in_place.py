@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from dataclasses import replace
 from typing import Final
@@ -191,6 +192,15 @@ def test_a_result_takes_the_place_of_an_input_that_is_read_before(name: str) -> 
         np.testing.assert_array_equal(run(nest, {"n": size}, {"x": x}), wanted)
         assert kernel(x, out=x) is x
         np.testing.assert_array_equal(x, wanted)
+
+
+def test_a_kernel_keeps_the_library_of_its_function_in_place_loaded() -> None:
+    kernel, x = compile_kernel(program("⊞[i < n] x[i] + 3.5")), vector(4)
+    wanted = x + 3.5
+    kernel(x, out=x)
+    gc.collect()
+    kernel(x, out=x)
+    np.testing.assert_array_equal(x, wanted + 3.5)
 
 
 @pytest.mark.parametrize("name", REFUSED)

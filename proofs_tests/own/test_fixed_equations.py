@@ -241,6 +241,7 @@ def test_what_is_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], A
     assert grade(rule(true_at_all)).grade >= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [2, 4])
 def test_a_pair_of_ranks_at_which_a_rule_is_false_is_found(rank: int) -> None:
     def false_at(v: Elem, w: ElemT) -> Equation:
@@ -361,6 +362,7 @@ def product_commutes(a: Matrix, b: Matrix) -> Equation:
 FALSE = [slice_from_the_wrong_start, first_two_terms, first_two_elements, largest_of_two, product_commutes]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", FALSE)
 def test_a_false_rule_is_found_false_under_any_name(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seed of what is drawn once came from the name."""

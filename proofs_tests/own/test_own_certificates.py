@@ -84,6 +84,7 @@ def test_a_certificate_replays_where_its_rules_file_is_gone(tmp_path: Path) -> N
     assert "NOT PROVED: it holds if larger_and_smaller (grade 1) does" in said
 
 
+@pytest.mark.long
 def test_the_command_tells_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proved, marked = tmp_path / "proved.json", tmp_path / "marked.json"
     reschedule(program()).rw(telescope).done().save(proved)
@@ -104,6 +105,7 @@ def test_a_page_of_a_certificate_is_exported_without_the_rules_file(
     assert "Not proved. " in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_two_rules_of_one_name_are_told_apart() -> None:
     def taken(factor: int) -> Rule:
         @rule
@@ -130,6 +132,7 @@ def test_two_rules_of_one_name_are_told_apart() -> None:
     assert "no step uses the rule 'out#2'" in refusal(confused)
 
 
+@pytest.mark.long
 def test_a_hash_is_of_the_equations_and_not_of_how_they_were_written() -> None:
     def stated(double: Callable[[Any], Any], factor: int = 2) -> str:
         @rule
@@ -144,6 +147,7 @@ def test_a_hash_is_of_the_equations_and_not_of_how_they_were_written() -> None:
     assert stated(lambda e: 2 * e) != stated(lambda e: 2 * e, factor=3)
 
 
+@pytest.mark.long
 def test_a_rule_is_written_at_the_ranks_at_which_it_is_used() -> None:
     @rule
     def exchanged(a: Elem, b: Elem) -> Equation:
@@ -191,6 +195,7 @@ def triangle(n: Index) -> Equation:
 """
 
 
+@pytest.mark.long
 def test_a_side_without_an_element_type_has_that_of_the_place(tmp_path: Path) -> None:
     """A literal, or the value of an index, meets no operand there that would give it one."""
     own, saved = tmp_path / "own_of_no_type.py", tmp_path / "saved.json"
@@ -248,6 +253,7 @@ def test_a_part_that_is_not_written_as_by_us_is_refused(own: Any, says: str) -> 
 STATED = {"ranks": [], "left": A, "right": A, "premises": []}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
@@ -312,6 +318,7 @@ def test_a_hash_that_is_taken_out_is_found() -> None:
     assert f"the certificate has no hash of the rule {NAME}" in refusal(data)
 
 
+@pytest.mark.long
 def test_a_true_equation_in_place_of_the_one_used_is_refused() -> None:
     """By its hash, and where that is altered too, by the step that it does not make."""
     data = unproved_data()
@@ -355,6 +362,7 @@ def test_a_premise_that_is_taken_out_is_found() -> None:
     assert "telescope is false" in refusal(data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", sorted({each.family for each in rules.values()}))
 def test_each_statement_is_read_back_as_it_was_written(family: str) -> None:
     """Our own rules have every kind of parameter and of term that a user's may have."""

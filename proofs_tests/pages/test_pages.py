@@ -316,6 +316,7 @@ def test_the_kernel_takes_no_theorem_for_what_it_tells(pipeline: Theorem) -> Non
         told("no theorem", ())  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_page_of_what_rests_on_an_unproved_rule_says_so_first(tmp_path: Path) -> None:
     theorem = reschedule(extremes()).rw(larger_and_smaller).done()
     theorem.save(tmp_path / "t.json")

@@ -144,6 +144,7 @@ def _address_in_range(chosen: random.Random, variables: Sequence[Index], extents
     return less(address, whole) if chosen.randrange(3) else at_most(ZERO, address)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_what_holds_at_the_ends_of_ranges_holds_everywhere(seed: int) -> None:
     chosen = random.Random(seed)

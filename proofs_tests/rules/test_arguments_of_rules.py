@@ -117,6 +117,7 @@ def test_the_last_values_are_those_of_the_last_parameters() -> None:
     assert substituted(sums, (), (one, two, three)) == Binary("sub", three, Binary("sub", two, one))
 
 
+@pytest.mark.long
 def test_indices_of_a_body_are_replaced_under_binders_and_in_types() -> None:
     for part, around in parts():
         *outer, second, first = around.indices

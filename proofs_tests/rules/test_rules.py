@@ -88,6 +88,7 @@ def test_a_rule_holds_for_integers_which_wrap(name: str) -> None:
     assert isinstance(found, int), str(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_holds_for_whatever_hypothesis_draws(name: str) -> None:
     tried_by_hypothesis(RULES[name], 6)
@@ -160,6 +161,7 @@ def test_no_two_rules_have_the_same_hash() -> None:
     assert len({hashed(one) for one in RULES.values()}) == len(RULES)
 
 
+@pytest.mark.long
 def test_a_hash_is_of_the_equation_and_not_of_its_text() -> None:
     def with_other_words(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
         """Other words."""
@@ -207,6 +209,7 @@ def mutants_are_found(name: str, cases: int = 300) -> None:
     assert not found.wrongly_proved
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAMPLE)
 def test_mutants_of_some_rules_are_found(name: str) -> None:
     mutants_are_found(name)
@@ -224,6 +227,7 @@ def test_a_proof_of_what_is_false_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert score(RULES["get_gen"], 50).wrongly_proved
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "change"), EQUIVALENT, ids=[": ".join(change) for change in EQUIVALENT])
 def test_what_is_explained_is_neither_found_false_nor_proved(name: str, change: str) -> None:
     """Where the same change is possible in two places, one of them is explained."""
@@ -356,6 +360,7 @@ def test_a_false_rule_is_found_and_is_not_proved(stated: Rule) -> None:
     assert standing(stated).grade == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stated", FALSE[6:], ids=lambda stated: stated.name)
 def test_hypothesis_finds_a_false_rule(stated: Rule) -> None:
     with pytest.raises(AssertionError, match="Counterexample"):

@@ -83,6 +83,7 @@ def body_of(argument: Argument) -> Any:
     return argument.body if isinstance(argument, Function) else argument
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SESSIONS)
 def test_an_instance_reads_as_its_statement_with_the_arguments(name: str) -> None:
     for step, before in steps(name):
@@ -139,6 +140,7 @@ def of_rank(rank: int, number: int) -> Type:
     return Type("float32", tuple(bound(1) * number + dimension for dimension in range(rank)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranks", [(0, 0), (1, 2)], ids=str)
 def test_instances_of_all_rules_read_as_their_statements(ranks: tuple[int, int]) -> None:
     place = Around(tensors=(("the tensor around",),), typed=False)

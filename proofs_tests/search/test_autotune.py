@@ -401,6 +401,7 @@ def _far_from_zero(body: str) -> KernelContest:
     return partial(measure, inputs={"x": x, "c": np.array(1000, np.float32)})(_centred(body), {"m": 200, "n": 8})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("left", "right"), list(permutations(SQUARES.values())), ids=list(SQUARES))
 @pytest.mark.parametrize("around", ["{}", "{0} * {0}", "1 / {}", "sqrt({})", "exp({})", "log({})", "tanh({})"])
 def test_a_schedule_that_cancels_is_not_wrong(left: str, right: str, around: str) -> None:
@@ -550,6 +551,7 @@ def test_what_was_tuned_takes_part_in_the_benchmark_and_is_remembered(monkeypatc
     assert [entry.name for entry in again.entries] == ["_by_tiles(by=9), tuned"]
 
 
+@pytest.mark.long
 def test_where_nothing_was_tuned_the_benchmark_says_how() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
     ((name, why, said),) = [(one.name, one.why, one.said) for one in found.left_out]

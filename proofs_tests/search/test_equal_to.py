@@ -145,6 +145,7 @@ def _under_assumptions(random: Random) -> tuple[Program, Program]:
     return one, other
 
 
+@pytest.mark.long
 def test_numbers_are_told_that_meet_the_assumptions() -> None:
     random, found, tried = Random(1), 0, 0
     while tried < 60:

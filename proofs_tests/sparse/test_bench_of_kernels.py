@@ -73,6 +73,7 @@ def test_kernels_on_tensors_and_patterns_agree_with_their_rivals() -> None:
         contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
 
 
+@pytest.mark.long
 def test_every_kernel_of_the_rival_is_built() -> None:
     assert all(callable(shaped(name, NATIVE)) for name in KERNELS)
 

@@ -72,6 +72,7 @@ def entries_are_searched_for(s: Session) -> bool:
     return any(f"[{index} = " in body(s) for index in "ijk")
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("form", FORMS, ids=repr)

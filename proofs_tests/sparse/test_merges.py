@@ -59,6 +59,7 @@ def vector_of(count: int) -> Any:
     return np.where(np.arange(count) % 3 == 1, np.arange(1.0, count + 1), 0.0)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", MATRICES)
 def test_merges_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> None:
@@ -126,6 +127,7 @@ def test_formats_in_order_are_kept_in_certificates_with_the_marks(tmp_path: Path
     assert np.allclose(compiled(loaded.rhs)(matrix, np.ones(matrix.shape[1])), dense(matrix).sum(axis=1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["CSR.in_order()", "BCSR(2, 8).in_order()", "DCSR.in_order().with_index('int64')"])
 def test_formats_in_order_are_known_by_their_names(text: str) -> None:
     form = sparse.format_named(text)

@@ -67,6 +67,7 @@ def as_dense(result: Any) -> Any:
     return result.toarray() if sp.issparse(result) else sparse.decompress(result)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(("form", "formula"), CASES, ids=str)
 def test_the_values_of_every_matrix_are_those_of_the_dense_formula(form: sparse.Format, formula: str) -> None:

@@ -79,6 +79,7 @@ def test_all_of_these_products_agree_in_c_under_sanitizers() -> None:
     assert faults_in_c([products(name) for name in WAYS]) == []
 
 
+@pytest.mark.long
 def test_a_tensor_is_read_where_its_elements_went() -> None:
     assert body(reschedule(matmul()).store("B", blocked(4, 8))) == (
         "let Bs := ⊞[p0 < ⌈k / 4⌉] ⊞[p1 < ⌈m / 8⌉] ⊞[p2 < 4] ⊞[p3 < 8] [4*p0 + p2 < k ∧ 8*p1 + p3 < m] · "
@@ -258,6 +259,7 @@ def test_more_digits_than_rules_reach_through_are_joined_for_loops_over_elements
         s.store("B", skewed, loops="rows")  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strides", [(3, 2), (4, 3)])
 def test_without_a_way_back_it_is_proved_that_no_two_elements_meet(strides: tuple[int, int]) -> None:
     s = reschedule(atl.parse("f (A : float32[2, 3]) : float32[2, 3] := let y := 2 * A in ⊞[i < 2] ⊞[j < 3] y[i, j]"))

@@ -100,6 +100,7 @@ def test_a_decomposition_is_the_same_however_much_each_thread_does(coarse: int, 
     assert np.allclose(lower @ upper, a, atol=1e-4)
 
 
+@pytest.mark.long
 @needs_gxx
 @pytest.mark.parametrize("staged", [True, False])
 def test_a_transposition_in_cuda(staged: bool, tmp_path: Path) -> None:
