@@ -125,6 +125,7 @@ def test_an_unproved_rule_is_used_on_integers_only_where_it_was_tried() -> None:
         rewrite(start, rare, (), {"a": x.node, **{name: constant(value) for name, value in arguments.items()}})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "law",
     [
@@ -199,6 +200,7 @@ def test_a_name_that_is_none_is_refused_in_a_certificate() -> None:
 # -- the fuzzer --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_short_run_finds_nothing() -> None:
     report = run_rules((1, 3, 8, 9, 11, 26, 35), 6)
     assert report.findings == []

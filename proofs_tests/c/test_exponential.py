@@ -89,6 +89,7 @@ def has_fma() -> None:
         pytest.skip("without fused multiply-adds the library's function is called")
 
 
+@pytest.mark.long
 def test_a_bound_that_does_not_hold_is_found(has_fma: None, monkeypatch: pytest.MonkeyPatch) -> None:
     right = exponential.EXPONENTIALS["exp_float"]
     faults = (("0.16666518f", "0.1666f"), ("2.1219444e-4f", "2.1219e-4f"), ("0x4b40017f", "0x4b40017d"))

@@ -47,6 +47,7 @@ def test_one_element_out_of_range_is_found_wherever_it_stands(dtype: str, at: in
         kernel(held, values)
 
 
+@pytest.mark.long
 def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended_is_none() -> None:
     kernel = compiled(gathering("int32", range=(0, m), order="strict"))
     values = np.arange(9, dtype=np.float32)

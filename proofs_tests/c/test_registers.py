@@ -334,6 +334,7 @@ def agreeing(numbers: range) -> tuple[Expected, ...]:
     return tuple(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("numbers", few_and_rest(CASES))
 def test_tiles_are_computed_as_they_mean_by_the_interpreter_and_by_c_under_sanitizers(numbers: range) -> None:
     cases = agreeing(numbers)
@@ -349,6 +350,7 @@ def test_the_random_tiles_are_filled_and_read_in_every_way() -> None:
     assert {one.body for one in made if one} == set(range(len(BODIES)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tile", [(3, 32), (2, 20)])
 def test_a_packed_product_with_its_accumulator_in_registers_is_the_product(tile: tuple[int, int]) -> None:
     kernel = compiled(product_packed(*tile).goal)
@@ -428,6 +430,7 @@ READ: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
 """What is made of a tile of 16 x 16, and whether the transposed tile alone is read for it."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("element", READ)
 def test_what_else_is_read_beside_a_column_is_read_right(element: str) -> None:
     made, (meaning, transposed) = read_down(16, 16, "float32", element), READ[element]

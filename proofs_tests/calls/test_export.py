@@ -190,6 +190,7 @@ def test_nothing_is_written_where_it_would_do_harm(product: tuple[Kernel, Path],
             kernel.write(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_program_may_be_called_as_a_file_of_make(tmp_path: Path) -> None:
     n = atl.sizes("n")
     x = atl.tensor("x", n)

@@ -121,6 +121,7 @@ def forked(compiler: str, threads: int, *arguments: str) -> list[str]:
     return run.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_a_parallel_kernel_is_refused_after_a_fork() -> None:
     """A kernel without parallel loops runs there, and so does a parallel one on a thread of the child's own."""
     assert forked("gcc", 2) == [*BEFORE, REFUSED, REFUSED, REFUSED, RAN, RAN, "child: 0", RAN]
@@ -195,6 +196,7 @@ def arrays(result: Any) -> list[Any]:
     return list(result) if isinstance(result, tuple) else [result]
 
 
+@pytest.mark.long
 def test_a_pickled_kernel_for_a_gpu_has_the_same_text(elsewhere: ProcessPoolExecutor) -> None:
     kernel = compile(gpu.row_sums_by_warps().goal, target="cuda")
     assert elsewhere.submit(source_of, kernel).result(timeout=300) == kernel.source

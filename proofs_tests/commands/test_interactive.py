@@ -175,6 +175,7 @@ def test_keys_at_a_terminal_derive_and_save(tmp_path: Path, capsys: pytest.Captu
     assert str(names["theorem"].rhs) == str(at.session.goal)
 
 
+@pytest.mark.long
 def test_tab_completes_at_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     at = desk()
     with create_pipe_input() as given, create_app_session(input=given, output=DummyOutput()) as session:
@@ -280,6 +281,7 @@ def test_a_word_is_explained() -> None:
     assert all(word in told(at, "help") for word in ("NUMBER", "save FILE", "tile i 8"))
 
 
+@pytest.mark.long
 def test_a_place_is_kept_and_followed_and_rules_are_tried_there() -> None:
     at = desk(STAGES)
     assert "^" in told(at, "at buf")

@@ -62,6 +62,7 @@ def test_a_schedule_computes_what_numpy_does(name: str) -> None:
         np.testing.assert_allclose(kernel(*arrays), wanted, rtol=2e-5, atol=1e-6, err_msg=str(shapes))
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if "attention" not in name])
 def test_a_schedule_computes_the_same_whole_numbers_as_its_start(name: str) -> None:

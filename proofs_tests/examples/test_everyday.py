@@ -110,6 +110,7 @@ def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int 
         np.testing.assert_allclose(kernel(*arrays, **keywords), wanted, rtol=1e-5, atol=case.error)
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:

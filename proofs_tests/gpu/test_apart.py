@@ -56,6 +56,7 @@ def test_two_blocks_that_meet_are_not_proved_apart() -> None:
     assert [pair.between for pair, _ in report.unproved] == ["blocks"]
 
 
+@pytest.mark.long
 def test_blocks_of_rows_and_columns_are_apart_in_a_result_of_one_dimension() -> None:
     """Of several results the elements stand one after the other: the cell of a tile is one number."""
     n, m = atl.sizes("n m")

@@ -108,7 +108,6 @@ def test_a_tile_that_is_stored_through_a_layout_has_no_conflicts(layout: Any, re
     assert all("+=" not in c.line for c in found)
 
 
-@pytest.mark.long
 def test_rows_that_are_read_along_columns_touch_a_sector_for_each_element(tmp_path: Path) -> None:
     program = atl.parse("f (x : float32[32, 32]) : float32[32, 32] := ⊞[i < 32 | block.x] ⊞[j < 32 | thread.x] x[j, i]")
     (read,) = (c for c in counted(reschedule(program), {}, tmp_path) if c.how == "read")

@@ -53,7 +53,6 @@ def test_a_printed_kernel_computes_what_it_means_and_nothing_is_found(name: str,
         assert same(goal, program(held.nest, function, sizes, arrays, want.shape), want)
 
 
-@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_planted_fault_is_found(what: str, program: Sanitized) -> None:

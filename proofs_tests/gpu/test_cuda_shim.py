@@ -170,6 +170,7 @@ def test_every_fault_in_a_printed_kernel_is_found(tmp_path: Path) -> None:
     assert found >= FOUND_AT_LEAST
 
 
+@pytest.mark.long
 def test_what_the_shim_looks_at_is_told_with_the_thread(tmp_path: Path) -> None:
     goal, held = scheduled("transpose")
     source = print_cuda(held)
@@ -230,7 +231,6 @@ chain (x : float32[n]) : float32[n] :=
 """
 
 
-@pytest.mark.long
 def test_tensors_between_launches_have_memory_of_their_own(tmp_path: Path) -> None:
     program = atl.parse(CHAIN)
     held = kernels(lower(program, target="cuda"))

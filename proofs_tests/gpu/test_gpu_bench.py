@@ -202,6 +202,7 @@ def test_the_limits_move_and_compute_what_they_say(device: Device) -> None:
     device.free(source, to, sums)
 
 
+@pytest.mark.long
 def test_cublas_is_asked_for_the_product_by_rows(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is passed is carried out as the library's own description says, on columns."""
     asked: list[tuple[Any, ...]] = []

@@ -25,6 +25,7 @@ def test_random_kernels_compute_what_their_programs_mean() -> None:
     assert all(what in str(report) for what in LEAST)
 
 
+@pytest.mark.long
 def test_kernels_without_barriers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Synchronised.steps
 

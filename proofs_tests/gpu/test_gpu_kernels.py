@@ -155,6 +155,7 @@ def test_a_schedule_computes_what_its_program_means(name: str) -> None:
         agree(held, goal, sizes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, count in BARRIERS.items() if count])
 def test_no_barrier_of_a_schedule_can_be_left_out(name: str) -> None:
     goal, held = scheduled(name)

@@ -52,6 +52,7 @@ def test_no_index_of_a_kernel_is_greater_than_its_bound(tmp_path: Path) -> None:
     assert nearest > Fraction(1, 2)  # so that a bound which is half of what it should be would be found
 
 
+@pytest.mark.long
 def test_what_the_host_tests_is_what_the_bounds_say() -> None:
     random = Random(1)
     for name in SCHEDULES:

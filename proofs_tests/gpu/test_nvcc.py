@@ -64,7 +64,6 @@ def compiled() -> tuple[str, str]:
     return answer.stderr, ptx
 
 
-@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is compiled for a GPU here")
 @pytest.mark.parametrize("name", SHIPPED)

@@ -126,6 +126,7 @@ def test_what_is_read_and_stored_at_once_is_what_is_meant(tmp_path: Path) -> Non
             assert np.array_equal(Shimmed(library, each.nest)(program.name, sizes, arrays, want.shape), want)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 def test_sixteen_bytes_from_a_place_that_is_not_a_multiple_are_found(tmp_path: Path) -> None:
     held = made(WIDE["rows of a multiple of four"][0])
@@ -167,6 +168,7 @@ f (x : float32[n, 4, 4]) : float32[n, 4, 4] := ⊞[b < n | block.x]
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 def test_who_stores_reads_at_once_and_nobody_else_does(tmp_path: Path) -> None:
     """Barriers are derived for the thread that makes a store: if others read with it, they would meet the next one."""

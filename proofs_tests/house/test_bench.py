@@ -470,6 +470,7 @@ def test_the_list_names_everybody(capsys: pytest.CaptureFixture[str]) -> None:
         assert all(name in said for name in (*(one.name for one in each.ours), *(one.name for one in each.rivals)))
 
 
+@pytest.mark.long
 def test_a_fault_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = outcome((Ours(tripled),), ())
     monkeypatch.setattr(command, "in_own_process", lambda case, watch: (replace(found, case=case), {}))

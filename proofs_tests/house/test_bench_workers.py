@@ -80,6 +80,7 @@ def test_contestants_in_processes_take_turns_and_only_runs_are_timed(tmp_path: P
     assert [(entry.ms, entry.samples) for entry in found.entries] == [(150.0, 3)] * 3
 
 
+@pytest.mark.long
 def test_a_crash_is_noted_and_the_others_are_measured() -> None:
     found, _ = command.in_own_process(Case("crashing", 100, rounds=6, seconds=0.1), lambda _: None, PLANTED)
     assert said(found) == {

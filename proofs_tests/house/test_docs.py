@@ -66,6 +66,7 @@ def test_pictures_are_small() -> None:
     assert all(picture.stat().st_size < 200_000 for picture in (HERE / "docs").glob("*.png"))
 
 
+@pytest.mark.long
 def test_the_page_of_rules_says_what_is_declared() -> None:
     page = (HERE / "docs" / "rules.md").read_text(encoding="utf-8")
     assert [rule for rule in RULES.values() if statement(rule) not in page] == []

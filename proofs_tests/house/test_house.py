@@ -521,6 +521,7 @@ def _followed(
     return defined(tree, tree[base], name) if base in tree else (module, None)
 
 
+@pytest.mark.long
 def test_whatever_is_public_has_a_docstring() -> None:
     assert docstring_faults(HERE) == []
 
@@ -587,6 +588,7 @@ def unread_variables(root: Path) -> list[str]:
     return sorted({f"{path} sets {name}, which nothing reads" for path, _, name in found if name not in read})
 
 
+@pytest.mark.long
 def test_what_is_set_in_the_environment_is_read() -> None:
     assert not unread_variables(HERE)
 

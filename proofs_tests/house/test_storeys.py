@@ -37,6 +37,7 @@ def _storey(name: str) -> str:
     return name.split(".")[1] if "." in name else name
 
 
+@pytest.mark.long
 def test_arrows_run_down_within_the_language() -> None:
     assert storey_faults(HERE) == []
 

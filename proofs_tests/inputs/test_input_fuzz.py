@@ -151,6 +151,7 @@ def test_every_call_of_a_session_has_a_template_and_so_has_each_of_its_options(e
 WORST = ("Mute()", "10**5000", "-10**5000", "3", "object()", "[0]", "lambda i: i", r"'\ud800'", "(j for j in 'ab')")
 
 
+@pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("text", SHOWN)
 def test_every_argument_of_a_tactic_is_refused_in_words_or_serves(text: str) -> None:

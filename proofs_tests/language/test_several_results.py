@@ -139,6 +139,7 @@ def test_an_input_given_in_another_way_leaves_them_what_they_are(numbers: Any) -
         np.testing.assert_allclose(found.twice, 2 * w)
 
 
+@pytest.mark.long
 def test_programs_are_equal_whose_results_have_the_same_names_and_shapes() -> None:
     pair = atl.program("pair", [x], {"a": x + 1, "b": 2 * x})
     for other in ({"b": x + 1, "a": 2 * x}, {"a": x + 1, "b": (2 * x)[None]}, atl.Tensor(pair.body)):

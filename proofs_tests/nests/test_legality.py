@@ -101,6 +101,7 @@ def test_what_meets_in_a_run_is_refused_and_what_is_proved_never_meets(verdicts:
     assert counted["unknown"] <= 3
 
 
+@pytest.mark.long
 def test_the_numbers_of_a_refusal_are_a_run_in_which_iterations_meet(verdicts: dict[int, Conflict | None]) -> None:
     tried = 0
     for seed, verdict in verdicts.items():

@@ -382,6 +382,7 @@ def by_hand() -> Iterator[Call]:
     yield from ((linear_tests(), {"n": 5, "m": at_m, "k": at_k}, ends) for at_m in (0, 2, 9) for at_k in (0, 2, 5))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of", PASSES)
 def test_a_pass_keeps_every_cell_of_the_output_and_its_value(of: Pass) -> None:
     calls = calls_before(of)
@@ -389,6 +390,7 @@ def test_a_pass_keeps_every_cell_of_the_output_and_its_value(of: Pass) -> None:
     assert sum(of(before) != before for before, _, _ in calls) >= 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of", PASSES[1:])
 def test_a_pass_that_is_run_again_changes_nothing_more(of: Pass) -> None:
     # But for dead stores: where a branch is decided, what only it reads is dead too.
@@ -400,6 +402,7 @@ def test_a_pass_that_is_run_again_changes_nothing_more(of: Pass) -> None:
 # -- planted faults ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_pass_that_goes_wrong_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, name, wrong, of = FAULTS[fault]

@@ -372,6 +372,7 @@ def test_a_false_rule_is_found_false_under_any_name(function: Any, monkeypatch: 
             rule(function)
 
 
+@pytest.mark.long
 def test_a_true_rule_with_rarely_met_premises_is_judged() -> None:
     @rule
     def slice_of(v: Vector, k: Index, m: Index) -> Equation:

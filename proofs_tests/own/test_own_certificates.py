@@ -45,6 +45,7 @@ def refusal(data: Any) -> str:
 # -- a certificate is enough ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_certificate_brings_the_rules_that_it_uses() -> None:
     for theorem in (unproved_theorem(), reschedule(program()).rw(telescope).done()):
         back = loads(dumps(theorem))

@@ -138,6 +138,7 @@ def test_simplifying_a_predicate_keeps_its_truth_wherever_the_facts_hold(seed: i
         assert counterexample(facts, same) is None, (facts, predicate, simple)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_bounds_hold_for_all_values_in_the_ranges(seed: int) -> None:
     rng = random.Random(4000 + seed)

@@ -98,6 +98,7 @@ def test_an_instance_reads_as_its_statement_with_the_arguments(name: str) -> Non
         assert step.rule.premises(step.arguments) == instance.premises
 
 
+@pytest.mark.long
 def test_the_steps_use_functions_of_indices_and_of_tensors() -> None:
     arguments = [argument for name in SESSIONS for step, _ in steps(name) for argument in step.arguments.values()]
     functions = [argument for argument in arguments if isinstance(argument, Function)]

@@ -372,6 +372,7 @@ def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) 
     np.testing.assert_allclose(compiled(s.goal)(a, b), a @ b, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_a_result_that_is_wrong_anywhere_is_found() -> None:
     contest = measure(TWICE, SIZES)
     right = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))

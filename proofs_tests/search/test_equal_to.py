@@ -66,6 +66,7 @@ def test_the_start_of_a_derivation_is_proved_equal_to_its_end(name: str, tmp_pat
     assert load(tmp_path / "proof.atl.json").rhs == theorem.rhs
 
 
+@pytest.mark.long
 def test_a_proof_that_is_found_is_one_call_of_a_session() -> None:
     s = reschedule(blur.two_stage())
     s.equal_to(blur.fused())

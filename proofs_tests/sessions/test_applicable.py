@@ -59,6 +59,7 @@ def test_each_offer_gives_what_is_shown(text: str) -> None:
         assert str(written.goal) == str(branch.goal), offer.call
 
 
+@pytest.mark.long
 def test_a_product_is_offered_tiles_stages_and_swaps_first(of_matmul: Offers) -> None:
     calls = [offer.call for offer in of_matmul]
     assert calls[0] == "s.tile(['i', 'j'], [8, 8])"
@@ -85,6 +86,7 @@ def test_offers_are_data_and_html(of_matmul: Offers) -> None:
     assert "⊞[i &lt; n]" in shown
 
 
+@pytest.mark.long
 def test_at_a_place_only_what_applies_there_is_offered() -> None:
     offers = session(STAGES).applicable("buf", seconds=ALL)
     assert offers.where == "at buf"
@@ -147,6 +149,7 @@ def test_a_place_that_is_not_there_is_refused() -> None:
         session(MATMUL).applicable("q")
 
 
+@pytest.mark.long
 def test_an_offer_of_another_goal_is_refused_where_it_does_not_apply(of_matmul: Offers) -> None:
     with pytest.raises(ATLError):
         session(WHOLE).take(of_matmul[0])

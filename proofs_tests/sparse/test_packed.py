@@ -210,6 +210,7 @@ def test_what_scipy_remembers_of_a_matrix_is_not_believed() -> None:
     assert matrix.indices[0] > matrix.indices[1]  # it is not sorted in its place
 
 
+@pytest.mark.long
 def test_coordinates_in_order_are_sorted_by_pack_and_others_are_not() -> None:
     matrix = sp.coo_array((np.array([1.0, 2.0, 4.0]), ([2, 0, 2], [1, 3, 1])), shape=(3, 4))
     kernel = compiled(reschedule(SPMV).sparsify("A", sparse.COO.in_order()).goal)

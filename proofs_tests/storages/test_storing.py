@@ -215,6 +215,7 @@ def test_fewer_rows_than_a_swizzle_turns_are_stored_with_a_tail(shape: str) -> N
     assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * given)
 
 
+@pytest.mark.long
 def test_loops_over_fewer_columns_than_a_swizzle_exchanges_run_in_its_order() -> None:
     given = np.arange(6, dtype=np.float32).reshape(2, 3)
     s = reschedule(atl.parse("total (A : float32[2, 3]) : float32 := Σ[i < 2] Σ[j < 3] A[i, j]"))

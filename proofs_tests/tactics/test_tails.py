@@ -125,6 +125,7 @@ def test_no_test_is_left_in_an_innermost_loop(name: str, strategy: Strategy) -> 
     assert_agrees(session, SIZES)
 
 
+@pytest.mark.long
 def test_full_tiles_run_a_constant_number_of_times() -> None:
     source = compiled(reschedule(matmul()).tile(["i", "j", "p"], [2, 3, 4]).tails(strategy="split").goal).source
     first = source[source.index("for (") :].split("}")[0]

@@ -83,6 +83,7 @@ def test_a_wrong_step_of_a_merge_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert "is wrong" in report.findings[0]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("by_rows_alone")
 def test_a_refusal_without_need_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "is_sorted", lambda _: False)
