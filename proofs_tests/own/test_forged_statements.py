@@ -41,21 +41,15 @@ def test_a_condition_takes_indices_alone() -> None:
         rule(guarded)
 
 
-@rule
-def itself(a: Elem) -> Equation:
-    """What is taken from twice a tensor is that tensor."""
-    return equation(a + a - a, a)
-
-
-@rule
-def behind(f: Vector[VectorT], a: VectorT, v: Vector, k: Index) -> Equation:
-    """Behind the elements of a value are those of the next tensor."""
-    n = f(a).shape[0]
-    return equation(atl.concat(f(a), v)[k], v[k - n], given(k >= n, k < n + v.shape[0]))
-
-
+@pytest.mark.long
 @pytest.mark.parametrize("declared", [3, 5])
 def test_a_function_gives_the_shape_that_its_declared_parameters_say(declared: int) -> None:
+    @rule
+    def behind(f: Vector[VectorT], a: VectorT, v: Vector, k: Index) -> Equation:
+        """Behind the elements of a value are those of the next tensor."""
+        n = f(a).shape[0]
+        return equation(atl.concat(f(a), v)[k], v[k - n], given(k >= n, k < n + v.shape[0]))
+
     t, w, v = (atl.tensor(name, n, dtype="float64") for name, n in (("t", 3), ("w", 2), ("v", 20)))
     start = reflexivity(atl.program("p", [t, w, v], atl.concat(atl.concat(t, w), v)[10]))
     of = Type("float64", (constant(declared),))
@@ -68,6 +62,11 @@ def test_a_function_gives_the_shape_that_its_declared_parameters_say(declared: i
 
 
 def test_no_rule_of_a_user_is_used_beyond_the_ranks_at_which_it_is_judged() -> None:
+    @rule
+    def itself(a: Elem) -> Equation:
+        """What is taken from twice a tensor is that tensor."""
+        return equation(a + a - a, a)
+
     x = atl.tensor("x", *[1] * 5, dtype="float64")
     start = reflexivity(atl.program("p", [x], x[0, 0, 0, 0, 0] + x[0, 0, 0, 0, 0]))
     with pytest.raises(RankError, match="itself is not stated for elements of rank 5"):

@@ -422,6 +422,14 @@ def test_a_refusal_says_what_where_and_what_helps(name: str) -> None:
         assert part in str(caught.value), str(caught.value)
 
 
+def test_a_refusal_names_the_variables_of_its_program_whatever_was_refused_before() -> None:
+    """What is remembered of facts is remembered without the names of variables."""
+    for name in ("first", "second"):
+        start = f"g (f : float32[n]) : float32[n] := ⊞[{name} < n] (⊞[j < n] f[j])[{name} + 1]"
+        with pytest.raises(NoSite, match=f"where 0 <= {name} < n is known\n  breaks at: n = 1, {name} = 0"):
+            reschedule(atl.parse(start)).rw("get_gen")
+
+
 SUGGESTED: dict[str, tuple[Callable[[], Session], Callable[[Session], Session]]] = {
     "the guarded form": (lambda: reschedule(_read_beyond()), lambda s: s.rw("get_gen_guarded")),
     "a fact": (lambda: reschedule(pipeline(), given=[n >= 5]), lambda s: s.fuse("buf").split_loop("i", 5)),

@@ -72,7 +72,9 @@ class told_at_the_call:  # noqa: N801 (said as `with told_at_the_call():`)
 def facts_text(facts: Facts, about: Predicate) -> str:
     """The facts that are connected to a predicate, as a person would write them."""
     near, _ = facts.about(topics_of(about))
-    return show_predicate(conjunction(near.predicates)).replace(" ∧ ", ", ") if near.predicates else ""
+    # `near` is remembered: its variables may have the names of other facts, which are equal to these.
+    here = [fact for fact in facts.predicates if fact.identity in near.known]
+    return show_predicate(conjunction(here)).replace(" ∧ ", ", ") if here else ""
 
 
 def difference(rule: Rule, reverse: bool, site: Site, wanted: Part, found: Part) -> tuple[str, str]:
