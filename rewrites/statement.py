@@ -21,6 +21,7 @@ from atl.core.dtypes import ANY_DTYPE, DTYPES, TRUTH, is_variable
 from atl.core.index import Array, Bound, Index, Leaf, Read, Var, atoms, bound, constant, index, map_leaves, read, shift
 from atl.core.literals import strengthen
 from atl.core.predicate import (
+    FALSE,
     TRUE,
     All,
     NonNegative,
@@ -50,6 +51,7 @@ from atl.core.terms import (
 from atl.core.traversal import Child
 from atl.errors import DtypeError, RankError, ShapeError, Source, WrongArgument
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
+from atl.text.printing import show_index
 from rewrites.instantiation import Argument, Arguments, Function, is_term, lifted, substituted
 from rewrites.kinds import Kind
 
@@ -299,6 +301,7 @@ class _Instance:
         self.types = self._types(dtype)
         self._source: Source | None = None
         self._shapes: list[Predicate] = []
+        self._claimed: dict[tuple[str, int], Index] = {}
 
     def equation(self) -> Equation:
         self._source = Source.caller()
@@ -380,25 +383,37 @@ class _Instance:
             given_indices = tuple(self._index(expression, indices) for expression in at.indices)
             given_tensors = tuple(self._term(tensor, indices, tensors) for tensor in at.tensors)
             made = substituted(body, given_indices, given_tensors)
-            if given_tensors:
-                self._claim_shape(at, made, indices)
+            self._claim_shape(at, made, indices)
         return made if dtype is None else strengthen(made, dtype)
 
     def _claim_shape(self, at: Metavariable, made: Expr, depth: int) -> None:
-        """Presume that a function gives the shape that it gives for tensors of the types that it declares.
+        """Presume that a function gives tensors of one shape, as the statement has it.
 
-        The statement speaks of one shape, and the tensors that the function is applied to may have others.
+        It is the shape for tensors of the types that the function declares. The tensors that it is applied to may have
+        others; and where the shape depends on an index, it is the shape at the first application.
         """
         for dimension, extent in enumerate(made.type.shape):
-            claimed = self._extent(at.name, dimension)
-            if extent == lifted(claimed, depth):
-                continue
             if any(isinstance(atom, Bound) and atom.position < depth for atom in atoms(extent)):
                 raise ShapeError(
-                    f"{at.name} gives another shape here than it does for tensors of the types that it declares",
-                    required="tensors of the types that the function's parameters have",
+                    f"the shape that {at.name} gives depends on an index that is bound in the rule",
+                    required="a function that gives tensors of one shape",
                 )
-            self._shapes.append(equal(shift(extent, -depth, depth), claimed))
+            here = shift(extent, -depth, depth)
+            claimed = self._fixed_extent(at.name, dimension)
+            if claimed is None:
+                claimed = self._claimed.setdefault((at.name, dimension), here)
+            if here != claimed:
+                self._shapes.append(self._equal_extents(at.name, here, claimed))
+
+    def _equal_extents(self, name: str, here: Index, claimed: Index) -> Predicate:
+        same = equal(here, claimed)
+        if same == FALSE:
+            raise ShapeError(
+                f"{name} gives tensors of different shapes: a dimension is {show_index(here)} at one place of the rule"
+                f" and {show_index(claimed)} at another",
+                required="a function that gives tensors of one shape",
+            )
+        return same
 
     # -- indices and predicates
 
@@ -416,16 +431,23 @@ class _Instance:
         return lifted(value, depth)
 
     def _extent(self, name: str, dimension: int) -> Index:
+        found = self._fixed_extent(name, dimension)
+        if found is None:
+            raise ShapeError(
+                f"dimension {dimension} of {name} has an extent that depends on its index",
+                required="a function to tensors of one shape",
+            )
+        return found
+
+    def _fixed_extent(self, name: str, dimension: int) -> Index | None:
+        """Return an extent of an argument; None where it depends on an index that the argument is a function of."""
         argument = self.arguments[name]
         own = argument.indices if isinstance(argument, Function) else 0
         body = _body(argument)
         assert is_term(body)
         found = body.type.shape[dimension]
         if any(isinstance(atom, Bound) and atom.position < own for atom in atoms(found)):
-            raise ShapeError(
-                f"dimension {dimension} of {name} has an extent that depends on its index",
-                required="a function to tensors of one shape",
-            )
+            return None
         return map_leaves(found, lambda leaf: bound(leaf.position - own) if isinstance(leaf, Bound) else index(leaf))
 
     def _predicate(self, predicate: Predicate, depth: int) -> Predicate:

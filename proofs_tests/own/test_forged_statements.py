@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import atl
-from atl.core.index import bound, constant
+from atl.core.index import bound, constant, size
 from atl.core.predicate import at_most
-from atl.core.terms import Concat, Let, Local, Type
-from atl.errors import RankError, WrongArgument
+from atl.core.terms import Concat, Gen, Let, Local, Type
+from atl.errors import ATLError, RankError, ShapeError, WrongArgument
 from rewrites.errors import PremiseFailed
 from rewrites.instantiation import Function
 from rewrites.kernel import reflexivity, rewrite
@@ -57,8 +57,42 @@ def test_a_function_gives_the_shape_that_its_declared_parameters_say(declared: i
     if declared == 3:
         assert rewrite(start, behind, (), arguments).rhs.body == v[5].node
         return
-    with pytest.raises(PremiseFailed, match="a premise of behind is not proved here"):
+    with pytest.raises(ShapeError, match="f gives tensors of different shapes: a dimension is 5 at one place"):
         rewrite(start, behind, (), arguments)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("j", "error"), [("2", None), ("m", PremiseFailed), ("4", ShapeError)])
+def test_a_function_of_an_index_gives_tensors_of_one_shape(j: str, error: type[ATLError] | None) -> None:
+    """Behind zeros of e(i) and behind those of e(j) is the same element only where they are as many."""
+
+    @rule
+    def other_zeros(e: Vector[Index], v: Vector, i: Index, j: Index, k: Index) -> Equation:
+        """The zeros of one place are as many as those of another."""
+
+        def behind(at: Index) -> atl.Tensor:
+            return atl.concat(atl.guard(k < 0, e(at)), v)[k]
+
+        return equation(behind(i), behind(j), given(k >= 0, k < v.shape[0]))
+
+    n, m = atl.sizes("n m")
+    x, v = atl.tensor("x", 30, dtype="float64"), atl.tensor("v", 20, dtype="float64")
+    first = atl.gen(2, lambda t: x[t])
+    start = reflexivity(
+        atl.program("p", [x, v], atl.concat(atl.guard(n < 0, first), v)[n], given=[n <= 19, m >= 1, m <= 20])
+    )
+    arguments: dict[str, Any] = {
+        "e": Function(("index",), Gen(constant(0), bound(0), x[bound(0)].node, "t")),
+        "v": v.node,
+        "i": constant(2),
+        "j": size("m") if j == "m" else constant(int(j)),
+        "k": size("n"),
+    }
+    if error is None:
+        assert rewrite(start, other_zeros, (), arguments).rhs == start.rhs
+        return
+    with pytest.raises(error):
+        rewrite(start, other_zeros, (), arguments)
 
 
 def test_no_rule_of_a_user_is_used_beyond_the_ranks_at_which_it_is_judged() -> None:
