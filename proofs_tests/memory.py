@@ -15,7 +15,7 @@ from proofs_tests.mutation.planting import nothing_is_remembered
 
 MOST: Final = 1 << 30
 """The bytes that a test process may have in memory."""
-STEP: Final = 1 << 27
+STEP: Final = 1 << 26
 """The growth, in bytes, after which memos are emptied."""
 OF_COMPILERS: Final = "lowering."
 """The package whose memos hold answers of compilers: they are small, and asking again takes long."""

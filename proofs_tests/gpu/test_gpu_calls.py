@@ -411,11 +411,9 @@ def test_a_grid_is_not_larger_than_cuda_takes(folder: Path, monkeypatch: pytest.
 
 @pytest.mark.long
 def test_a_loop_of_the_host_has_as_many_launches_as_it_takes(folder: Path) -> None:
-    text = "f (x : float32[n]) : float32[n, n] := ⊞[i < n] [i % 2 < 1] · ⊞[j < i | block.y] x[j]"
     program = atl.parse("f (x : float32[n]) : float32[n, n] := ⊞[i < n] padr (n - i) ⊞[j < i | block.y] x[j]")
     kernel = shimmed(program, ShimMachine(folder))
-    x = np.arange(1, 5, dtype=np.float32)
-    assert np.array_equal(kernel(x), atl.evaluate(program, x=x)), text
+    assert np.array_equal(kernel(x := np.arange(1, 5, dtype=np.float32)), atl.evaluate(program, x=x))
     with pytest.raises(GridTooLarge, match="has 65536 iterations"):
         kernel(np.broadcast_to(np.float32(1), 65_537))
 
@@ -524,7 +522,7 @@ def test_a_kernel_is_built_for_named_architectures(tmp_path: Path, monkeypatch: 
     assert path.with_suffix(".cu").read_text() == kernel.source
     before = path.stat().st_mtime_ns
     assert kernel.build() == path
-    assert path.stat().st_mtime_ns == before, "it is found in the cache"
+    assert path.stat().st_mtime_ns == before  # it is found in the cache
     functions = building.opened(path, {"added": ("address",) * 3 + ("int64_t",), "atl_device": ("address",)})
     assert set(functions) == {"added", "atl_device"}
 
