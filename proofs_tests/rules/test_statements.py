@@ -586,9 +586,9 @@ def test_an_extent_that_depends_on_the_index_of_a_function_is_refused() -> None:
     def instance(extent: Index) -> Equation:
         return statement.instance({"e": Function(("index",), Padding(Type("float32", (extent,)))), "n": constant(3)})
 
-    assert instance(constant(2)).lhs.type.shape == (constant(3), constant(2))
-    assert instance(bound(1)).lhs.type.shape == (constant(3), bound(0))
-    pytest.raises(ATLError, instance, bound(0))
+    assert [instance(of).lhs.type.shape[1] for of in (constant(2), bound(1))] == [constant(2), bound(0)]
+    with pytest.raises(ATLError):
+        instance(bound(0))
     with_extent = stated(lambda e, n: equation(e(0), e(n + e(0).shape[0])), {"e": ELEMENT[INDEX], "n": INDEX}, (1,))
 
     def beyond(extent: Index) -> Equation:
