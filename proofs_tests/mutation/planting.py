@@ -75,13 +75,13 @@ def _with_methods(held: object) -> Iterator[object]:
 def nothing_is_remembered(*, without: str | None = None) -> None:
     """Forget the answers of functions and of the prover, what rules state, and which nodes were made here.
 
-    The memos of the modules whose names begin with `without` are kept, and with them the statements of rules.
+    The memos of the modules whose names begin with `without` are kept.
     """
     for memo in memos():
         if without is None or not memo.__module__.startswith(without):
             memo.cache_clear()
     forget()
-    for rule in RULES.values() if without is None else ():
+    for rule in RULES.values():
         vars(rule.statements)["_known"].clear()
     remaking._known.clear()
 
