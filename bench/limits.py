@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.contest import Array, Limit, Problem
 from bench.rivals.c import VECTORS, built
-from lowering import Run
+from lowering import Run, find_compiler
 
 CHAINS: Final = 12
 ROUNDS: Final = 200_000
@@ -90,8 +90,8 @@ def limit_of(limit: Limit, problem: Problem, threads: int) -> tuple[Run, float]:
 
 def _over_memory(name: str, of_bytes: float, threads: int) -> Run:
     count = max(1, int(of_bytes) // 4)
-    # With gcc's call of memcpy it would be another loop than those that anybody writes.
-    extra = ("-fno-tree-loop-distribute-patterns",)
+    # With a call of memcpy it would be another loop than those that anybody writes.
+    extra = ("-fno-tree-loop-distribute-patterns" if find_compiler().kind == "gcc" else "-fno-builtin",)
     function = built(MEMORY.replace("REAL", "float"), name, DECLARED.format(name=name), threads=threads, extra=extra)
     read: Array = np.ones(count, np.float32)
     written: Array = np.zeros(count if name == "copied" else 8, np.float32)

@@ -47,8 +47,12 @@ one operand, an element of the other, and without fused multiply-adds a product.
 def built(
     source: str, name: str, declared: str, *, threads: int, extra: tuple[str, ...] = ()
 ) -> Callable[..., Callable[[], Any]]:
-    """A function of C: called with arrays and numbers it gives what runs it on them, which keeps the arrays alive."""
+    """A function of C: called with arrays and numbers it gives what runs it on them, which keeps the arrays alive.
+
+    With one thread its loops are not parallel, so that no OpenMP is needed, which not every clang has.
+    """
     several = ("-fopenmp",) if threads > 1 else ()
+    source = source if threads > 1 else source.replace("#pragma omp parallel for\n", "\n")
     path = build_shared(source, name=name, extra_flags=(*extra, *several), link_flags=several)
     ffi, library = load_shared(path, declared)
     function = getattr(library, name)
