@@ -21,7 +21,7 @@ from rewrites import account, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import FalseRule, NotATheorem
 from rewrites.kernel import reflexivity, rewrite
-from rewrites.own import Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, given, grade, rule
+from rewrites.own import Body, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, given, grade, rule
 
 # -- the function is called when the rule is declared, and not again --------------------------------------------------
 
@@ -381,3 +381,26 @@ def test_a_true_rule_with_rarely_met_premises_is_judged() -> None:
 
     assert isinstance(slice_of, Rule)
     assert grade(slice_of).grade >= 2
+
+
+# -- what small sizes and elements of one shape would hide ------------------------------------------------------------
+
+
+def test_a_function_is_told_apart_at_every_index() -> None:
+    def far(f: Body[Index], n: Index) -> Equation:
+        """Two values far away are equal."""
+        return equation(f(n + 40), f(n + 41))
+
+    with pytest.raises(FalseRule, match=r"n = -1, f\(39\) = 1, f\(40\) = 2: the left side is 1, the right one 2"):
+        rule(far)
+
+
+def test_elements_of_one_rank_may_have_other_extents() -> None:
+    def summed(u: Elem, v: Elem) -> Equation:
+        """A tensor is added up as often as it is long, or as another one is."""
+        if not v.rank:
+            return equation(atl.sum(1, lambda i: u * v), v * u)
+        return equation(atl.sum(u.shape[0], lambda i: v), atl.sum(v.shape[0], lambda i: v))
+
+    with pytest.raises(FalseRule, match=r"u.shape\[0\] = 1, v.shape\[0\] = 2, v\[0\] = 1: at \[0\] the left side is 1"):
+        rule(summed)

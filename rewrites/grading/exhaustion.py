@@ -31,7 +31,7 @@ from atl.core.terms import Cast, Expr, Input, Reduce, Type
 from atl.core.traversal import children, subterms
 from atl.errors import ATLError
 from atl.meaning.interpret import denote
-from atl.meaning.polynomials import Polynomial, Polynomials, symbol
+from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Scalars
 from atl.prove import Facts, Proved, prove
 from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
@@ -47,14 +47,16 @@ ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1))
 LARGE: Final[dict[range, Sequence[int]]] = {WINDOW: range(-2, 9), EXTENTS: range(7)}
 NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
 """What indices and extents are drawn from besides, where not every choice can be tried."""
-REACH: Final = 12
-"""Generic functions of indices are told apart from -REACH to REACH; beyond they are zero."""
+REACH: Final = 10**12
+"""A generic function of an index has a value of its own at each index from -REACH to REACH."""
 LOOKED_AT: Final = (0, 10, 4, 2)
 """How many elements of each dimension a generic function of a tensor reads, by the number of dimensions."""
 UNIT: Final = "unit"
 """A size that is one: with it an index is written in a way from which its value is not read off."""
 SPELLED: Final = 40
 """How many choices of a rule are tried with such indices."""
+UNLIKE: Final = 6
+"""How many choices are tried with elements of other extents for one metavariable."""
 CASES: Final = 300
 """The most choices for one statement; of a larger space as many that meet its premises are drawn by a seed."""
 HIGHER: Final = 60
@@ -109,27 +111,19 @@ class Verdict:
             self.ranks.add(stated.ranks)
 
 
-class Symbols:
-    """An array whose elements are symbols, each made when it is read."""
+class Lazy:
+    """An array whose elements are made when they are first read."""
 
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], element: Callable[[tuple[int, ...]], Any]) -> None:
         self.shape = shape
-        self._name = name
-        self._known: dict[tuple[int, ...], Polynomial] = {}
+        self._element = element
+        self._known: dict[tuple[int, ...], Any] = {}
 
-    def __getitem__(self, at: tuple[int, ...]) -> Polynomial:
+    def __getitem__(self, at: tuple[int, ...]) -> Any:
         found = self._known.get(at)
         if found is None:
-            found = self._known[at] = symbol(f"{self._name}{list(at)}")
+            found = self._known[at] = self._element(at)
         return found
-
-
-def filled(extents: tuple[int, ...], element: Callable[[], Any]) -> npt.NDArray[Any]:
-    """An array whose elements are made one after the other, row by row."""
-    made = np.empty(extents, dtype=object)
-    for at in np.ndindex(*extents):
-        made[at] = element()
-    return made
 
 
 class Generic:
@@ -142,6 +136,7 @@ class Generic:
         self.choice = choice
         self.types = dict.fromkeys(stated.type_variables, FLOAT) if types is None else types
         self.shapes = element_shapes(stated, variant)
+        self.own_shapes: dict[str, tuple[int, ...]] = {}
         self.arrays: dict[str, Any] = {}
         self.inputs: list[Array] = []
 
@@ -171,7 +166,8 @@ class Generic:
         return abstracted(of_indices(len(kind.parameters)), lambda *i: _threshold(at, i))
 
     def _tensor(self, name: str, kind: Kind) -> Argument:
-        extents = [*(self.choice[f"{name}.{k}"] for k in range(kind.rank)), *self.shapes.get(kind.group, ())]
+        of_elements = self.own_shapes.get(name, self.shapes.get(kind.group, ()))
+        extents = [*(self.choice[f"{name}.{k}"] for k in range(kind.rank)), *of_elements]
         dtype = self.dtype(name)
         indices = [parameter for parameter in kind.parameters if parameter.sort == "index"]
         source = self.array(name, [2 * REACH + 1] * len(indices) + extents, dtype)
@@ -218,9 +214,9 @@ class Generic:
         extents = [*[LOOKED_AT[min(kind.rank, len(LOOKED_AT) - 1)]] * kind.rank, *self.shapes.get(kind.group, ())]
         return Type(dtype, tuple(constant(extent) for extent in extents))
 
-    def elements(self, name: str, extents: tuple[int, ...], dtype: str, /) -> Any:  # noqa: ARG002
+    def elements(self, name: str, extents: tuple[int, ...], dtype: str, /) -> Lazy:  # noqa: ARG002
         """Return what an array holds: a symbol for each element, so that what is found holds for all values."""
-        return Symbols(name, extents)
+        return Lazy(extents, lambda at: symbol(f"{name}{list(at)}"))
 
     def array(self, name: str, extents: list[int], dtype: str) -> Tensor:
         """Return an input of these extents, made once for each name."""
@@ -313,7 +309,7 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
             verdict.note(stated, compared(stated, generic, Polynomials()))
             if verdict.counterexample is not None:
                 return verdict
-    verdict.counterexample = found_spelled_out(rule, seed)
+    verdict.counterexample = found_spelled_out(rule, seed) or found_of_unlike_elements(rule, seed)
     return verdict
 
 
@@ -349,6 +345,23 @@ def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
     for stated in filter(is_low, rule.statements.values()):
         for _ in range(SPELLED):
             found = compared(stated, Spelled.drawn(stated, random), Polynomials())
+            if isinstance(found, Counterexample):
+                return found
+    return None
+
+
+def found_of_unlike_elements(rule: Rule, seed: int = 0) -> Counterexample | None:
+    """Return a choice at which the sides differ, with elements of other extents for one metavariable, if any."""
+    for stated in rule.statements.values():
+        rank = dict(zip(groups_of(stated.metavariables), stated.ranks, strict=True))
+        of_elements = {name: kind for name, kind in stated.metavariables.items() if rank.get(kind.group, 0)}
+        for name, (variant, choice) in product(of_elements, enumerate(choices(stated, UNLIKE, seed))):
+            generic = Generic(stated, choice, variant=variant)
+            for other, kind in of_elements.items():
+                extents = ELEMENT_SHAPES[(variant + (other == name)) % len(ELEMENT_SHAPES)][: rank[kind.group]]
+                generic.own_shapes[other] = extents
+                choice.update((f"{other}.{kind.rank + at}", extent) for at, extent in enumerate(extents))
+            found = compared(stated, generic, Polynomials())
             if isinstance(found, Counterexample):
                 return found
     return None

@@ -15,7 +15,6 @@ from random import Random
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from atl.core.dtypes import is_integer
 from atl.core.terms import Expr
@@ -25,12 +24,12 @@ from atl.meaning.scalars import Exact, Machine
 from rewrites.grading.exhaustion import (
     Counterexample,
     Generic,
+    Lazy,
     Side,
     Verdict,
     choices,
     compared,
     counterexample,
-    filled,
     instance,
     meant,
     most_cases,
@@ -53,9 +52,9 @@ class InNumbers(Generic):
         super().__init__(stated, choice, variant=variant)
         self.random = random
 
-    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> npt.NDArray[Any]:
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> Lazy:
         below = (1,) if is_integer(dtype) else DENOMINATORS
-        return filled(extents, lambda: Fraction(self.random.randint(-4, 4), self.random.choice(below)))
+        return Lazy(extents, lambda _: Fraction(self.random.randint(-4, 4), self.random.choice(below)))
 
 
 def decide_in_numbers(rule: Rule, cases: int, seed: int = 0) -> Verdict:

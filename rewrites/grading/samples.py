@@ -9,8 +9,6 @@ from fractions import Fraction
 from math import isqrt
 from typing import Any, Final
 
-import numpy.typing as npt
-
 import atl
 from atl import IndexExpr, Tensor
 from atl.core.dtypes import is_integer, range_of
@@ -24,10 +22,10 @@ from rewrites.grading.exhaustion import (
     FLOAT,
     Counterexample,
     Generic,
+    Lazy,
     Verdict,
     compared,
     element_shapes,
-    filled,
     is_low,
 )
 from rewrites.instantiation import Argument, Function, abstracted
@@ -139,8 +137,8 @@ class Sample(Generic):
             return bool(self.choices.integer(0, 3))
         return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= self.choices.integer(-1, 4)
 
-    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> npt.NDArray[Any]:
-        return filled(extents, lambda: self._element(dtype))
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> Lazy:
+        return Lazy(extents, lambda _: self._element(dtype))
 
     def _element(self, dtype: str) -> Fraction:
         choices = self.choices
