@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeAlias, overload, runtime_checkable
 
 from atl.core.program import Program
+from atl.core.terms import Let
 from atl.core.traversal import Path
 from atl.errors import ATLError, WrongArgument, brief
 from rewrites.errors import NoSite, known_names, unknown_name
@@ -63,8 +64,38 @@ class Handle:
             return f"Handle({self.label!r}, gone)"
 
 
-Chosen: TypeAlias = Path | str | Handle
-"""A path, the name of a binder or a let, a pattern in the printed notation, or a handle."""
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The places that `what` chooses inside of the let or loop that `outer` chooses: `s.tile("i", 8, in_="buf")`.
+
+    Inside of a let is its value and not its body.
+    """
+
+    what: Chosen
+    outer: Chosen
+
+    def __str__(self) -> str:
+        return f"{self.what} in {self.outer}"
+
+    def __repr__(self) -> str:
+        return f"s.find({self.what!r}, in_={self.outer!r})"
+
+
+Chosen: TypeAlias = Path | str | Handle | Within
+"""A path, the name of a binder or a let, a pattern in the printed notation, a handle, or one of these in a let."""
+
+
+@overload
+def within(what: Chosen, outer: Chosen | None) -> Chosen: ...
+@overload
+def within(what: Chosen | Sequence[Chosen], outer: Chosen | None) -> Chosen | Sequence[Chosen]: ...
+def within(what: Any, outer: Any) -> Any:
+    """Return the same choice, or each of a list of them, inside of `outer`; all of the goal where that is None."""
+    if outer is None:
+        return what
+    if isinstance(what, list | tuple) and not all(type(position) is int for position in what):
+        return [Within(each, outer) for each in what]
+    return Within(what, outer)
 
 
 def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterator[Site]:
@@ -72,6 +103,13 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
     match what:
         case Handle():
             yield site_at(program, what.path)
+        case Within(inner, outer):
+            around = every(program, outer)
+            yield from (
+                site
+                for site in chosen(program, inner, top_down=top_down)
+                if any(_is_inside(site.path, each) for each in around)
+            )
         case str() if is_name(what) and (found := list(named(program, what, top_down=top_down))):
             yield from found
         case str():
@@ -84,6 +122,12 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
                 f"{brief(what)} chooses no place",
                 required='a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle from s.find(…)',
             )
+
+
+def _is_inside(path: Path, outer: Site) -> bool:
+    """Whether a place is in the value of a let, or below any other node."""
+    top = (*outer.path, 0) if isinstance(outer.term, Let) else outer.path
+    return path[: len(top)] == top and path != outer.path
 
 
 def named(program: Program, name: str, *, top_down: bool = False) -> Iterator[Site]:
@@ -109,6 +153,15 @@ def every(program: Program, what: Chosen) -> list[Site]:
 
 def nothing_chosen(program: Program, what: Chosen, *, operand: bool = False) -> NoSite:
     """What to say when nothing in the goal is meant; an `operand` may be an input too."""
+    if isinstance(what, Within):
+        around = every(program, what.outer)
+        names = [site.called[0] for site in binders(program) if any(_is_inside(site.path, each) for each in around)]
+        return NoSite(
+            f"nothing inside of {what.outer} is bound as {what.what}"
+            if isinstance(what.what, str) and is_name(what.what)
+            else f"nothing inside of {what.outer} fits {what.what}",
+            required=f"a place inside of it: {known_names(names)}" if names else "a place inside of it",
+        )
     names = [site.called[0] for site in binders(program)]
     names += [array.name for array in program.inputs] if operand else []
     if isinstance(what, str) and is_name(what):
