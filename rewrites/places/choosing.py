@@ -8,10 +8,11 @@ from typing import Any, NoReturn, Protocol, TypeAlias, overload, runtime_checkab
 
 from atl.core.program import Program
 from atl.core.terms import Let
-from atl.core.traversal import Path
+from atl.core.traversal import Path, binds
 from atl.errors import ATLError, WrongArgument, brief
 from rewrites.errors import NoSite, known_names, unknown_name
-from rewrites.places.site import Site, binders, site_at, sites, walk
+from rewrites.places.near_miss import nothing_fits
+from rewrites.places.site import Site, site_at, sites, walk
 from rewrites.places.text_pattern import fits, is_name, pattern
 
 
@@ -153,30 +154,24 @@ def every(program: Program, what: Chosen) -> list[Site]:
 
 def nothing_chosen(program: Program, what: Chosen, *, operand: bool = False) -> NoSite:
     """What to say when nothing in the goal is meant; an `operand` may be an input too."""
+    inside = "in the goal"
+    within = list(sites(program, top_down=True))
     if isinstance(what, Within):
         around = every(program, what.outer)
-        names = [site.called[0] for site in binders(program) if any(_is_inside(site.path, each) for each in around)]
-        return NoSite(
-            f"nothing inside of {what.outer} is bound as {what.what}"
-            if isinstance(what.what, str) and is_name(what.what)
-            else f"nothing inside of {what.outer} fits {what.what}",
-            required=f"a place inside of it: {known_names(names)}" if names else "a place inside of it",
-        )
-    names = [site.called[0] for site in binders(program)]
+        inside = f"inside of {what.outer}"
+        within = [site for site in within if any(_is_inside(site.path, each) for each in around)]
+        what = what.what
+    if isinstance(what, str) and not is_name(what):
+        return nothing_fits(what, inside, within)
+    names = [site.called[0] for site in within if binds(site.term)]
     names += [array.name for array in program.inputs] if operand else []
-    if isinstance(what, str) and is_name(what):
-        near = unknown_name("binder", what, names, required="").suggestions
-        return NoSite(
-            f"nothing in the goal is bound as {what}",
-            required=f"the name of {'an input, ' if operand else ''}a gen, a sum or a let: {known_names(names)}"
-            if names
-            else "a binder in the goal",
-            suggestions=near,
-        )
+    label = what if isinstance(what, str) else brief(what)
     return NoSite(
-        f"nothing in the goal fits the pattern {what}",
-        required="a pattern of a part of the goal, as the goal is printed",
-        suggestions=("write _ for what does not matter",),
+        f"nothing {inside} is bound as {label}",
+        required=f"the name of {'an input, ' if operand else ''}a gen, a sum or a let: {known_names(names)}"
+        if names
+        else f"a binder {inside}",
+        suggestions=unknown_name("binder", label, names, required="").suggestions,
     )
 
 
