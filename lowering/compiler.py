@@ -6,6 +6,7 @@ import ctypes
 import errno
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -93,14 +94,9 @@ def find_compiler() -> Compiler:
     if chosen := os.environ.get("CC", "").strip():
         return _chosen_compiler(chosen)
     refusals: list[str] = []
-    for candidate in CANDIDATES:
-        path = shutil.which(candidate)
-        if path is None:
-            continue
-        try:
-            return _identified((str(Path(path).absolute()),), _stamp(path))
-        except _Unusable as unusable:
-            refusals.append(f"{path} {unusable}")
+    found = _first_candidate(refusals)
+    if found is not None:
+        return found
     if find_spec(ZIG) is not None:
         command = (sys.executable, "-m", ZIG, "cc")
         try:
@@ -116,6 +112,19 @@ def find_compiler() -> Compiler:
         required=f"{looked_for} in one of the directories of PATH ({os.environ.get('PATH') or 'it is empty'})",
         suggestions=INSTALL,
     )
+
+
+def _first_candidate(refusals: list[str]) -> Compiler | None:
+    """Return the first of the usual compilers that is found and runs; adds why those before it are not used."""
+    for candidate in CANDIDATES:
+        path = shutil.which(candidate)
+        if path is None:
+            continue
+        try:
+            return _identified((str(Path(path).absolute()),), _stamp(path))
+        except _Unusable as unusable:
+            refusals.append(f"{path} {unusable}")
+    return None
 
 
 @lru_cache(maxsize=8)
@@ -151,10 +160,14 @@ def _chosen_compiler(chosen: str) -> Compiler:
         wrong = "there is no such program"
     except _Unusable as unusable:
         wrong = f"{path} {unusable}"
+    others = _first_candidate([])
     raise CompilerMissing(
         f"the environment variable CC is {chosen!r}, and {wrong}",
         required="CC to name gcc, clang or a compiler based on one of them, by its path or by a name found in PATH",
-        suggestions=("unset CC, and gcc, clang and cc are looked for", "set CC to the path of a C compiler"),
+        suggestions=(
+            *(INSTALL[:-2] if others is None else ("unset CC, and gcc, clang and cc are looked for",)),
+            "set CC to the path of gcc, of clang, or of a compiler based on one of them",
+        ),
     )
 
 
@@ -190,6 +203,38 @@ def _predefined(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
         if answer.returncode == 0:
             return flags, answer.stdout
     return (), _answer(command, *_MACROS).stdout
+
+
+_INSTRUCTIONS: Final = re.compile(
+    r"__(SSE[234]?|SSSE3|SSE4_[12]|SSE4A|AVX\w*?|FMA4?|F16C|BMI2?|LZCNT|POPCNT|MOVBE|TBM|XOP|GFNI|APX_F)__"
+    r"|__ARM_FEATURE_(SVE\w*|DOTPROD|FP16\w*|BF16\w*|MATMUL_INT8|ATOMICS|CRC32|QRDMX)"
+)
+"""The macros of instructions that compilers use of their own accord for loops in C."""
+_SETS_NO_INSTRUCTIONS: Final = ("-m", "-m32", "-m64", "-mx32")
+"""Arguments that stay when those are left out which choose instructions; `python -m ziglang cc` has the first."""
+
+
+@lru_cache(maxsize=64)
+def foreign_instructions(compiler: Compiler) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the arguments in $CC that choose instructions, and the instruction sets that only these bring in.
+
+    The compiler is asked for its macros with -march=native in their place: what it predefines then, this processor has.
+    Both are empty where all is well, or where the compiler does not know this processor.
+    """
+    chosen = tuple(part for part in compiler.command if part.startswith("-m") and part not in _SETS_NO_INSTRUCTIONS)
+    if not chosen or compiler.kind == "nvcc":
+        return (), ()
+    try:
+        flags, here = _predefined([part for part in compiler.command if part not in chosen])
+        there = _answer((*compiler.command, *compiler.native), *_MACROS).stdout
+    except _Unusable:
+        return (), ()
+    if not flags:
+        return (), ()
+    known = set(here.split())
+    found = (_INSTRUCTIONS.fullmatch(word) for word in there.split() if word not in known)
+    foreign = sorted({each[1] or each[2] for each in found if each is not None})
+    return (chosen, tuple(foreign)) if foreign else ((), ())
 
 
 _MACROS: Final = ("-dM", "-E", "-x", "c", "-")

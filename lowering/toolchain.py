@@ -32,6 +32,7 @@ from lowering.compiler import (
     SANITIZED,
     Compiler,
     find_compiler,
+    foreign_instructions,
     has_openmp,
     has_sanitizers,
     loading,
@@ -441,7 +442,8 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
     """The cffi `ffi` and `lib` of a shared object, with the functions that `cdef` declares.
 
     Keep `lib` for as long as one of its functions may be called. An object of the cache that is damaged, or that this
-    system refuses to load, is built once more. Raises `CompilerFailed` when it cannot be loaded then either.
+    system refuses to load, is built once more. Raises `CompilerFailed` when it cannot be loaded then either, and for
+    one that was built for another processor: it would end the process by SIGILL.
     """
     _check(path, Path, "a path that build_shared gave")
     _check(cdef, str, "C declarations")
@@ -451,6 +453,8 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
     ffi = FFI()
     ffi.cdef(cdef)
     plan = recorded_plan(path)
+    if plan is not None:
+        _check_processor(plan)
     if plan is None or is_intact(path):
         try:
             return ffi, _opened(ffi, path, plan)
@@ -462,6 +466,20 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
         return ffi, _opened(ffi, path, plan)
     except OSError as error:
         raise _unloadable(path, error, plan) from error
+
+
+def _check_processor(plan: Plan) -> None:
+    """Raise `CompilerFailed` where the arguments in $CC are those of another processor."""
+    arguments, foreign = foreign_instructions(plan.compiler)
+    if foreign:
+        sets = ", ".join(foreign[:8]) + (", …" if len(foreign) > 8 else "")
+        raise CompilerFailed(
+            f"{plan.name!r} is built for another processor: this one lacks instructions of {sets}",
+            required=f"CC without {' '.join(arguments)}, or with the name of this processor there",
+            suggestions=(
+                f"leave {' '.join(arguments)} out of CC: kernels are then built for the processor that they run on",
+            ),
+        )
 
 
 def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NoReturn
 
 from atl.core.predicate import Predicate
 from atl.errors import ATLError, RankError, WrongArgument, WrongName
@@ -138,6 +138,24 @@ class Rule:
     def in_calls(self) -> str:
         """The rule as calls of a session name it: a rule of the catalogue by its name, a user's own by itself."""
         return self.name if self.family == OWN else f'"{self.name}"'
+
+    def __deepcopy__(self, _: dict[int, object]) -> Rule:
+        return self
+
+    def __copy__(self) -> Rule:
+        return replace(self)
+
+    def __reduce__(self) -> NoReturn:
+        own = self.family == OWN
+        raise WrongArgument(
+            f"the rule {self.name} is not pickled: its equation is a function",
+            required="the rule's name, by which another process finds it",
+            suggestions=(
+                f"from {self.module} import {self.name}"
+                if own
+                else f'from rewrites import rules; rules["{self.name}"]',
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.name}: {self.law}"

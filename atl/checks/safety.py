@@ -92,17 +92,26 @@ def _in_range(what: str, position: Index, extent: Index) -> Obligation:
         "0 <= {0} < {2}",
         (position, what, extent),
         _remedies(position, extent),
+        _indices_in_range(position, extent),
     )
 
 
 def _remedies(position: Index, extent: Index) -> tuple[str, ...]:
     value = position.constant
-    if value is not None and value < 0:
-        return (f"an index does not count from the end: write {extent + position}",)
     guarded = "guard the access: atl.guard((0 <= {0}) & ({0} < {2}), …)"
     if value is not None and isinstance(extent.atom, Size):
         return (f'state that there is such an element: atl.sizes("{{2}}", min={value + 1})', guarded)
     return (guarded,)
+
+
+def _indices_in_range(position: Index, extent: Index) -> tuple[str, ...]:
+    """What to try for an index that is never in range: a guard would always be false."""
+    if position.constant is not None and position.constant < 0:
+        return (f"an index does not count from the end: write {extent + position}",)
+    if extent == ZERO:
+        return ("{1} has no elements",)
+    last = f": write {extent - 1} for the last element" if position == extent else ""
+    return (f"indices of {{1}} run from 0 to {extent - 1}{last}",)
 
 
 def has_meaning(expression: Index, proves: Callable[[Predicate], bool]) -> bool:

@@ -15,7 +15,7 @@ from atl import errors
 from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.core.declared import bounds_of
 from atl.core.index import ZERO, Index, Read, Size, shift
-from atl.core.predicate import FALSE, Predicate, at_most, equal, less, within
+from atl.core.predicate import FALSE, Predicate, at_most, equal, less, negation, within
 from atl.core.program import Program
 from atl.core.results import total
 from atl.core.terms import (
@@ -49,7 +49,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import Path, divisors, indices_in, never_negative
-from atl.prove import Proved, Refuted, contradictory, prove
+from atl.prove import Facts, Proved, Refuted, contradictory, prove, proves
 from atl.text.printing import place_of, show_predicate
 
 
@@ -68,6 +68,7 @@ class Obligation:
     """Something that must be provable at a place: the goal, and what to say when it is not.
 
     The texts have fields, {0} for the first of `about`: they are filled in only when something is to be said.
+    `advice_if_never`, where given, replaces `advice` where the goal is proved false, so that no guard can help.
     """
 
     goal: Predicate
@@ -76,6 +77,7 @@ class Obligation:
     wants: str
     about: tuple[Index | str | int | ShapeText, ...] = ()
     advice: tuple[str, ...] = ()
+    advice_if_never: tuple[str, ...] | None = None
 
     @property
     def summary(self) -> str:
@@ -85,9 +87,12 @@ class Obligation:
     def required(self) -> str:
         return self._filled(self.wants)
 
-    @property
-    def suggestions(self) -> tuple[str, ...]:
-        return tuple(map(self._filled, self.advice))
+    def suggestions(self, facts: Facts) -> tuple[str, ...]:
+        """Return what to try where these facts are known."""
+        never = self.advice_if_never
+        if never is None or not proves(facts, negation(self.goal)):
+            never = self.advice
+        return tuple(map(self._filled, never))
 
     def _filled(self, text: str) -> str:
         return text.format(*self.about)
@@ -154,12 +159,13 @@ def undischarged(program: Program, path: Path, scope: Scope, needed: Iterator[Ob
         if isinstance(answer, Proved):
             continue
         refuted = isinstance(answer, Refuted)
+        suggestions = obligation.suggestions(scope.facts)
         yield obligation.error(
             obligation.summary if refuted else f"{obligation.summary}, as far as can be proved",
             place=place_of(program, path),
             required=f"{obligation.required}{_given(scope)}",
             numbers=answer.model.numbers if isinstance(answer, Refuted) else None,
-            suggestions=obligation.suggestions if refuted else (*obligation.suggestions, _MORE_FACTS),
+            suggestions=suggestions if refuted else (*suggestions, _MORE_FACTS),
         )
 
 
@@ -390,6 +396,7 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
                     *_declared_range(position),
                     "guard it, inside of its sum: atl.guard((0 <= {0}) & ({0} < {1}), atl.place({1}, {0}, …))",
                 ),
+                ("the positions run from 0 to {1} - 1",),
             )
         case Transpose() | Flatten():
             return

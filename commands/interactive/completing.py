@@ -40,7 +40,9 @@ def completions(desk: Desk, line: str) -> list[Completion]:
         return [Completion(f"{key}={each.text}", each.meaning) for each in _names(desk) if each.text.startswith(value)]
     listed, comma, last = word.rpartition(",")
     if comma:
-        return [Completion(f"{listed},{each.text}", each.meaning) for each in found if each.text.startswith(last)]
+        return [
+            Completion(f"{listed},{each.text}", each.meaning) for each in _names(desk) if each.text.startswith(last)
+        ]
     return [each for each in dict.fromkeys(found) if each.text.startswith(word)]
 
 

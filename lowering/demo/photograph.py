@@ -44,12 +44,24 @@ CORNER: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A step of the demonstration: what was done and why, then the thing itself, then what was found."""
+    """A step of the demonstration: what was done and why, then the thing itself, then what was found.
+
+    Those that are `brief` make the first screen, without what is said of them.
+    """
 
     title: str
     said: str
     shown: str = field(default="")
     passed: bool = field(default=True)
+    brief: bool = field(default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """An equal program that runs faster, with the calls that derive it."""
+
+    calls: str
+    program: Program
 
 
 def blur() -> Program:
@@ -69,16 +81,25 @@ def blur() -> Program:
     return atl.program("blur", [v], blur_y)
 
 
-def demonstrate(image: Path | None, out: Path, *, ascii: bool = False) -> Iterator[Section]:  # noqa: A002
-    """The sections of the demonstration on a picture, by default one that scikit-image ships.
+def demonstrate(
+    image: Path | None,
+    out: Path,
+    *,
+    ascii: bool = False,  # noqa: A002
+    scheduled: Callable[[Program], Schedule] | None = None,
+) -> Iterator[Section]:
+    """Yield the sections of the demonstration on a picture, by default one that scikit-image ships.
 
+    With `scheduled`, which derives a faster program, that one is run, and timed against the program as it is written.
     Writes `before.png` and `after.png` into `out`, after all else has succeeded. Raises `ImageError` for a picture that
     cannot be read or written, and what `lowering.compile` raises; nothing has been written then.
     """
     source = shipped_picture() if image is None else image
     picture = read_picture(source, into=out)
     program = blur()
-    kernel = compile(program)
+    as_written = compile(program)
+    schedule = None if scheduled is None else scheduled(program)
+    kernel = as_written if schedule is None else compile(schedule.program)
     yield Section(
         "The photograph",
         f"{source}\n{picture.described}",
@@ -88,13 +109,22 @@ def demonstrate(image: Path | None, out: Path, *, ascii: bool = False) -> Iterat
         "Sums of three pixels in each row make the buffer; sums of three of its rows make the result. The guards [p] "
         "give zero beyond the border. This is mathematics: it says what each element is, not how to compute it.",
         show_program(program, ascii=ascii),
+        brief=True,
     )
     yield Section("Its shape", "Found from the formula, for all sizes at once.", _shape(program))
+    if schedule is not None:
+        yield Section(
+            "The schedule",
+            "Each call rewrites the program by rules that are proved equations, so the result equals it. The buffer "
+            "becomes a ring of three rows, computed as they are needed, and the first and last columns are peeled.",
+            f"{schedule.calls}\n\n{show_program(schedule.program, ascii=ascii)}",
+            brief=True,
+        )
     yield _checks(program, kernel, ascii=ascii)
     yield Section("The loop nest", "What the program is lowered to: one loop for each index.", print_nest(kernel.nest))
     yield Section("The C", f"The loop nest as C11; it lies in {kernel.path.with_suffix('.c')}.", kernel.source)
     blurred = np.empty(picture.pixels.shape, np.float32)
-    yield _run(kernel, picture, blurred)
+    yield _run(kernel, picture, blurred, None if schedule is None else as_written)
     comparison = _comparison(program, picture, blurred)
     yield comparison
     if comparison.passed:
@@ -183,13 +213,16 @@ def _planes(pixels: Pixels) -> Iterator[Array]:
         yield np.ascontiguousarray(pixels[:, :, channel], dtype=np.float32)
 
 
-def _run(kernel: Kernel, picture: Picture, blurred: Array) -> Section:
-    """Fills `blurred`, one call for each channel, and says how long a call takes."""
+def _run(kernel: Kernel, picture: Picture, blurred: Array, as_written: Kernel | None) -> Section:
+    """Fill `blurred`, one call for each channel, and say how long a call takes, beside the program as written."""
     height, width, channels = picture.pixels.shape
     out = np.empty((height, width), np.float32)
     times: list[float] = []
+    before: list[float] = []
     rivals: list[float] = []
     for channel, plane in enumerate(_planes(picture.pixels)):
+        if as_written is not None:
+            before.append(seconds(lambda plane=plane: as_written(plane, out=out)))  # type: ignore[misc]
         times.append(seconds(lambda plane=plane: kernel(plane, out=out)))  # type: ignore[misc]
         rivals.append(seconds(lambda plane=plane: by_numpy(plane), runs=3))  # type: ignore[misc]
         blurred[:, :, channel] = out
@@ -199,12 +232,13 @@ def _run(kernel: Kernel, picture: Picture, blurred: Array) -> Section:
     lines = [
         f"time        {time * 1e3:.3f} ms for {channels} channel{'s' if channels > 1 else ''}, on one thread",
         f"throughput  {pixels / time / 1e6:.1f} Mpixel/s, {traffic / time / 1e9:.2f} GB/s (4 bytes in, 4 out)",
+        *([f"as written  {sum(before) * 1e3:.3f} ms ({sum(before) / time:.1f} times ours)"] if before else []),
         f"NumPy       {rival * 1e3:.3f} ms for the same with slices ({rival / time:.1f} times ours)",
         f"processor   {processor_name()}",
         f"compiler    {find_compiler()}",
     ]
     said = "One call for each channel; the time is the median of many runs, after some to warm up."
-    return Section("The run", said, "\n".join(lines))
+    return Section("The run", said, "\n".join(lines), brief=True)
 
 
 def seconds(call: Callable[[], object], *, runs: int = 9, enough: float = 0.15) -> float:
@@ -256,7 +290,9 @@ def _comparison(program: Program, picture: Picture, blurred: Array) -> Section:
         "Pixels are whole numbers, and so are the sums of nine of them, which float32 holds exactly: the difference "
         "has to be 0. The reference interpreter computes elements one by one by the definition of each operator."
     )
-    return Section("The comparison" if passed else "The comparison: MISMATCH", said, "\n".join(lines), passed)
+    return Section(
+        "The comparison" if passed else "The comparison: MISMATCH", said, "\n".join(lines), passed, brief=True
+    )
 
 
 def _from_reference(program: Program, plane: Array, mine: Array) -> tuple[float, int]:
@@ -283,4 +319,4 @@ def _written(picture: Picture, blurred: Array, out: Path) -> Section:
     files = {out / "before.png": encoded(picture.pixels), out / "after.png": encoded(after)}
     write_all(files)
     said = "The picture as it was read, and the blurred one divided by 9 and rounded."
-    return Section("The pictures", said, "\n".join(str(path) for path in files))
+    return Section("The pictures", said, "\n".join(str(path) for path in files), brief=True)

@@ -10,11 +10,19 @@ from typing import Any
 
 import pytest
 
-from atl.errors import CompilerMissing, WrongArgument
+from atl.errors import CompilerFailed, CompilerMissing, WrongArgument
 from lowering import compiler as compiler_module
-from lowering.compiler import find_compiler, run
-from lowering.toolchain import build_shared, recorded_plan
-from proofs_tests.c.scripts import SQUARES, LoggingCompiler, fake_compilers, fake_gcc, script, sum_of_squares
+from lowering.compiler import find_compiler, foreign_instructions, run
+from lowering.toolchain import build_shared, load, recorded_plan
+from proofs_tests.c.scripts import (
+    SQUARES,
+    SQUARES_CDEF,
+    LoggingCompiler,
+    fake_compilers,
+    fake_gcc,
+    script,
+    sum_of_squares,
+)
 
 pytestmark = pytest.mark.usefixtures("private_cache", "no_cc")
 
@@ -209,3 +217,51 @@ def test_compilers_that_are_neither_gcc_nor_clang_are_refused(
             find_compiler()
         assert f"{path} ({version}) is neither gcc nor clang" in caught.value.summary
         assert "zig cc, musl-gcc and icx are based on these" in caught.value.summary
+        # No other compiler is found here: to unset CC would not help, nor would the path of just any compiler.
+        assert not any("unset CC" in hint for hint in caught.value.suggestions)
+        assert any("apt install gcc" in hint for hint in caught.value.suggestions)
+        if chosen:
+            assert caught.value.suggestions[-1].startswith("set CC to the path of gcc, of clang")
+
+
+# -- instructions that this processor lacks ---------------------------------------------------------------------------
+
+
+def other_processor() -> str:
+    """An argument that makes gcc and clang use instructions that this processor lacks."""
+    found = find_compiler()
+    if platform.machine() != "x86_64" or not found.native:
+        pytest.skip("needs an x86 processor that the compiler knows")
+    told = run([*found.command, *found.native, "-dM", "-E", "-x", "c", "-"]).stdout
+    for flag, macro in (("-march=bdver4", "__XOP__"), ("-march=skylake-avx512", "__AVX512F__")):
+        if macro not in told.split():
+            return flag
+    pytest.skip("this processor has the instructions of all others")
+
+
+def test_a_kernel_for_another_processor_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    flag = other_processor()
+    monkeypatch.setenv("CC", f"{find_compiler().path} {flag}")
+    path = build_shared(SQUARES, name="squares")  # it may be carried to that processor
+    for _ in range(2):
+        with pytest.raises(CompilerFailed) as caught:
+            load(path, SQUARES_CDEF)
+        assert "'squares' is built for another processor: this one lacks instructions of" in caught.value.summary
+        assert f"leave {flag} out of CC" in caught.value.suggestions[0]
+
+
+def test_instructions_that_are_added_one_by_one_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    other_processor()
+    told = run([*find_compiler().command, "-march=native", "-dM", "-E", "-x", "c", "-"]).stdout
+    has = "__XOP__" in told.split()
+    monkeypatch.setenv("CC", f"{find_compiler().path} -mxop")
+    assert ("XOP" in foreign_instructions(find_compiler())[1]) != has
+
+
+@pytest.mark.parametrize("flag", ["-march=x86-64", "-mtune=generic", "-m64", "-march=native", "-O1"])
+def test_arguments_that_bring_in_nothing_new_are_fine(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("needs an x86 processor")
+    monkeypatch.setenv("CC", f"{find_compiler().path} {flag}")
+    assert foreign_instructions(find_compiler()) == ((), ())
+    assert sum_of_squares(build_shared(SQUARES, name="squares"), [3, 4]) == 25

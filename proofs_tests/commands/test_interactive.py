@@ -275,7 +275,7 @@ def test_what_is_meant_otherwise_is_refused_in_words(line: str, said: str) -> No
 
 def test_a_word_is_explained() -> None:
     at = desk()
-    assert told(at, "? tile").startswith("s.tile(name, by)\n")
+    assert told(at, "? tile").startswith("s.tile(name, by, *, in_=None)\n")
     assert told(at, "? get_gen-").startswith("get_gen (access")
     assert told(at, "? undo") == "undo: undo [COUNT]: takes back the last calls"
     assert all(word in told(at, "help") for word in ("NUMBER", "save FILE", "tile i 8"))

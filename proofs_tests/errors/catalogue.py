@@ -104,8 +104,8 @@ def _parts(messages: dict[str, str]) -> Iterator[str]:
         also = [base.__name__ for base in error.__mro__ if base.__module__ == "builtins"]
         builtins = "".join(f" (`{name}`)" for name in also[:1] if name != "Exception")
         yield f"\n### {entry.code} {error.__name__}{builtins}\n\n{_plain(inspect.getdoc(error) or '')}\n"
-        yield f"\n{_set_off(entry.wrong)}\nis refused:\n\n{_set_off(messages[entry.code])}"
-        yield f"\nCured: in place of `{entry.old}` write `{entry.new}`.\n"
+        yield f"\n{_set_off(entry.example)}\nis refused:\n\n{_set_off(messages[entry.code])}"
+        yield f"\nCured: {entry.remedy}.\n"
 
 
 def _set_off(text: str) -> str:

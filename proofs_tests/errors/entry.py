@@ -29,7 +29,8 @@ x, A = atl.tensor("x", n), atl.tensor("A", n, m)
 class Entry:
     """A code with an example: `wrong` is refused with it, and is not with `old` replaced by `new`.
 
-    `advice` is the part of the message that says so, where that is not `new` itself.
+    `advice` is the part of the message that says so, where that is not `new` itself. Where causing the error takes a
+    stand-in, such as for a missing library, the page has `shown`, what a user writes, and `cure`, what helps.
     """
 
     code: str
@@ -37,6 +38,20 @@ class Entry:
     old: str
     new: str
     advice: str = ""
+    shown: str = ""
+    cure: str = ""
+
+    @property
+    def example(self) -> str:
+        """What the page shows."""
+        return self.shown or self.wrong
+
+    @property
+    def remedy(self) -> str:
+        """What helps, as the page says it."""
+        if self.cure or not self.new:
+            return self.cure or f"leave out `{self.old}`"
+        return f"in place of `{self.old}` write `{self.new}`"
 
     @property
     def cured(self) -> str:

@@ -32,13 +32,21 @@ OF_BUILDING: Final = (
         "gray.png",
         "grey.png",
         "a picture: PNG",
+        shown=("$ atl demo --image gray.png\n"),
+        cure="name a picture that is there",
     ),
     Entry(
         "ATL504",
-        "from commands.foundation.command import need_checkout\nneed_checkout('atl fuzz', 'no_checkout')\n",
-        "no_checkout",
-        "proofs_tests",
+        "from unittest import mock\n"
+        "from commands.foundation import command\n"
+        "found = {'a checkout': object(), 'a wheel': None}\n"
+        "with mock.patch.object(command, 'find_spec', lambda folder: found['a wheel']):\n"
+        "    command.need_checkout('atl fuzz')\n",
+        "found['a wheel']",
+        "found['a checkout']",
         "run it in a checkout",
+        shown=("$ atl fuzz rules  # where only the wheel is installed\n"),
+        cure="run it in a checkout",
     ),
     Entry(
         "ATL505",
@@ -68,6 +76,12 @@ OF_BUILDING: Final = (
         "'cuda'",
         "'c'",
         'compile(program, target="c")',
+        shown=(
+            "# on a machine without nvcc and without a GPU\n"
+            "kernel = lowering.compile(atl.program('f', [x], 2 * x), target='cuda')\n"
+            "kernel(x=np.ones(3, np.float32))\n"
+        ),
+        cure="compile for the processor, in place of `'cuda'` write `'c'`; or use a machine with all three",
     ),
     Entry(
         "ATL508",
@@ -82,6 +96,12 @@ OF_BUILDING: Final = (
         "driver['too old']",
         "driver['newer']",
         "install a newer driver",
+        shown=(
+            "# on a machine whose driver is older than the installed CUDA\n"
+            "kernel = lowering.compile(atl.program('f', [x], 2 * x), target='cuda')\n"
+            "kernel(x=np.ones(3, np.float32))\n"
+        ),
+        cure="install a newer driver",
     ),
     Entry(
         "ATL509",
@@ -91,6 +111,12 @@ OF_BUILDING: Final = (
         "check_grids(kernel.kernels, {'n': 100_000}, lambda array, at: 0)  # as a call does\n",
         "block.y",
         "block.x",
+        shown=(
+            "f = atl.program('f', [x], atl.gen(n, lambda i: 2 * x[i]))\n"
+            "kernel = lowering.compile(reschedule(f).mark('i', 'block.y').goal, target='cuda')\n"
+            "kernel(x=np.ones(100_000, np.float32))\n"
+        ),
+        cure="in place of `block.y` write `block.x`",
     ),
     Entry(
         "ATL510",
@@ -107,6 +133,8 @@ OF_BUILDING: Final = (
         "found['not installed']",
         "found['installed']",
         "pip install jax",
+        shown=("# where JAX is not installed\nlowering.compile(atl.program('f', [x], 2 * x)).jax_function()\n"),
+        cure="`pip install jax`",
     ),
     Entry(
         "ATL511",
@@ -126,6 +154,15 @@ OF_BUILDING: Final = (
         "OMP_NUM_THREADS = 2",
         "OMP_NUM_THREADS = 1",
         "set OMP_NUM_THREADS=1",
+        shown=(
+            "import multiprocessing\n"
+            "f = reschedule(atl.program('f', [x], atl.gen(n, lambda i: 2 * x[i]))).mark('i', 'parallel').goal\n"
+            "kernel = lowering.compile(f)\n"
+            "kernel(np.ones(4, np.float32))\n"
+            "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+            "    pool.map(kernel, [np.ones(4, np.float32)])\n"
+        ),
+        cure="in place of `'fork'` write `'spawn'`",
     ),
     Entry(
         "ATL601",
@@ -137,6 +174,12 @@ OF_BUILDING: Final = (
         "AT_I + 1",
         "AT_I",
         "out of bounds",
+        shown=(
+            "from lowering.nest.machine import run\n"
+            "# of a loop nest, built by hand, that stores x[i] to out[i + 1]\n"
+            "run(copied, {'n': 3}, {'x': np.ones(3, np.float32)})\n"
+        ),
+        cure="store to out[i]",
     ),
     Entry(
         "ATL801",
@@ -144,12 +187,16 @@ OF_BUILDING: Final = (
         "produkt",
         "product",
         "did you mean product",
+        shown=("$ atl bench produkt\n"),
+        cure="`atl bench product`",
     ),
     Entry(
         "ATL802",
         "from bench.command import _sized\nlist(_sized('product@0', quick=True))\n",
         "product@0",
         "product@512",
+        shown=("$ atl bench product@0\n"),
+        cure="`atl bench product@512`",
     ),
     Entry(
         "ATL803",
@@ -164,6 +211,8 @@ OF_BUILDING: Final = (
         "found['not installed']",
         "found['installed']",
         "pip install",
+        shown=("$ atl bench --plot speed.svg  # where matplotlib is not installed\n"),
+        cure="`pip install '.[bench]'` in the checkout",
     ),
     Entry(
         "ATL804",
@@ -183,6 +232,8 @@ OF_BUILDING: Final = (
         "'exit 3'",
         "f\"echo '{said}'\"",
         "a process that ends with a result",
+        shown=("$ atl bench addition@8\n"),
+        cure="look at what the process printed, such as that there was no memory left, and measure again",
     ),
     Entry(
         "ATL805",
@@ -190,5 +241,7 @@ OF_BUILDING: Final = (
         "none/",
         "",
         "in a folder that is there",
+        shown=("$ atl bench --json none/speed.json\n"),
+        cure="name a file in a folder that is there",
     ),
 )

@@ -70,5 +70,15 @@ OF_LAYOUTS: Final = (
         "check_level(UnshiftedCompressed())",
         "check_level(sparse.Compressed())",
         "the law MONOIDSTRUCT",
+        shown=(
+            "from sparse.laws import check_level\n"
+            "class Unshifted(sparse.Compressed):\n"
+            "    def append(self, first, second):\n"
+            "        made = super().append(first, second)\n"
+            "        pos = np.concatenate([first.arrays['pos'], second.arrays['pos'][1:]])  # not shifted\n"
+            "        return type(made)({**made.arrays, 'pos': pos}, made.extents, made.count)\n"
+            "check_level(Unshifted())\n"
+        ),
+        cure="keep the law, as `sparse.Compressed` does",
     ),
 )

@@ -93,6 +93,12 @@ OF_REWRITING: Final = (
         "{'egglog': None, 'egglog.bindings': None}",
         "{}",
         "pip install 'atl-tensor[egraph]'",
+        shown=(
+            "# where egglog is not installed\n"
+            "s = reschedule(atl.program('double', [x], atl.gen(n, lambda i: 2 * x[i])))\n"
+            "s.saturate(rules=['mul_comm+'])\n"
+        ),
+        cure="`pip install 'atl-tensor[egraph]'`",
     ),
     Entry(
         "ATL711",
@@ -146,6 +152,11 @@ OF_REWRITING: Final = (
         "theorem.to_html('f.html')",
         "pages.write(theorem, 'f.html')",
         "pages.write(theorem, path)",
+        shown=(
+            "# in an installation that was made before it had pages\n"
+            "reschedule(atl.program('f', [x], 2 * x)).done().to_html('f.html')\n"
+        ),
+        cure="install the package anew, or call `pages.write(theorem, 'f.html')`",
     ),
     Entry(
         "ATL717",

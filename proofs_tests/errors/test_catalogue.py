@@ -72,6 +72,14 @@ def test_the_page_is_what_the_catalogue_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(said_on_the_page())
 
 
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.code))
+def test_an_example_is_what_a_user_writes(entry: Entry) -> None:
+    for scaffolding in ("mock", "proofs_tests", "bench.", "commands", "ctypes", "Namespace", "find_spec", "stand-in"):
+        assert scaffolding not in entry.example
+    assert not re.search(r"\b_[a-z]\w*\(|import _|before, ", entry.example)
+    assert bool(entry.shown) == bool(entry.cure)
+
+
 def test_the_errors_of_the_language_are_reachable_as_its_names() -> None:
     for name, value in vars(errors).items():
         if isinstance(value, type) and issubclass(value, ATLError):

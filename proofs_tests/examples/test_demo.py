@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+import tomllib
 import zlib
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,38 @@ def test_each_step_is_shown(tmp_path: Path) -> None:
     assert "for (int64_t x = 0; x < m; x++)" in shown["The C"]
     for named in ("ms", "Mpixel/s", "GB/s", "processor", "compiler"):
         assert named in shown["The run"]
+
+
+def test_the_first_screen_has_the_program_the_schedule_the_speed_and_the_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["demo", "--image", str(drawn(tmp_path, 12, 10, 3)), "--out", str(tmp_path / "out")]
+    assert command_line(command) == 0
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) <= 36
+    titles = [line for line in said.splitlines() if line and not line.startswith((" ", "-"))]
+    assert titles == ["The program", "The schedule", "The run", "The comparison", "The pictures"]
+    for part in (
+        "let buf :=",
+        "s.mark('buf', 'ring')",
+        "s.tails('x')",
+        "Mpixel/s",
+        "as written",
+        "after.png",
+        "--verbose",
+    ):
+        assert part in said
+    assert command_line([*command, "--verbose"]) == 0
+    everything = capsys.readouterr().out
+    assert len(everything.splitlines()) > 100
+    for part in ("The checks that passed", "The loop nest", "for (int64_t", "s.tails('x')"):
+        assert part in everything
+
+
+def test_make_demo_installs_what_the_readme_needs() -> None:
+    extras = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert any("egraph" in needed or "egglog" in needed for needed in extras["demo"])
+    assert any("sparse" in needed or "scipy" in needed for needed in extras["demo"])
 
 
 def test_it_runs_on_the_photograph_that_scikit_image_ships() -> None:

@@ -18,6 +18,7 @@ from atl.core.traversal import subterms
 from atl.errors import WrongArgument
 from rewrites import Session, reschedule
 from rewrites.errors import NotATheorem
+from rewrites.rules import RULES
 
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=2)
@@ -111,3 +112,11 @@ def test_a_session_and_a_handle_are_not_pickled_and_it_is_said_what_to_do() -> N
     assert "required: s.done().save(path)" in str(caught.value)
     with pytest.raises(WrongArgument, match="the handle rows is not pickled: it is a place of one session"):
         pickle.dumps(s.find("rows"))
+
+
+def test_a_rule_is_not_pickled_and_its_deep_copy_is_itself() -> None:
+    rule = RULES["mul_one"]
+    assert copy.deepcopy([rule])[0] is rule
+    for protocol in (2, pickle.HIGHEST_PROTOCOL):
+        with pytest.raises(WrongArgument, match=r'the rule mul_one is not pickled(.|\n)*try: .*rules\["mul_one"\]'):
+            pickle.dumps(rule, protocol=protocol)

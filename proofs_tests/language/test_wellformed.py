@@ -10,7 +10,7 @@ import pytest
 import atl
 from atl.checks.wellformed import stores_everything
 from atl.core.program import Program
-from atl.errors import ATLError, ExtentError, ShapeError, UnsafeGuard
+from atl.errors import ATLError, ExtentError, ShapeError, UnsafeAccess, UnsafeGuard
 from atl.prove import without_smt
 
 n = atl.sizes("n")
@@ -258,3 +258,34 @@ def test_a_fold_meets_zeros_that_are_computed(what: str, around: str) -> None:
 def test_padding_is_not_folded() -> None:
     with pytest.raises(UnsafeGuard, match="padding stands inside of a reduction by max"):
         atl.parse("p (x : float32[n]) : float32[n] := max[i < n] padding(float32[n])")
+
+
+# -- advice -----------------------------------------------------------------------------------------------------------
+
+y, empty = atl.tensor("y", 8), atl.tensor("empty", 0)
+NEVER: tuple[tuple[Callable[[], Program], str], ...] = (
+    (lambda: atl.program("p", [x], x[n]), "indices of x run from 0 to n - 1: write n - 1 for the last element"),
+    (lambda: atl.program("p", [x], atl.gen(n, lambda i: x[i + n])), "indices of x run from 0 to n - 1"),
+    (lambda: atl.program("p", [x], x[-1]), "an index does not count from the end: write n - 1"),
+    (lambda: atl.program("p", [y], y[9]), "indices of y run from 0 to 7"),
+    (lambda: atl.program("p", [empty], empty[0]), "empty has no elements"),
+)
+
+
+@pytest.mark.parametrize(("program", "advice"), NEVER)
+def test_no_guard_is_suggested_that_would_always_be_false(program: Callable[[], Program], advice: str) -> None:
+    with pytest.raises(UnsafeAccess) as refused:
+        atl.check_safe(program())
+    assert refused.value.suggestions == (advice,)
+
+
+def test_a_guard_is_suggested_where_it_helps() -> None:
+    with pytest.raises(UnsafeAccess) as refused:
+        atl.check_safe(atl.program("p", [x], atl.gen(n, lambda i: x[i + 1])))
+    assert refused.value.suggestions == ("guard the access: atl.guard((0 <= i + 1) & (i + 1 < n), …)",)
+
+
+def test_no_guard_is_suggested_for_an_element_that_is_placed_nowhere() -> None:
+    with pytest.raises(ExtentError) as refused:
+        atl.program("p", [x], atl.place(n, n, x[0]), given=[n >= 1])
+    assert refused.value.suggestions == ("the positions run from 0 to n - 1",)

@@ -6,6 +6,8 @@ import pytest
 
 import atl
 from atl.errors import ParseError
+from rewrites import reschedule
+from rewrites.errors import NoSite
 from rewrites.places.site import sites
 from rewrites.places.text_pattern import fits, pattern
 
@@ -53,3 +55,49 @@ def test_each_word_of_the_language_fits_what_is_written_with_it(text: str, count
 def test_what_is_no_pattern_is_refused_at_its_place(text: str, said: str) -> None:
     with pytest.raises(ParseError, match=said):
         pattern(text)
+
+
+# -- the nearest miss -------------------------------------------------------------------------------------------------
+
+CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n] [1 <= i] · 2 * x[i] * y[i - 1] + x[i]")
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "advice"),
+    [
+        (
+            "x[_] * y[_]",
+            "has 2 * x[i] in place of x[_]; operators group to the left: it is (2 * x[i]) * y[i - 1]",
+            '"_ * y[_]" fits it',
+        ),
+        (
+            "2 * (x[_] * y[_])",
+            "2 * x[i], has x[i] in place of (x[_] * y[_]); operators group to the left: a * b * c is (a * b) * c",
+            '"2 * _" fits it',
+        ),
+        ("_ * z[_]", "the nearest, 2 * x[i] * y[i - 1], has y in place of z", '"_ * _[_]" fits it'),
+        ("x[_ + 1]", "the nearest, x[i], has the index i in place of _ + 1", "write _ for what does not matter"),
+        ("⊞[j < n] _", "has the name i in place of j", ""),
+        ("⊞[_ < n | parallel] _", "has no mark in place of parallel", ""),
+        ("[_ < n] · _", "has the condition 1 <= i in place of _ < n", ""),
+        ("_ - x[_]", "has + in place of -", ""),
+        ("⊞[_ < n] x[_]", "has [1 <= i] · 2 * x[i] * y[i - 1] + x[i] in place of x[_]", ""),
+    ],
+)
+def test_a_pattern_that_fits_nothing_shows_the_nearest_place(text: str, says: str, advice: str) -> None:
+    with pytest.raises(NoSite) as caught:
+        reschedule(CHAIN).find(text)
+    assert f"nothing in the goal fits the pattern {text}; the nearest" in caught.value.summary
+    assert says in caught.value.summary
+    assert advice in "".join(caught.value.suggestions)
+    assert "^" in str(caught.value)
+    for suggestion in caught.value.suggestions:
+        if suggestion.startswith('"'):
+            reschedule(CHAIN).find(suggestion.split('"')[1])
+
+
+@pytest.mark.parametrize("text", ["Σ[_ < n] _", "exp(_)", "_ ++ _"])
+def test_a_pattern_of_a_kind_that_is_not_there_has_no_nearest_place(text: str) -> None:
+    with pytest.raises(NoSite) as caught:
+        reschedule(CHAIN).find(text)
+    assert caught.value.summary == f"nothing in the goal fits the pattern {text}"

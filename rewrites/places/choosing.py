@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeAlias, overload, runtime_checkable
 
 from atl.core.program import Program
-from atl.core.traversal import Path
+from atl.core.terms import Let
+from atl.core.traversal import Path, binds
 from atl.errors import ATLError, WrongArgument, brief
 from rewrites.errors import NoSite, known_names, unknown_name
-from rewrites.places.site import Site, binders, site_at, sites, walk
+from rewrites.places.near_miss import nothing_fits
+from rewrites.places.site import Site, site_at, sites, walk
 from rewrites.places.text_pattern import fits, is_name, pattern
 
 
@@ -63,8 +65,38 @@ class Handle:
             return f"Handle({self.label!r}, gone)"
 
 
-Chosen: TypeAlias = Path | str | Handle
-"""A path, the name of a binder or a let, a pattern in the printed notation, or a handle."""
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The places that `what` chooses inside of the let or loop that `outer` chooses: `s.tile("i", 8, in_="buf")`.
+
+    Inside of a let is its value and not its body.
+    """
+
+    what: Chosen
+    outer: Chosen
+
+    def __str__(self) -> str:
+        return f"{self.what} in {self.outer}"
+
+    def __repr__(self) -> str:
+        return f"s.find({self.what!r}, in_={self.outer!r})"
+
+
+Chosen: TypeAlias = Path | str | Handle | Within
+"""A path, the name of a binder or a let, a pattern in the printed notation, a handle, or one of these in a let."""
+
+
+@overload
+def within(what: Chosen, outer: Chosen | None) -> Chosen: ...
+@overload
+def within(what: Chosen | Sequence[Chosen], outer: Chosen | None) -> Chosen | Sequence[Chosen]: ...
+def within(what: Any, outer: Any) -> Any:
+    """Return the same choice, or each of a list of them, inside of `outer`; all of the goal where that is None."""
+    if outer is None:
+        return what
+    if isinstance(what, list | tuple) and not all(type(position) is int for position in what):
+        return [Within(each, outer) for each in what]
+    return Within(what, outer)
 
 
 def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterator[Site]:
@@ -72,6 +104,13 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
     match what:
         case Handle():
             yield site_at(program, what.path)
+        case Within(inner, outer):
+            around = every(program, outer)
+            yield from (
+                site
+                for site in chosen(program, inner, top_down=top_down)
+                if any(_is_inside(site.path, each) for each in around)
+            )
         case str() if is_name(what) and (found := list(named(program, what, top_down=top_down))):
             yield from found
         case str():
@@ -84,6 +123,12 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
                 f"{brief(what)} chooses no place",
                 required='a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle from s.find(…)',
             )
+
+
+def _is_inside(path: Path, outer: Site) -> bool:
+    """Whether a place is in the value of a let, or below any other node."""
+    top = (*outer.path, 0) if isinstance(outer.term, Let) else outer.path
+    return path[: len(top)] == top and path != outer.path
 
 
 def named(program: Program, name: str, *, top_down: bool = False) -> Iterator[Site]:
@@ -109,21 +154,24 @@ def every(program: Program, what: Chosen) -> list[Site]:
 
 def nothing_chosen(program: Program, what: Chosen, *, operand: bool = False) -> NoSite:
     """What to say when nothing in the goal is meant; an `operand` may be an input too."""
-    names = [site.called[0] for site in binders(program)]
+    inside = "in the goal"
+    within = list(sites(program, top_down=True))
+    if isinstance(what, Within):
+        around = every(program, what.outer)
+        inside = f"inside of {what.outer}"
+        within = [site for site in within if any(_is_inside(site.path, each) for each in around)]
+        what = what.what
+    if isinstance(what, str) and not is_name(what):
+        return nothing_fits(what, inside, within)
+    names = [site.called[0] for site in within if binds(site.term)]
     names += [array.name for array in program.inputs] if operand else []
-    if isinstance(what, str) and is_name(what):
-        near = unknown_name("binder", what, names, required="").suggestions
-        return NoSite(
-            f"nothing in the goal is bound as {what}",
-            required=f"the name of {'an input, ' if operand else ''}a gen, a sum or a let: {known_names(names)}"
-            if names
-            else "a binder in the goal",
-            suggestions=near,
-        )
+    label = what if isinstance(what, str) else brief(what)
     return NoSite(
-        f"nothing in the goal fits the pattern {what}",
-        required="a pattern of a part of the goal, as the goal is printed",
-        suggestions=("write _ for what does not matter",),
+        f"nothing {inside} is bound as {label}",
+        required=f"the name of {'an input, ' if operand else ''}a gen, a sum or a let: {known_names(names)}"
+        if names
+        else f"a binder {inside}",
+        suggestions=unknown_name("binder", label, names, required="").suggestions,
     )
 
 

@@ -8,8 +8,9 @@ asked for where it is written: "⊞[_ < _ | parallel] _".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, get_args
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, get_args
 
 from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Size, Xor, index, map_leaves
 from atl.core.marks import LetMark, LoopMark, Mark
@@ -36,7 +37,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.core.traversal import children, conditions_in, names_bound, names_given, own_indices, static
+from atl.core.traversal import Path, children, conditions_in, names_bound, names_given, own_indices, static
 from atl.errors import ATLError, ParseError, brief
 from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
@@ -62,7 +63,7 @@ def is_name(text: str) -> bool:
 class Wanted:
     """What a subterm is to be: a kind of node, what it says of itself, its indices and its parts, and its mark.
 
-    Without a kind it may be anything, without a mark it may have any.
+    Without a kind it may be anything, without a mark it may have any. `span` is where it is in the text.
     """
 
     of: type[Expr] | None = None
@@ -72,6 +73,15 @@ class Wanted:
     condition: Predicate | None = None
     parts: tuple[Wanted, ...] = ()
     mark: Mark | None = None
+    span: tuple[int, int] = field(default=(0, 0), compare=False)
+
+    @property
+    def size(self) -> int:
+        """The number of things that it asks for."""
+        if self.of is None:
+            return 0
+        asked = (self.name, self.condition, self.mark)
+        return 1 + len(self.indices or ()) + sum(part.size for part in self.parts) + sum(x is not None for x in asked)
 
 
 ANYTHING: Final = Wanted()
@@ -79,31 +89,44 @@ ANYTHING: Final = Wanted()
 
 def pattern(text: str) -> Wanted:
     """The pattern that a text means. Raises `ParseError` with the place in the text."""
-    count = iter(range(1_000_000))
-    reader = _PatternReader(_HOLE.sub(lambda hole: f"_{next(count)}_", text))
+    reader = _PatternReader(with_numbered_holes(text))
     try:
         return reader.whole(reader.expression, "the end of the pattern")
     except ATLError as error:
         raise ParseError(
-            f"{brief(text)} is neither the name of a binder nor a pattern: {_NAMED_HOLE.sub('_', error.summary)}",
+            f"{brief(text)} is neither the name of a binder nor a pattern: {without_numbers(error.summary)}",
             required="a pattern as programs are printed, with _ for anything",
             suggestions=(
-                *(_NAMED_HOLE.sub("_", hint) for hint in error.suggestions),
+                *(without_numbers(hint) for hint in error.suggestions),
                 'for instance "⊞[_ < n] _", "Σ[k < _] _", "buf[_]", "[_] · _" or "_ * _"',
             ),
         ) from None
+
+
+def with_numbered_holes(text: str) -> str:
+    """Return the text in which spans are counted: each hole has a name of its own there."""
+    count = iter(range(1_000_000))
+    return _HOLE.sub(lambda _: f"_{next(count)}_", text)
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with `_` for each hole."""
+    return _NAMED_HOLE.sub("_", text)
 
 
 class _PatternReader(IndexReader):
     """Reads patterns: the grammar of `atl.parse`, without types, and with holes."""
 
     def expression(self, at_least: int = Level.BINDER) -> Wanted:
+        start = self.next.start
         left = self._prefix()
         while True:
+            if left.of is not None:
+                left = replace(left, span=(start, self.last.stop))
             token = self.next
             if self.accept("["):
                 for position in self.list_of(self.index, "]", "indices"):
-                    left = Wanted(Access, indices=(position,), parts=(left,))
+                    left = Wanted(Access, indices=(position,), parts=(left,), span=(start, self.last.stop))
                 continue
             binds = _BINDS.get(token.text, -1) if token.kind == "symbol" else -1
             if binds < at_least:
@@ -256,41 +279,68 @@ class _Named:
         return index(Size(self.indices[-1 - leaf.position])) if isinstance(leaf, Bound) else index(leaf)
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A part of a pattern that the subterm at a path below the compared one is not."""
+
+    wanted: Wanted
+    path: Path
+    what: Literal["part", "operator", "name", "mark", "index", "condition"] = "part"
+    pair: tuple[Any, Any] = ("", "")
+    """What is wanted and what is there, where that is not the whole part."""
+    weight: int = 1
+    """The number of things that the pattern asks for and that are not compared any further, this one included."""
+
+
 def fits(wanted: Wanted, site: Site) -> bool:
     """Whether a pattern fits the subterm at a place."""
     if wanted.of not in (None, Input, type(site.term)):
         return False  # the names of a place are worked out only where they are needed
+    return next(differences(wanted, site), None) is None
+
+
+def differences(wanted: Wanted, site: Site) -> Iterator[Difference]:
+    """Yield all that a pattern asks for and the subterm at a place is not."""
     names = site.names
-    return _fits(wanted, site.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)))
+    return _differences(wanted, site.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)), ())
 
 
-def _fits(wanted: Wanted, found: Expr, names: _Named) -> bool:
+def _differences(wanted: Wanted, found: Expr, names: _Named, path: Path) -> Iterator[Difference]:
     if wanted.of is None:
-        return True
+        return
     if wanted.of is Input:
         match found:
             case Input(array):
-                return array.name == wanted.name
+                same = array.name == wanted.name
             case Local(position):
-                return wanted.name in names.tensors[-1 - position]
+                same = wanted.name in names.tensors[-1 - position]
             case _:
-                return False
+                same = False
+        if not same:
+            yield Difference(wanted, path, weight=wanted.size)
+        return
     if type(found) is not wanted.of:
-        return False
-    if wanted.static != static(found) or wanted.name not in (None, *names_given(found)):
-        return False
+        yield Difference(wanted, path, weight=wanted.size)
+        return
+    if wanted.static != static(found):
+        operation = isinstance(found, Binary | Unary | Reduce)
+        if not operation:
+            yield Difference(wanted, path, weight=wanted.size)
+            return
+        yield Difference(wanted, path, "operator", (wanted.static[0], static(found)[0]))
+    if wanted.name not in (None, *names_given(found)):
+        yield Difference(wanted, path, "name", (wanted.name, names_given(found)[0]))
     if wanted.mark is not None and found.form.mark and getattr(found, found.form.mark.field) is not wanted.mark:
-        return False
-    if wanted.indices is not None and not all(
-        fits_index(want, names.index(have)) for want, have in zip(wanted.indices, own_indices(found), strict=True)
-    ):
-        return False
-    if not all(_fits_condition(wanted.condition, names.predicate(condition)) for condition in conditions_in(found)):
-        return False
-    return all(
-        _fits(part, child.expr, _inside(wanted, found, position, names))
-        for position, (part, child) in enumerate(zip(wanted.parts, children(found), strict=True))
-    )
+        yield Difference(wanted, path, "mark", (wanted.mark.value, getattr(found, found.form.mark.field).value))
+    if wanted.indices is not None:
+        for want, have in zip(wanted.indices, own_indices(found), strict=True):
+            if not fits_index(want, named := names.index(have)):
+                yield Difference(wanted, path, "index", (want, named))
+    for condition in conditions_in(found):
+        if wanted.condition is not None and not _fits_condition(wanted.condition, names.predicate(condition)):
+            yield Difference(wanted, path, "condition", (wanted.condition, names.predicate(condition)))
+    for position, (part, child) in enumerate(zip(wanted.parts, children(found), strict=True)):
+        yield from _differences(part, child.expr, _inside(wanted, found, position, names), (*path, position))
 
 
 def _inside(wanted: Wanted, found: Expr, position: int, names: _Named) -> _Named:
@@ -299,10 +349,8 @@ def _inside(wanted: Wanted, found: Expr, position: int, names: _Named) -> _Named
     return _Named((*names.indices, *called), (*names.tensors, *((name,) for name in tensors)))
 
 
-def _fits_condition(wanted: Predicate | None, found: Predicate) -> bool:
+def _fits_condition(wanted: Predicate, found: Predicate) -> bool:
     """Conjuncts fit in any order."""
-    if wanted is None:
-        return True
     parts = list(conjuncts(found))
     for want in conjuncts(wanted):
         found_at = next((k for k, have in enumerate(parts) if _fits_literal(want, have)), None)

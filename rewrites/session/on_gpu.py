@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rewrites import tactics
 from rewrites.derivation import Derivation
-from rewrites.places.choosing import Chosen
+from rewrites.places.choosing import Chosen, within
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="OnGpu")
@@ -21,9 +21,9 @@ class OnGpu(ABC):
     def do(self: S, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs) -> S:
         """Carries out a tactic as one call."""
 
-    def gpu_map(self: S, name: Chosen | Sequence[Chosen], by: Any) -> S:
+    def gpu_map(self: S, name: Chosen | Sequence[Chosen], by: Any, *, in_: Chosen | None = None) -> S:
         """Runs loops in tiles, a block for each, and the loops within as its threads; the last one along x."""
-        return self.do(tactics.gpu_map, name, by)
+        return self.do(tactics.gpu_map, within(name, in_), by)
 
     def coalesce(self: S, what: Chosen) -> S:
         """Gives the threads along x to the loop along which what is read lies side by side in memory."""

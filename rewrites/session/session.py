@@ -35,7 +35,7 @@ from rewrites.obstacles import Report, report
 from rewrites.offers import asking
 from rewrites.own.applying import Applies
 from rewrites.own.tactics import tactics as own_tactics
-from rewrites.places.choosing import Chosen, Handle, one
+from rewrites.places.choosing import Chosen, Handle, Within, one, within
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
 from rewrites.rules import RULES
@@ -44,7 +44,7 @@ from rewrites.session.call import Call
 from rewrites.session.diagnosis import diagnosed, told_at_the_call
 from rewrites.session.handles import Origin, place_in
 from rewrites.session.on_gpu import OnGpu
-from rewrites.session.options import check_flags, check_takes
+from rewrites.session.options import check_flags, check_takes, checks_arguments
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
@@ -75,6 +75,7 @@ def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rul
     return Session(start, rules=known)
 
 
+@checks_arguments
 class Session(OnGpu, Applies):
     """A derivation under way. Its goal equals the program that it started from, whatever is called here.
 
@@ -194,8 +195,12 @@ class Session(OnGpu, Applies):
 
     # -- places -------------------------------------------------------------------------------------------------------
 
-    def find(self, what: Chosen) -> Handle:
-        """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
+    def find(self, what: Chosen, *, in_: Chosen | None = None) -> Handle:
+        """A handle on a place, by path, name or pattern: later rewrites move it with what stands there.
+
+        `in_` is the let or loop to look in, here and in the calls that change a loop: `s.tile("i", 8, in_="buf")`.
+        """
+        what = within(what, in_)
         with told_at_the_call():
             path = one(self.goal, self._resolved(what)).path
         origin = Origin(self._start, tuple(self._calls), path, self._calls)
@@ -206,8 +211,10 @@ class Session(OnGpu, Applies):
         match value:
             case Handle():
                 return place_in(self._start, self._calls, value)
-            case list() | tuple() if any(isinstance(each, Handle) for each in value):
-                return [self._resolved(each) if isinstance(each, Handle) else each for each in value]
+            case Within(what, outer):
+                return Within(self._resolved(what), self._resolved(outer))
+            case list() | tuple() if any(isinstance(each, Handle | Within) for each in value):
+                return [self._resolved(each) if isinstance(each, Handle | Within) else each for each in value]
             case _:
                 return value
 
@@ -339,21 +346,23 @@ class Session(OnGpu, Applies):
         """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
         return self.do(tactics.normalize)
 
-    def split_loop(self, name: Chosen, *at: Any, names: Sequence[str] | None = None) -> Session:
+    def split_loop(
+        self, name: Chosen, *at: Any, names: Sequence[str] | None = None, in_: Chosen | None = None
+    ) -> Session:
         """Splits a loop at indices, say prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
-        return self.do(tactics.split_loop, name, *at, names=names)
+        return self.do(tactics.split_loop, within(name, in_), *at, names=names)
 
-    def tile(self, name: Chosen | Sequence[Chosen], by: Any) -> Session:
+    def tile(self, name: Chosen | Sequence[Chosen], by: Any, *, in_: Chosen | None = None) -> Session:
         """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
 
         The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki. A list of
         factors for a loop tiles it on several levels.
         """
-        return self.do(tactics.tile, name, by)
+        return self.do(tactics.tile, within(name, in_), by)
 
-    def jam(self, name: Chosen, by: Any, *, share: Chosen | None = None) -> Session:
+    def jam(self, name: Chosen, by: Any, *, share: Chosen | None = None, in_: Chosen | None = None) -> Session:
         """Runs iterations of a loop together inside of the one within it: ⊞y ⊞x e → … ⊞yo transpose ⊞x ⊞[yi < by] e."""
-        return self.do(tactics.jam, name, by, share=share)
+        return self.do(tactics.jam, within(name, in_), by, share=share)
 
     def tails(self, name: Chosen | None = None, *, strategy: Strategy | None = None) -> Session:
         """Takes the tests out of loops: guards become bounds, by "min" or by "split".
@@ -366,12 +375,12 @@ class Session(OnGpu, Applies):
         """Adds up the sums of a tile in one buffer: ⊞ii Σp e → let acc := Σp ⊞ii e in ⊞ii acc[ii]."""
         return self.do(tactics.accumulate, what, at=at, name=name)
 
-    def interchange(self, name: Chosen) -> Session:
+    def interchange(self, name: Chosen, *, in_: Chosen | None = None) -> Session:
         """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
 
         Guards and reshape operators may stand between, and the range of an inner sum may depend on the outer index.
         """
-        return self.do(tactics.interchange, name)
+        return self.do(tactics.interchange, within(name, in_))
 
     def fuse(self, name: Chosen) -> Session:
         """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
@@ -414,9 +423,9 @@ class Session(OnGpu, Applies):
         """Takes a factor out of the sums that it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
         return self.do(tactics.factor_out, what, out_of=out_of)
 
-    def flatten_loops(self, name: Chosen) -> Session:
+    def flatten_loops(self, name: Chosen, *, in_: Chosen | None = None) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
-        return self.do(tactics.flatten_loops, name)
+        return self.do(tactics.flatten_loops, within(name, in_))
 
     sparsify, store, reorder, view = stored.sparsify, stored.store, stored.reorder, stored.view
 
@@ -520,28 +529,30 @@ class Session(OnGpu, Applies):
             self._undone.clear()
         return found
 
-    def unroll(self, name: Chosen, by: Any = None) -> Session:
+    def unroll(self, name: Chosen, by: Any = None, *, in_: Chosen | None = None) -> Session:
         """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2); or tiles of it in C."""
-        return self.do(tactics.unroll, name, by)
+        return self.do(tactics.unroll, within(name, in_), by)
 
-    def parallelize(self, name: Chosen, by: Any = None) -> Session:
+    def parallelize(self, name: Chosen, by: Any = None, *, in_: Chosen | None = None) -> Session:
         """Shares a loop out among threads, by so many iterations: ⊞[i < n] e → … ⊞[io < _ | parallel] ⊞[ii < k] e."""
-        return self.do(tactics.parallelize, name, by)
+        return self.do(tactics.parallelize, within(name, in_), by)
 
-    def vectorize(self, name: Chosen, by: Any = None, *, tails: Strategy | None = None) -> Session:
+    def vectorize(
+        self, name: Chosen, by: Any = None, *, tails: Strategy | None = None, in_: Chosen | None = None
+    ) -> Session:
         """Runs a loop as vectors, so many iterations at a time: ⊞[i < n] e → … ⊞[io < _] ⊞[ii < k | vector] e."""
-        return self.do(tactics.vectorize, name, by, tails=tails)
+        return self.do(tactics.vectorize, within(name, in_), by, tails=tails)
 
-    def mark(self, what: Chosen, mark: str | Mark | None) -> Session:
+    def mark(self, what: Chosen, mark: str | Mark | None, *, in_: Chosen | None = None) -> Session:
         """Says how every loop or let that is meant runs: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes marks away.
 
         A mark changes nothing of what the goal means, so this is no step of the proof; whether it is legal there, and
         whether a target carries it out, is checked when the goal is compiled. Raises `UnknownMark`.
         """
         text = mark.value if isinstance(mark, LoopMark | LetMark) else "" if mark is None else mark
-        return self.do(tactics.mark, what, text)
+        return self.do(tactics.mark, within(what, in_), text)
 
-    def rename(self, what: Chosen, name: str, *, binder: int | None = None) -> Session:
+    def rename(self, what: Chosen, name: str, *, binder: int | None = None, in_: Chosen | None = None) -> Session:
         """Gives another name to the first loop or let that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row].
 
         A name changes nothing of what the goal means, so this is no step of the proof. Of several things that are bound
@@ -554,7 +565,7 @@ class Session(OnGpu, Applies):
         doubled (f : float32[n]) : float32[n] :=
           ⊞[row < n] 2 * f[row]
         """
-        return self.do(tactics.rename, what, name, binder=binder)
+        return self.do(tactics.rename, within(what, in_), name, binder=binder)
 
     if not TYPE_CHECKING:
 

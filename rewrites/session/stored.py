@@ -9,7 +9,7 @@ from atl.core.program import Program
 from atl.errors import brief
 from rewrites import tactics
 from rewrites.derivation import Derivation
-from rewrites.places.choosing import Chosen
+from rewrites.places.choosing import Chosen, within
 from rewrites.session.display import written
 from rewrites.session.options import check_flags
 from rewrites.tactics.reindexing.formulas import Storable
@@ -56,9 +56,9 @@ def store(self: S, what: Chosen, layout: Storable, *, name: str | None = None, l
     return done
 
 
-def reorder(self: S, name: Chosen | Sequence[Chosen], layout: Storable) -> S:
+def reorder(self: S, name: Chosen | Sequence[Chosen], layout: Storable, *, in_: Chosen | None = None) -> S:
     """Runs nested loops in the order of a layout's places: Σi Σj e(i, j) → Σp Σq [hit(p, q)] · e(back(p, q))."""
-    done: S = self.do(tactics.reorder, name, layout)
+    done: S = self.do(tactics.reorder, within(name, in_), layout)
     return done
 
 
