@@ -7,7 +7,6 @@ stands a test that the rule finds a planted one.
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -51,6 +50,9 @@ COMMAND_LINE = "commands"
 
 STARTS_IT = "atl.__main__"
 """What `python -m atl` runs: the one module that imports the command line."""
+
+WAY_IN = "atl"
+"""The module that gives users the names of all packages, lazily: its imports for type checkers are no dependencies."""
 
 PRINTERS = ("lowering.c", "lowering.cuda", "lowering.nest.pseudocode", "lowering.nest.text_scope")
 """The rooms and modules that print loop nests."""
@@ -146,6 +148,18 @@ def imports(module: Module) -> Iterator[Imported]:
                 pass
 
 
+def dependencies(module: Module) -> Iterator[Imported]:
+    """Return what a module imports, without the table of lazy names in the way in."""
+    typed = [
+        node
+        for node in (module.syntax.body if module.name == WAY_IN else [])
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "_typing.TYPE_CHECKING"
+    ]
+    for imported in imports(module):
+        if not any(node.lineno <= imported.line <= (node.end_lineno or 0) for node in typed):
+            yield imported
+
+
 def _relative_to(module: Module, level: int, base: str | None) -> str:
     if level == 0:
         return base or ""
@@ -163,7 +177,7 @@ def import_faults(root: Path) -> list[str]:
         f"{module.at(imported.line)} {fault}"
         for module in tree
         if module.name != STARTS_IT
-        for imported in imports(module)
+        for imported in dependencies(module)
         if (fault := _import_fault(module, imported, names))
     ]
 
@@ -202,6 +216,11 @@ def test_arrows_only_run_down_the_house() -> None:
         ("layouts/a.py", "from padtypes import infer", "a.py:1 imports padtypes: layouts may not use padtypes"),
         ("atl/a.py", "from importlib import import_module\nimport_module('sparse')", "a.py:2 imports sparse: atl may"),
         ("atl/a.py", "import importlib\nimportlib.import_module('sparse.csr')", "a.py:2 imports sparse.csr: atl may"),
+        (
+            "atl/__init__.py",
+            "if _typing.TYPE_CHECKING:\n    from lowering import f\nfrom sparse import g",
+            "__init__.py:3 imports sparse: atl may not use sparse",
+        ),
         ("atl/a.py", "import proofs_tests", "a.py:1 imports proofs_tests: atl may not use proofs_tests"),
         ("sparse/a.py", "from lowering.inner import f", "a.py:1 goes past the façade of lowering"),
         ("sparse/a.py", "from lowering import inner", "a.py:1 goes past the façade of lowering"),
@@ -245,7 +264,7 @@ def test_arrows_that_are_allowed_are_no_faults(tmp_path: Path) -> None:
 def circle_faults(root: Path) -> list[str]:
     """Circles among the imports, lazy ones and those for types alone included: the shortest through each module."""
     tree = {module.name: module for module in modules(root)}
-    uses = {name: {found for imported in imports(module) if (found := _imported_module(imported, tree))}
+    uses = {name: {found for imported in dependencies(module) if (found := _imported_module(imported, tree))}
             for name, module in tree.items()}  # fmt: skip
     faults: list[str] = []
     told: set[str] = set()
@@ -574,25 +593,3 @@ def lay_out(root: Path, files: dict[str, str]) -> None:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-
-
-# -- what the environment says ----------------------------------------------------------------------------------------
-
-OF_THE_ENVIRONMENT = re.compile(r"""(setenv|delenv|environ\.get|environ\.pop|environ)[([]['"](ATL_\w+)""")
-
-
-def unread_variables(root: Path) -> list[str]:
-    """Variables of the environment, in the names of ours, that are set and that nothing reads."""
-    found = [(str(module.path), *use) for module in modules(root) for use in OF_THE_ENVIRONMENT.findall(module.text)]
-    read = {name for _, how, name in found if how == "environ.get"}
-    return sorted({f"{path} sets {name}, which nothing reads" for path, _, name in found if name not in read})
-
-
-@pytest.mark.long
-def test_what_is_set_in_the_environment_is_read(tmp_path: Path) -> None:
-    assert not unread_variables(HERE)
-    planted = tmp_path / "proofs_tests" / "planted.py"
-    planted.parent.mkdir()
-    kept = "ATL_KEPT"
-    planted.write_text(f'def patched(patch):\n    patch.setenv("{kept}", "x")\n')
-    assert unread_variables(tmp_path) == ["proofs_tests/planted.py sets ATL_KEPT, which nothing reads"]

@@ -50,7 +50,7 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
 def test_a_name_that_a_session_does_not_have_is_answered_with_what_to_write(name: str, hint: str) -> None:
     message = said(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
     assert f"a session has no {name}" in message
-    assert "required: one of accumulate, applicable, apply, auto, autotune," in message
+    assert "required" not in message
     assert f"try: {hint}" in message
 
 

@@ -45,8 +45,7 @@ ELSEWHERE: Final = {
 
 
 def no_such_name(name: str, known: Iterable[str]) -> NoSuchAttribute:
-    """What to say of a name that a session does not have; `known` are those that it has."""
-    names = sorted(known)
+    """Return the error for a name that a session does not have; `known` are those that it has."""
     marks = {mark.value: what for of, what in ((LoopMark, "i"), (LetMark, "buf")) for mark in of if mark.value}
     if name in ELSEWHERE:
         hints = [f"write {_with_refusals(ELSEWHERE[name])}"]
@@ -55,11 +54,11 @@ def no_such_name(name: str, known: Iterable[str]) -> NoSuchAttribute:
     elif name in RULES:
         hints = [f'it is a rule: s.rw("{name}")']
     else:
-        near = get_close_matches(name, names, 3, 0.6)
+        near = get_close_matches(name, sorted(known), 3, 0.6)
         near += [f'mark("{marks[mark]}", "{mark}")' for mark in get_close_matches(name, marks, 1, 0.7)]
         near += [f'rw("{rule}")' for rule in get_close_matches(name, RULES, 1, 0.85)]
         hints = [_with_refusals(f"did you mean {' or '.join(f's.{each}' for each in near)}") + "?"] if near else []
-    return NoSuchAttribute(f"a session has no {name}", required=f"one of {', '.join(names)}", suggestions=tuple(hints))
+    return NoSuchAttribute(f"a session has no {name}", suggestions=tuple(hints))
 
 
 def _with_refusals(hint: str) -> str:
