@@ -28,8 +28,8 @@ from rewrites.session.display import rule_html as _rule_html
 from rewrites.session.display import theorem_html as _theorem_html
 from rewrites.session.script import as_python as _as_python
 from rewrites.session.session import Session, reschedule
+from rewrites.session.tuning import Tuned, autotune
 from rewrites.tactics.sparse.operands import Operand
-from rewrites.tuning import Tuned, autotune
 
 # The kernel imports none of this: a theorem is given here what it is written and drawn with, and so is a rule.
 Theorem.write_with(save=_save, script=_as_python, page=_drawn, display=_theorem_html)

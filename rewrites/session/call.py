@@ -1,10 +1,13 @@
-"""One call of a session."""
+"""One call of a session, and checks of what calls are given."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from atl.core.program import Program
+from atl.errors import WrongArgument, brief
 from rewrites.kernel import Step, Theorem
 
 
@@ -49,3 +52,23 @@ class Call:
         by = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counted.items())
         many = f"{len(steps)} step{'' if len(steps) == 1 else 's'}: {by}"
         return f"{self.text}   -- {'; '.join((many if by else 'no step', *self.notes))}"
+
+
+def check_takes(tactic: Callable[..., object], arguments: Sequence[object], options: Mapping[str, object]) -> None:
+    """Raises `WrongArgument` unless a tactic takes a derivation and these arguments."""
+    try:
+        inspect.signature(tactic).bind(None, *arguments, **options)
+    except TypeError as error:
+        raise WrongArgument(
+            f"{getattr(tactic, '__name__', 'the tactic')} does not take what is given: {error}",
+            required="a function of one argument more than are given, which comes first: def tactic(work, …)",
+        ) from None
+    except ValueError:
+        pass  # of what is written in C nothing is known
+
+
+def check_flags(**flags: object) -> None:
+    """Raises `WrongArgument` for a flag that is neither true nor false."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise WrongArgument(f"{name}={brief(value)}", required=f"{name}=True or {name}=False")
