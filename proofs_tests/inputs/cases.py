@@ -116,6 +116,7 @@ METHODS: Final = (
     "session(rows).tails('i', strategy='bounds')", "session(rows).pack('A', at='i', order=['j', 'i'])",
     "session(rows).pack('A', name='packed', nth=0)", "session(scaled).factor_out('c', out_of='j')",
     "session(rows).check(target='c')",
+    "session(doubled).time(np.ones(3, np.float32), seconds=0.01)",
     "session(rows).compile(target='c', sizes=None, fast_math=False)", "session(rows).stage('A[_, _]', at='i', nth=0)",
     "session().lbind('2 * _', 'two', nth=0)", "session().theorem",
     "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
@@ -174,6 +175,8 @@ def callables() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for room in ROOMS:
         for name in room.__all__:
+            if room is atl and name in atl.LAZY:
+                continue  # it is a name of its package too
             value = getattr(room, name)
             if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):
                 found[f"{room.__name__}.{name}"] = value
