@@ -16,7 +16,6 @@ from difflib import get_close_matches as _get_close_matches
 from importlib import import_module as _import_module
 
 from atl.checks.safety import check_safe
-from atl.core.node import print_with as _print_with
 from atl.core.program import Program
 from atl.errors import (
     ArgumentError,
@@ -99,8 +98,6 @@ from atl.surface.program import SizeAnnotation as Size
 from atl.surface.program import program, tensor
 from atl.surface.results import Results, results
 from atl.surface.values import Condition, IndexExpr, Tensor
-from atl.text.latex import formula as _formula
-from atl.text.printing import written as _written
 
 if _typing.TYPE_CHECKING:
     from layouts import (
@@ -172,9 +169,6 @@ if _typing.TYPE_CHECKING:
         pack,
         to_scipy,
     )
-
-# Core stands below the printers, and is given them here.
-_print_with(_written, _formula)
 
 # Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
 _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
