@@ -143,8 +143,8 @@ if _typing.TYPE_CHECKING:
         autotune,
         reschedule,
     )
-    from rewrites.account import account
     from rewrites.rules import RULES as rules  # noqa: N811
+    from rewrites.session.account import account
     from sparse import (
         BCSR,
         BITMASK,

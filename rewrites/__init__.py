@@ -14,7 +14,6 @@ pipeline (f : float32[n]) : float32[n] :=
 pipeline = pipeline, by 3 steps
 """
 
-from rewrites.account import Account, CallAccount, StepAccount, account
 from rewrites.certificates.certificate import load
 from rewrites.derivation import Derivation
 from rewrites.errors import NoMatch, NoSite, Undetermined
@@ -22,6 +21,7 @@ from rewrites.kernel import Theorem
 from rewrites.places.choosing import Handle
 from rewrites.rule import Rule
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
+from rewrites.session.account import Account, CallAccount, StepAccount, account
 from rewrites.session.session import Session, reschedule
 from rewrites.session.tuning import Tuned, autotune
 from rewrites.tactics.sparse.operands import Operand

@@ -200,7 +200,11 @@ def _import_fault(module: Module, imported: Imported, names: set[str]) -> str | 
     here, there = module.room, imported.room
     if there == COMMAND_LINE and here not in LOOK_INSIDE:
         return f"imports {imported.base}, which stands above all rooms"
-    if here == there or there not in (*ROOMS, *WORKSHOPS):
+    if here == there:
+        below = module.name != here and not any(_is_within(module.name, package) for package in UPPER)
+        above = [package for package in UPPER if _is_within(f"{imported.base}.{imported.name}", package)]
+        return f"imports {imported.base}, which is above the rest of {here}" if below and above else None
+    if there not in (*ROOMS, *WORKSHOPS):
         return None
     more = [rooms for package, rooms in UPPER.items() if _is_within(module.name, package)]
     if here not in WORKSHOPS and there not in ROOMS[here].union(*more):
@@ -241,6 +245,16 @@ def test_arrows_only_run_down_the_house() -> None:
         ("atl/a.py", "import proofs_tests", "a.py:1 imports proofs_tests: atl may not use proofs_tests"),
         ("rewrites/a.py", "import lowering", "a.py:1 imports lowering: rewrites may not use lowering"),
         ("rewrites/tactics/a.py", "import lowering", "a.py:1 imports lowering: rewrites may not use lowering"),
+        (
+            "rewrites/a.py",
+            "from rewrites.session.call import Call",
+            "a.py:1 imports rewrites.session.call, which is above",
+        ),
+        (
+            "rewrites/a.py",
+            "from rewrites import session",
+            "a.py:1 imports rewrites, which is above the rest of rewrites",
+        ),
         ("rewrites/session/a.py", "import sparse", "a.py:1 imports sparse: rewrites may not use sparse"),
         ("rewrites/session/a.py", "import lowering.inner", "a.py:1 goes past the façade of lowering"),
         ("lowering/a.py", "import rewrites.session", "a.py:1 imports rewrites.session: lowering may not use rewrites"),
@@ -273,6 +287,8 @@ def test_arrows_that_are_allowed_are_no_faults(tmp_path: Path) -> None:
             "lowering/inner.py": "from atl.index import size\nimport atl.index\nfrom padtypes import infer",
             "lowering/__init__.py": "from lowering.inner import f",
             "sparse/a.py": "from lowering import f",
+            "rewrites/__init__.py": "from rewrites.session.a import f",
+            "rewrites/session/a.py": "from rewrites.session import b\nfrom rewrites.rule import r",
             "rewrites/outputs.py": "def f():\n    import pages",
             "rewrites/session/tuning/a.py": "def f():\n    import lowering",
             "bench/a.py": "from lowering import f\nfrom proofs_tests import g",

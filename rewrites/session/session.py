@@ -31,18 +31,16 @@ from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.grading.graded import standing_of, with_own
 from rewrites.kernel import Theorem, reflexivity, told
-from rewrites.offers import asking
-from rewrites.own.applying import Applies
 from rewrites.own.tactics import tactics as own_tactics
 from rewrites.places.choosing import Chosen, Handle, one
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import compiling, display, stored
-from rewrites.session.call import Call, check_flags, check_takes
+from rewrites.session.applying import Applies, OnGpu
+from rewrites.session.call import Call, Origin, check_flags, check_takes, place_in
 from rewrites.session.diagnosis import diagnosed, told_at_the_call
-from rewrites.session.handles import Origin, place_in
-from rewrites.session.on_gpu import OnGpu
+from rewrites.session.offers import asking
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
