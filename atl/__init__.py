@@ -4,12 +4,18 @@
 >>> n, m, k = atl.sizes("n m k")
 >>> A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
 >>> matmul = atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
+>>> kernel = atl.compile(atl.reschedule(matmul).tile(["i", "j"], 8).goal)
+
+`import atl` loads the language alone. The names of `LAZY` load their packages when they are first used.
 """
 
 import sys as _sys
+import typing as _typing
+from collections.abc import Mapping as _Mapping
+from difflib import get_close_matches as _get_close_matches
+from importlib import import_module as _import_module
 
 from atl.checks.safety import check_safe
-from atl.core.node import print_with as _print_with
 from atl.core.program import Program
 from atl.errors import (
     ArgumentError,
@@ -92,25 +98,153 @@ from atl.surface.program import SizeAnnotation as Size
 from atl.surface.program import program, tensor
 from atl.surface.results import Results, results
 from atl.surface.values import Condition, IndexExpr, Tensor
-from atl.text.latex import formula as _formula
-from atl.text.printing import written as _written
 
-# Core stands below the printers, and is given them here.
-_print_with(_written, _formula)
+if _typing.TYPE_CHECKING:
+    from layouts import (
+        Layout,
+        LinearLayout,
+        Swizzle,
+        antidiagonal,
+        backwards,
+        blocked,
+        column_major,
+        compact_antidiagonal,
+        make_layout,
+        morton,
+        padded,
+        row_major,
+        skewed,
+        swizzled,
+    )
+    from lowering import (
+        Device,
+        Gpu,
+        GpuKernel,
+        Kernel,
+        compile,
+        measure,
+        print_c,
+        print_nest,
+        random_inputs,
+        trace,
+    )
+    from lowering.lower import lower  # mypy takes the names of three functions for those of modules
+    from rewrites import (
+        Account,
+        Derivation,
+        Handle,
+        NoMatch,
+        NoSite,
+        Rule,
+        Session,
+        Theorem,
+        Tuned,
+        Undetermined,
+        autotune,
+        reschedule,
+    )
+    from rewrites.rules import RULES as rules  # noqa: N811
+    from rewrites.session.account import account
+    from sparse import (
+        BCSR,
+        BITMASK,
+        COO,
+        CSB,
+        CSC,
+        CSF,
+        CSR,
+        DCSC,
+        DCSR,
+        DIA,
+        HASH,
+        MODE_GENERIC,
+        VECTOR,
+        Format,
+        FormatError,
+        SparseTensor,
+        compress,
+        decompress,
+        format_named,
+        load,
+        pack,
+        to_scipy,
+    )
 
 # Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
 _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 
+LAZY: _typing.Final[_Mapping[str, str]] = {
+    name: package
+    for package, names in {
+        "layouts": """
+            Layout LinearLayout Swizzle antidiagonal backwards blocked column_major compact_antidiagonal
+            make_layout morton padded row_major skewed swizzled
+        """,
+        "lowering": """
+            Device Gpu GpuKernel Kernel compile lower measure print_c print_nest random_inputs trace
+        """,
+        "rewrites": """
+            Account Derivation Handle NoMatch NoSite Rule Session Theorem Tuned Undetermined account autotune
+            reschedule rules
+        """,
+        "sparse": """
+            BCSR BITMASK COO CSB CSC CSF CSR DCSC DCSR DIA HASH MODE_GENERIC VECTOR Format FormatError
+            SparseTensor compress decompress format_named load pack to_scipy
+        """,
+    }.items()
+    for name in names.split()
+}
+"""Names that users need from packages above this one, each with its package; the imports for type checkers agree."""
+
 __version__ = "0.1.0"
 __all__ = [
-    "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CheckoutNeeded", "CompilerFailed",
-    "CompilerMissing", "Condition", "ContradictoryAssumptions", "CudaError", "DtypeError", "EscapedIndex",
-    "ExtentError", "ForkedProcess", "GpuMissing", "GridTooLarge", "IllegalMark", "ImageError", "IndexExpr",
-    "IndexOverflow", "LibraryMissing", "NoSuchAttribute", "NotExact", "OutOfMemory", "ParseError", "Program",
-    "RaggedShape", "RankError", "RefusedMark", "Results", "ShapeError", "Size", "SymbolicValue", "Tensor",
-    "TooLarge", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark",
-    "WrongArgument", "WrongName", "abs", "cast", "ceildiv", "check_safe", "coiter", "concat", "constant", "einsum",
-    "evaluate", "evaluate_fast", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
-    "minimum", "padl", "padr", "parse", "place", "program", "reduce", "results", "scatter", "select", "shear",
-    "sizes", "split", "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
+    "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "VECTOR",
+    "ATLError", "Account", "ArgumentError", "ArrayError", "AssumptionError", "CheckoutNeeded", "CompilerFailed",
+    "CompilerMissing", "Condition", "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "DtypeError",
+    "EscapedIndex", "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing",
+    "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "Kernel", "Layout",
+    "LibraryMissing", "LinearLayout", "NoMatch", "NoSite", "NoSuchAttribute", "NotExact", "OutOfMemory",
+    "ParseError", "Program", "RaggedShape", "RankError", "RefusedMark", "Results", "Rule", "Session", "ShapeError",
+    "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned", "Undetermined",
+    "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "WrongArgument",
+    "WrongName", "abs", "account", "antidiagonal", "autotune", "backwards", "blocked", "cast", "ceildiv",
+    "check_safe", "coiter", "column_major", "compact_antidiagonal", "compile", "compress", "concat", "constant",
+    "decompress", "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "format_named", "gen", "guard", "imax",
+    "imin", "let", "load", "log", "lower", "make_layout", "maximum", "measure", "minimum", "morton", "pack",
+    "padded", "padl", "padr", "parse", "place", "print_c", "print_nest", "program", "random_inputs", "reduce",
+    "reschedule", "results", "row_major", "rules", "scatter", "select", "shear", "sizes", "skewed", "split", "sqrt",
+    "sum", "swizzled", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip
+
+
+def _no_such_name(name: str) -> AttributeError:
+    if name.startswith("_"):  # Python asks for these
+        return AttributeError(f"module 'atl' has no attribute {name!r}")
+    known = {public.lower(): public for public in __all__}
+    near = _get_close_matches(name.lower(), known, 1)
+    return NoSuchAttribute(
+        f"module 'atl' has no attribute {name!r}",
+        suggestions=tuple(f"did you mean atl.{known[each]}?" for each in near),
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# Hidden from type checkers, for which every name would exist.
+if not _typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _typing.Any:
+        """Load a name of `LAZY` from its package, or raise `NoSuchAttribute` with the nearest name."""
+        if name not in LAZY:
+            raise _no_such_name(name)
+        package = _import_module(LAZY[name])
+        if not hasattr(package, name):
+            raise LibraryMissing(
+                f"atl.{name} needs the package {LAZY[name]} of atl-tensor; another one of that name was imported",
+                required=f"not {package.__file__}",
+                suggestions=(f"pip uninstall {LAZY[name]}, then pip install --force-reinstall atl-tensor",),
+            )
+        globals()[name] = found = getattr(package, name)
+        return found

@@ -217,7 +217,7 @@ class ParseError(ATLError, ValueError):
 
 
 class NoSuchAttribute(ATLError, AttributeError):
-    """A tensor, index expression or condition is asked for something that it does not have."""
+    """`atl`, a session, a tensor, an index expression or a condition has no attribute of this name."""
 
     code = "ATL107"
 

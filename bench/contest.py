@@ -162,9 +162,9 @@ class Tuning:
         tried = autotune(
             self.schedule,
             self.choices,
-            partial(measure, inputs=inputs),
             sizes,
             seconds,
+            measure=partial(measure, inputs=inputs),
             watch=lambda one: watch(f"tuning {self.schedule.__name__}, {one}"),
         )
         if tried.stopped == "interrupted":

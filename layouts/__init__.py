@@ -50,7 +50,6 @@ from layouts.linear.names import supremum
 from layouts.pictures.asking import Asked, ask
 from layouts.pictures.explain import Explanation, explain
 from layouts.pictures.grid import Picture, draw
-from layouts.pictures.grid import svg_of as _svg_of
 from layouts.pictures.matrix import families_table
 from layouts.pictures.reading import read_condition, read_layout
 from layouts.pictures.report import described, result_of, steps_of, verdict
@@ -69,9 +68,6 @@ from layouts.storages.words import (
     skewed,
     swizzled,
 )
-
-# How layouts are drawn stands above them.
-Function.draw_with(_svg_of)
 
 __all__ = [
     "F2",

@@ -1,7 +1,7 @@
 """From a program to code that runs: reindexers, loop nests, C and CUDA, building and calling kernels."""
 
 from lowering.c.printer import print_c
-from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering.compiled import Kernel, check, compile  # noqa: A004 (the contract's name)
 from lowering.device.device import Device, DeviceArray
 from lowering.device.found import Found, look_around
 from lowering.gpu.compiled import Gpu, GpuKernel
@@ -25,6 +25,7 @@ from lowering.timing.harness import (
     take_turns,
 )
 from lowering.timing.inputs import random_inputs
+from lowering.timing.kernel_time import KernelTime
 from lowering.timing.rounding import tolerance
 from lowering.toolchain import build_shared, find_compiler, recorded_plan
 from lowering.toolchain import load as load_shared
@@ -37,6 +38,7 @@ __all__ = [
     "Gpu",
     "GpuKernel",
     "Kernel",
+    "KernelTime",
     "LoopNest",
     "Run",
     "Sampler",
@@ -49,6 +51,7 @@ __all__ = [
     "WallClock",
     "alternate",
     "build_shared",
+    "check",
     "compile",
     "find_compiler",
     "load_shared",

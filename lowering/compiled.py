@@ -98,11 +98,7 @@ def compile(  # noqa: A001
     checked_program(program)
     if not isinstance(fast_math, bool):
         raise WrongArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
-    support_of(target)
-    check_rank(len(program.shape))
-    check_program(program, target)
-    program = specialise(program, {} if sizes is None else sizes)
-    check_names(program)
+    program = _checked(program, target, sizes)
     if target == "cuda":
         if fast_math:
             raise WrongArgument("fast_math=True for a GPU", required="fast_math=False: it is for the C target yet")
@@ -114,6 +110,32 @@ def compile(  # noqa: A001
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
     nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES)
     return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math))
+
+
+def check(program: Program, *, target: str = "c") -> None:
+    """Raise what `compile` would raise for the program and its loop nest. No compiler is run.
+
+    >>> import atl
+    >>> x = atl.tensor("x", atl.sizes("n"))
+    >>> check(atl.program("twice", [x], 2 * x))
+    """
+    checked_program(program)
+    program = _checked(program, target)
+    if target == "cuda":
+        compile_for_gpu(program)
+    else:
+        check_room(program)
+        lower(values_of(program)[0])
+
+
+def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = None) -> Program:
+    """Return the program with these sizes fixed, if the target can have it as far as its text tells."""
+    support_of(target)
+    check_rank(len(program.shape))
+    check_program(program, target)
+    program = specialise(program, {} if sizes is None else sizes)
+    check_names(program)
+    return program
 
 
 def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:

@@ -14,26 +14,17 @@ pipeline (f : float32[n]) : float32[n] :=
 pipeline = pipeline, by 3 steps
 """
 
-from rewrites.account import Account, CallAccount, StepAccount, account
 from rewrites.certificates.certificate import load
-from rewrites.certificates.certificate import save as _save
 from rewrites.derivation import Derivation
-from rewrites.drawn import drawn as _drawn
 from rewrites.errors import NoMatch, NoSite, Undetermined
 from rewrites.kernel import Theorem
 from rewrites.places.choosing import Handle
 from rewrites.rule import Rule
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
-from rewrites.session.display import rule_html as _rule_html
-from rewrites.session.display import theorem_html as _theorem_html
-from rewrites.session.script import as_python as _as_python
+from rewrites.session.account import Account, CallAccount, StepAccount, account
 from rewrites.session.session import Session, reschedule
+from rewrites.session.tuning import Tuned, autotune
 from rewrites.tactics.sparse.operands import Operand
-from rewrites.tuning import Tuned, autotune
-
-# The kernel imports none of this: a theorem is given here what it is written and drawn with, and so is a rule.
-Theorem.write_with(save=_save, script=_as_python, page=_drawn, display=_theorem_html)
-Rule.display_with(_rule_html)
 
 __all__ = [
     "Account",

@@ -184,12 +184,6 @@ def known_names(program_names: Iterable[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
-class NothingDraws(ATLError, RuntimeError):
-    """A theorem is to be drawn as a page, and nothing that is installed draws one."""
-
-    code = "ATL716"
-
-
 class MeetingPlaces(ATLError, ValueError):
     """A layout would store two elements at one place, or lose one; or it is not proved that it does not."""
 

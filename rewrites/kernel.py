@@ -18,11 +18,10 @@ made, into a rule or into a module (`object.__setattr__`, a module's own diction
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
 from types import MappingProxyType
-from typing import ClassVar, Final, NoReturn
+from typing import Final, NoReturn
 
 from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.checks.wellformed import looks_below, obligations
@@ -40,6 +39,7 @@ from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.grading.graded import check_judged, is_unproved, mark_of, standing_of
 from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
+from rewrites.outputs import Outputs
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 
@@ -83,18 +83,10 @@ class _Chain:
         return after
 
 
-class Theorem:
-    """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right.
-
-    How it is saved, written as a script, drawn and displayed stands above the kernel, which imports none of it:
-    `rewrites/__init__.py` hands it in by `write_with`.
-    """
+class Theorem(Outputs):
+    """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right."""
 
     __slots__ = ("_at", "_chain", "_changed", "_lhs", "_rhs", "_told")
-    saved_by: ClassVar[Callable[[Theorem, str | PathLike[str]], None]]
-    scripted_by: ClassVar[Callable[[Theorem], str]]
-    drawn_by: ClassVar[Callable[..., None]]
-    displayed_by: ClassVar[Callable[[Theorem], str]]
 
     def __init__(
         self,
@@ -166,34 +158,6 @@ class Theorem:
         """What was said of how it came about, such as the calls of a session: not proved, and no part of what is."""
         return self._told
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Writes a certificate, which `rewrites.load` replays with this kernel alone."""
-        type(self).saved_by(self, path)
-
-    def as_python(self) -> str:
-        """The derivation as a script for a session."""
-        return type(self).scripted_by(self)
-
-    def to_html(self, path: str | PathLike[str], *, kernel: object = None, target: str | None = None) -> None:
-        """Writes the derivation as a page for a browser, one file: its steps, why each holds, and the code at the end.
-
-        The code is that of `kernel`, or what `lowering.compile` would make for `target`: by default for a GPU if the
-        program has marks for one, else C. The room `pages` draws it, and says there what it raises.
-        """
-        type(self).drawn_by(self, path, kernel=kernel, target=target)
-
-    @classmethod
-    def write_with(
-        cls,
-        *,
-        save: Callable[[Theorem, str | PathLike[str]], None],
-        script: Callable[[Theorem], str],
-        page: Callable[..., None],
-        display: Callable[[Theorem], str],
-    ) -> None:
-        """Hands in what `save`, `as_python` and `to_html` do, and what a notebook displays."""
-        cls.saved_by, cls.scripted_by, cls.drawn_by, cls.displayed_by = save, script, page, display
-
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
             "a theorem is not pickled: what is read back would be taken on trust",
@@ -209,9 +173,6 @@ class Theorem:
     def __repr__(self) -> str:
         by = f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
         return f"{by}; {self.mark}" if self.mark else by
-
-    def _repr_html_(self) -> str:
-        return type(self).displayed_by(self)
 
 
 def _steps(chain: _Chain | None, end: _Chain | None) -> tuple[Step, ...]:

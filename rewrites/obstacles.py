@@ -1,84 +1,17 @@
-"""What stands in the way of compiling a program: all of it at once, where `compile` stops at the first."""
+"""List the known obstacles to compiling a program: all at once, where `compile` stops at the first."""
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable
 
 import padtypes
 from atl.checks.safety import unsafe_accesses
 from atl.checks.stack import beyond_the_registers, beyond_the_stack
-from atl.checks.targets import MarkedBinder, check_names, marked_binders, unsupported_marks
+from atl.checks.targets import check_names, marked_binders, unsupported_marks
 from atl.checks.wellformed import without_meaning
 from atl.core.program import Program
 from atl.errors import ATLError, UnsupportedMark
-
-_ASKED: Final[Mapping[str, str]] = {
-    "c": "s.check(also=lowering.lower)",
-    "cuda": 's.check(target="cuda", also=lowering.compile)',
-}
-"""What tells whether loops may run as marked: of a GPU also what the threads of a block share, and their registers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Whether a program compiles: the obstacles, each the error that `compile` would raise if it were the only one.
-
-    A report is true where there are none, and prints them with their places. `untold` are the marked loops of which
-    only the loop nest tells whether they may run so; where nobody has asked it, the report is not true either.
-    """
-
-    name: str
-    target: str
-    obstacles: tuple[ATLError, ...]
-    untold: tuple[MarkedBinder, ...] = ()
-
-    @property
-    def compiles(self) -> bool:
-        """Whether nothing stands in the way."""
-        return not self.obstacles and not self.untold
-
-    def __bool__(self) -> bool:
-        return self.compiles
-
-    def __str__(self) -> str:
-        if not self.obstacles:
-            found = f"nothing stands in the way of compiling {self.name} for target={self.target!r}"
-            if not self.untold:
-                return found
-            loops = ", ".join(f"{binder.name} as {binder.mark.value}" for binder in self.untold)
-            return f"{found}, if its loops may run as marked ({loops}): {_ASKED[self.target]} tells"
-        many = len(self.obstacles)
-        head = f"{many} thing{'s stand' if many > 1 else ' stands'} in the way of compiling {self.name}"
-        parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.obstacles, 1)]
-        return "\n".join([f"{head} for target={self.target!r}:", *parts])
-
-    __repr__ = __str__
-
-
-def report(program: Program, target: str = "c", also: Callable[..., object] | None = None) -> Report:
-    """All that is known to stand in the way of compiling a program; `also` may raise what else there is.
-
-    It is told the target if it takes one.
-    """
-    found = list(obstacles(program, target))
-    if also is not None and not found:
-        try:
-            also(program, **({"target": target} if _takes_a_target(also) else {}))
-        except ATLError as error:
-            found.append(error)
-    loops = [] if also is not None else [binder for binder in marked_binders(program) if binder.kind == "loop"]
-    return Report(program.name, target, tuple(found), tuple(loops))
-
-
-def _takes_a_target(function: Callable[..., object]) -> bool:
-    try:
-        return "target" in inspect.signature(function).parameters
-    except ValueError:
-        return False  # of what is written in C nothing is known
 
 
 def obstacles(program: Program, target: str = "c") -> list[ATLError]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar, Final, NoReturn
+from typing import Final, NoReturn
 
 from atl.core.predicate import Predicate
 from atl.errors import ATLError, RankError, WrongArgument, WrongName
@@ -98,7 +98,6 @@ class Rule:
     statements: Mapping[Ranks, Statement] = field(repr=False)
     follows: tuple[str, ...] = ()
     module: str = ""
-    displayed_by: ClassVar[Callable[[Rule], str]]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metavariables", MappingProxyType(dict(self.metavariables)))
@@ -163,12 +162,9 @@ class Rule:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return type(self).displayed_by(self)
+        from rewrites.session.display import rule_html
 
-    @classmethod
-    def display_with(cls, display: Callable[[Rule], str]) -> None:
-        """Hands in what a notebook displays, which matches rules and so stands above them."""
-        cls.displayed_by = display
+        return rule_html(self)
 
 
 def ranks_text(statements: Mapping[Ranks, Statement]) -> str:

@@ -44,12 +44,8 @@ from sparse.formats import (
 from sparse.levels import Bitmask, Compressed, Declaring, Dense, Hashed, Level, Metadata, Stored
 from sparse.names import format_named, load
 from sparse.pictures import Picture, description, draw
-from sparse.pictures import svg_of as _svg_of
 from sparse.tensors import SparseTensor
 from sparse.views import Blocked, Diagonals, Permuted, Then, View
-
-# How tensors are drawn stands above them.
-SparseTensor.draw_with(_svg_of)
 
 __all__ = [
     "BCSR",

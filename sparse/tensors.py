@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,6 @@ class SparseTensor:
     arrays: tuple[AnyArray, ...] = field(init=False, repr=False)
     """All arrays, in the order in which a program has them as inputs: those of the levels, then the values."""
 
-    drawn_by: ClassVar[Callable[[SparseTensor], str | None]]
-
     def __post_init__(self) -> None:
         if (
             not isinstance(self.format, Storage)
@@ -56,12 +54,9 @@ class SparseTensor:
 
     def _repr_svg_(self) -> str | None:
         """What a notebook shows of a small matrix: its entries, and the arrays that hold them."""
-        return type(self).drawn_by(self)
+        from sparse.pictures import svg_of
 
-    @classmethod
-    def draw_with(cls, draw: Callable[[SparseTensor], str | None]) -> None:
-        """Hands in how a tensor is drawn, which is said above: `sparse/__init__.py` does."""
-        cls.drawn_by = draw
+        return svg_of(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy, or what is read from a file, has other arrays: nothing is known of these.

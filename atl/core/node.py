@@ -67,32 +67,25 @@ NOTHING_FREE: Final[frozenset[int]] = frozenset()
 
 
 class Printed:
-    """What `str` and `repr` write as a person would: index expressions, shapes and programs; a notebook as formulas.
+    """The base of what prints in the notation of programs: index expressions, shapes, terms, programs.
 
-    How, is said by `print_with`.
+    Printers are a layer above, and are imported by these methods alone.
     """
 
     __slots__ = ()
-    written: ClassVar[Callable[[Any], str]] = object.__repr__
-    formula: ClassVar[Callable[[Any], str | None]] = str
 
-    def __str__(self) -> str:
-        return type(self).written(self)
+    def __str__(self: Any) -> str:
+        from atl.text.printing import written
+
+        return written(self)
 
     __repr__ = __str__
 
-    def _repr_latex_(self) -> str | None:
-        """What a notebook shows; nothing, so that the text is shown, of what is too large for a formula."""
-        return type(self).formula(self)
+    def _repr_latex_(self: Any) -> str | None:
+        """Return what a notebook shows; None, so that it shows the text, for what is too large for a formula."""
+        from atl.text.latex import formula
 
-
-def print_with(written: Callable[[Any], str], formula: Callable[[Any], str | None]) -> None:
-    """Hands down how index expressions, shapes and programs are printed, as text and as LaTeX.
-
-    `atl.text.printing` and `atl.text.latex` say it, which stand above. This is the one thing that core is given from
-    above. `atl/__init__.py` gives it, before there is anything to print.
-    """
-    Printed.written, Printed.formula = written, formula
+        return formula(self)
 
 
 class Node:

@@ -17,11 +17,11 @@ from commands.foundation.terminal import ascii_only
 from commands.interactive.scripts import script
 from commands.interactive.words import CALLS, ORDERS, arguments_in, call_in
 from rewrites import Handle, NoSite, Session, reschedule, rules
-from rewrites.offers.offer import Offer, Offers
-from rewrites.offers.trying import SECONDS
 from rewrites.places.choosing import Chosen
 from rewrites.session import catalogue
 from rewrites.session.display import Diff, described
+from rewrites.session.offers.offer import Offer, Offers
+from rewrites.session.offers.trying import SECONDS
 
 SHOWN: Final = 20
 """So many offers are listed by `?`."""

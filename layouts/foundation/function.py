@@ -57,7 +57,6 @@ class Function(ABC):
     """Whether it was seen when it was made that its places are the numbers below its size, each once."""
     shape: Shape
     known: Known
-    drawn_by: ClassVar[Callable[[Function], str | None]]
 
     @abstractmethod
     def at(self, digits: Sequence[Any]) -> Any:
@@ -69,12 +68,9 @@ class Function(ABC):
 
     def _repr_svg_(self) -> str | None:
         """What a notebook shows of a small layout: where each coordinate goes."""
-        return type(self).drawn_by(self)
+        from layouts.pictures.grid import svg_of
 
-    @classmethod
-    def draw_with(cls, draw: Callable[[Function], str | None]) -> None:
-        """Hands in how a layout is drawn, which is said above: `layouts/__init__.py` does."""
-        cls.drawn_by = draw
+        return svg_of(self)
 
     @property
     def box(self) -> Box:

@@ -48,6 +48,8 @@ class LinearLayout(Function):
     __slots__ = ("_columns", "_ins", "_outs", "known", "shape")
 
     def __init__(self, columns: Mapping[str, Sequence[int]], outs: Mapping[str, int]) -> None:
+        if not isinstance(columns, Mapping) or not isinstance(outs, Mapping):
+            raise WrongArgument(f"columns={brief(columns)}, outs={brief(outs)}", required="dictionaries by names")
         need_names((*columns, *outs))
         self._ins = {name: tuple(each) for name, each in columns.items()}
         self._outs = Dims(outs)

@@ -45,7 +45,7 @@ def measure(
     inputs: Mapping[str, AnyArray] | None = None,
     fast_math: bool = False,
 ) -> KernelContest:
-    """A contest of schedules of a program at these sizes, for `s.autotune(lowering.measure, …)`.
+    """A contest of schedules of a program at these sizes, as `s.autotune` takes it.
 
     The inputs are random, or the ones given; `functools.partial(lowering.measure, fast_math=True)` is a measure of
     kernels that are built so. What a schedule computes is compared with the program as it stands, before it is timed:

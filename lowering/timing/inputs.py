@@ -76,7 +76,7 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
         raise ArgumentError(
             f"no integers for {array.name}: {count} that increase do not lie from {low} to {high - 1}",
             required="inputs of your own",
-            suggestions=("partial(lowering.measure, inputs={…}) is a measure with inputs of your own",),
+            suggestions=("give inputs of your own: measure=partial(atl.measure, inputs={…})",),
         )
     if not strict:
         drawn = random.integers(low, high, shape, dtype=array.dtype)

@@ -141,24 +141,6 @@ OF_REWRITING: Final = (
         "make its premises weaker",
     ),
     Entry(
-        "ATL716",
-        "import pages\nimport rewrites.drawn as drawn\n"
-        "before, drawn.entry_points = drawn.entry_points, lambda **where: ()  # installed before it had pages\n"
-        "try:\n"
-        "    theorem = reschedule(atl.program('f', [x], 2 * x)).done()\n"
-        "    theorem.to_html('f.html')\n"
-        "finally:\n"
-        "    drawn.entry_points = before\n",
-        "theorem.to_html('f.html')",
-        "pages.write(theorem, 'f.html')",
-        "pages.write(theorem, path)",
-        shown=(
-            "# in an installation that was made before it had pages\n"
-            "reschedule(atl.program('f', [x], 2 * x)).done().to_html('f.html')\n"
-        ),
-        cure="install the package anew, or call `pages.write(theorem, 'f.html')`",
-    ),
-    Entry(
         "ATL717",
         "import pages\npages.write(reschedule(atl.program('f', [x], 2 * x)).done(), 'no such folder/f.html')\n",
         "no such folder/",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs_tests.house.test_house import HERE, imports, lay_out, modules
+from proofs_tests.house.test_house import HERE, dependencies, lay_out, modules
 
 STOREYS: dict[str, frozenset[str]] = {
     "core": frozenset(),
@@ -27,7 +27,7 @@ def storey_faults(root: Path) -> list[str]:
         f"{module.at(imported.line)} {here} may not use {there}"
         for module in modules(root)
         if module.room == "atl" and (here := _storey(module.name)) in STOREYS
-        for imported in imports(module)
+        for imported in dependencies(module)
         if imported.room == "atl"
         and (there := _storey(f"{imported.base}.{imported.name}")) not in (here, "errors", *STOREYS[here])
     ]

@@ -115,7 +115,9 @@ METHODS: Final = (
     "session().begin().rename((0,), 'r')", "session().goal", "session().steps[0]", "session().done()",
     "session(rows).tails('i', strategy='bounds')", "session(rows).pack('A', at='i', order=['j', 'i'])",
     "session(rows).pack('A', name='packed', nth=0)", "session(scaled).factor_out('c', out_of='j')",
-    "session(rows).check(target='c', also=lowering.lower)", "session(rows).stage('A[_, _]', at='i', nth=0)",
+    "session(rows).check(target='c')",
+    "session(doubled).time(np.ones(3, np.float32), seconds=0.01)",
+    "session(rows).compile(target='c', sizes=None, fast_math=False)", "session(rows).stage('A[_, _]', at='i', nth=0)",
     "session().lbind('2 * _', 'two', nth=0)", "session().theorem",
     "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
     "session(rows).take(session(rows).saturate(limit=30).best(k=1)[0])",
@@ -127,7 +129,7 @@ METHODS: Final = (
     "session(rows).reorder('i', layouts.padded(1))", "session(rows).reorder(['j'], layouts.morton(4))",
     "session(rows).store('A', layouts.Layout((n, m), (1, n)))",
     "session(rows).sparsify('A', sparse.CSR)", "session(copied).sparsify('A', sparse.COO, result=True)",
-    "session(rows).autotune(lowering.measure, {'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, folder=folder())",
+    "session(rows).autotune({'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, measure=None, folder=folder())",
 )  # fmt: skip
 """Calls of sessions, of which arguments are replaced too."""
 
@@ -173,6 +175,8 @@ def callables() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for room in ROOMS:
         for name in room.__all__:
+            if room is atl and name in atl.LAZY:
+                continue  # it is a name of its package too
             value = getattr(room, name)
             if callable(value) and not (isinstance(value, type) and issubclass(value, Exception)):
                 found[f"{room.__name__}.{name}"] = value

@@ -49,8 +49,8 @@ OURS: Final = ("atl", "padtypes", "rewrites", "lowering", "layouts", "sparse")
 ROOMS: Final = tuple(f"{Path(__file__).resolve().parents[2] / room}{os.sep}" for room in OURS)
 
 
-CALLS: Final = ("do", "report")
-"""What calls a function of the user's with what only that function can refuse: `s.do(tactic)`, `s.check(also=…)`."""
+CALLS: Final = ("do",)
+"""What calls a function of the user's with what only that function can refuse: `s.do(tactic)`."""
 
 
 class TooLong(BaseException):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -276,37 +275,15 @@ def test_a_page_is_written_whole_or_not_at_all(pipeline: Theorem, tmp_path: Path
     assert [each.name for each in tmp_path.iterdir()] == ["p.html"]
 
 
-def installed(folder: Path) -> None:
-    """What an installation of this tree writes of its entry points."""
-    groups = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
-    info = folder / "atl_tensor-0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: atl-tensor\nVersion: 0\n")
-    lines: list[str] = []
-    for group, points in groups.items():
-        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-
-
-def test_a_theorem_comes_to_its_page_by_what_the_package_says(
-    pipeline: Theorem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[metadata.EntryPoint] = []
-    installed(tmp_path)
-    (point,) = next(iter(metadata.distributions(path=[str(tmp_path)]))).entry_points.select(group="atl.theorem")
-    monkeypatch.setattr("rewrites.drawn.entry_points", lambda **_: found)
-    with pytest.raises(atl.ATLError, match="nothing that is installed here draws the page") as refused:
-        pipeline.to_html(tmp_path / "p.html")
-    assert refused.value.code == "ATL716"
-    found.append(point)
+def test_a_theorem_writes_the_page_of_pages(pipeline: Theorem, tmp_path: Path) -> None:
     pipeline.to_html(tmp_path / "p.html", kernel=compile(pipeline.rhs))
-    assert point.load() is pages.write
     assert (tmp_path / "p.html").read_text(encoding="utf-8") == pages.page(pipeline)
 
 
-def test_nothing_else_in_the_package_reaches_up_the_house() -> None:
+def test_the_package_has_no_entry_points_but_its_command() -> None:
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"] == {"atl.theorem": {"to_html": "pages:write"}}
+    assert "entry-points" not in project
+    assert list(project["scripts"]) == ["atl"]
 
 
 def test_the_kernel_takes_no_theorem_for_what_it_tells(pipeline: Theorem) -> None:

@@ -25,9 +25,9 @@ from lowering import measure
 from lowering.timing.contest import KernelContest
 from lowering.timing.inputs import random_inputs
 from rewrites import Session, Tuned, autotune, load, reschedule
-from rewrites.tuning.measuring import interval
-from rewrites.tuning.space import candidates, next_of
-from rewrites.tuning.usual import usual
+from rewrites.session.tuning.measuring import interval
+from rewrites.session.tuning.space import candidates, next_of
+from rewrites.session.tuning.usual import usual
 
 TWICE = atl.parse("twice (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
 SIZES = {"n": 1000}
@@ -81,7 +81,7 @@ def _tiled(by: int) -> Session:
 
 
 def _tuned(contest: ByHand, choices: Sequence[int] = (2, 4, 8), budget: float = 60, **options: Any) -> Tuned[Session]:
-    return autotune(_tiled, {"by": choices}, contest, SIZES, budget, **options)
+    return autotune(_tiled, {"by": choices}, SIZES, budget, measure=contest, **options)
 
 
 # -- what is chosen ---------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_a_session_stands_at_the_best_afterwards_and_every_call_can_be_undone(tm
     def tiled(s: Session, by: int) -> None:
         s.tile("i", by)
 
-    found = s.autotune(contest, SIZES, schedule=tiled, choices={"by": [2, 4, 8]})
+    found = s.autotune(SIZES, measure=contest, schedule=tiled, choices={"by": [2, 4, 8]})
     assert found.session is not None
     assert s.goal == found.session.goal == _tiled(4).goal
     assert [call.text for call in s.steps] == ["tile('i', 4)"]
@@ -191,7 +191,7 @@ def test_a_wrong_result_is_told_and_never_timed(tmp_path: Path) -> None:
 
 def test_candidates_of_the_same_machine_code_are_measured_once(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
-    found = autotune(lambda by, _again: _tiled(by), {"by": [1, 2], "_again": [0, 1]}, contest, SIZES)
+    found = autotune(lambda by, _again: _tiled(by), {"by": [1, 2], "_again": [0, 1]}, SIZES, measure=contest)
     assert sorted(one.outcome for one in found.tried) == ["measured", "same", "same", "same"]
     assert len(contest.raced) == 1
     assert found.best is not None
@@ -311,23 +311,23 @@ def test_what_is_asked_for_is_checked_first(change: dict[str, Any], says: str, t
     asked: dict[str, Any] = {"schedule": _tiled, "choices": {"by": [2]}, "budget": 1, **change}
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
     with pytest.raises(WrongArgument) as refused:
-        autotune(asked.pop("schedule"), asked.pop("choices"), asked.pop("measure", contest), SIZES, **asked)
+        autotune(asked.pop("schedule"), asked.pop("choices"), SIZES, **{"measure": contest, **asked})
     assert says in str(refused.value)
 
 
 def test_choices_are_of_the_parameters_that_a_schedule_has(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
     with pytest.raises(WrongArgument, match="does not take rows"):
-        autotune(_tiled, {"rows": [2]}, contest, SIZES, 1)
+        autotune(_tiled, {"rows": [2]}, SIZES, 1, measure=contest)
     with pytest.raises(WrongArgument, match="does not take by"):
-        _tiled(2).autotune(lambda *_: contest, SIZES, 1, schedule=lambda s: s, choices={"by": [2]})
+        _tiled(2).autotune(SIZES, 1, measure=lambda *_: contest, schedule=lambda s: s, choices={"by": [2]})
 
 
 def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> None:
     other = atl.parse("other (x : float32[n]) : float32[n] := ⊞[i < n] x[i]")
     nothing: Any = None
     made: Mapping[int, Any] = {2: _tiled(2), 3: reschedule(other), 0: nothing}
-    found = autotune(lambda by: made[by], {"by": [2, 3, 0]}, ByHand(tmp_path, {1: 8.0, 2: 4.0}), SIZES)
+    found = autotune(lambda by: made[by], {"by": [2, 3, 0]}, SIZES, measure=ByHand(tmp_path, {1: 8.0, 2: 4.0}))
     assert [one.outcome for one in found.tried] == ["measured", "refused", "refused"]
     assert "a session that starts from twice" in str(found.tried[1].error)
     assert "the schedule gives None for by=0" in str(found.tried[2].error)
@@ -337,7 +337,7 @@ def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> N
 def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
     twice = atl.parse("twice (x : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] 2 * x[i, j]")
     with pytest.raises(OutOfMemory, match="no memory for random numbers in x"):
-        reschedule(twice).autotune(measure, {"n": size}, 1)
+        reschedule(twice).autotune({"n": size}, 1)
 
 
 def test_sizes_are_those_that_the_program_has() -> None:
@@ -348,7 +348,7 @@ def test_sizes_are_those_that_the_program_has() -> None:
 
 def test_a_fault_of_the_schedule_itself_is_no_refusal(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        autotune(lambda by: _tiled(8 // by), {"by": [2, 0]}, ByHand(tmp_path, {1: 8.0, 4: 4.0}), SIZES)
+        autotune(lambda by: _tiled(8 // by), {"by": [2, 0]}, SIZES, measure=ByHand(tmp_path, {1: 8.0, 4: 4.0}))
 
 
 # -- on this machine --------------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) 
     s = reschedule(anchors.product())
     sizes = {"n": 96, "m": 96, "k": 96}
     choices: Mapping[str, Sequence[Any]] = {"by": [0, 32], "order": ["ijp", "ipj"]}
-    found = s.autotune(measure, sizes, 30, schedule=tiled, choices=choices, folder=tmp_path)
+    found = s.autotune(sizes, 30, schedule=tiled, choices=choices, folder=tmp_path)
     assert sorted(one.outcome for one in found.tried) == ["measured", "measured", "refused", "refused"]
     # A sum outside of the columns is what vectors are made of: at least twice as fast, by experience ten times.
     assert found.best is not None
@@ -509,20 +509,20 @@ def test_what_is_tried_where_nobody_says_fits_the_form_of_the_goal(name: str) ->
 def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 8: 4.0, 16: 2.0, 64: 3.0})
     s = reschedule(TWICE)
-    found = s.autotune(contest, SIZES, 60)
+    found = s.autotune(SIZES, 60, measure=contest)
     assert [one.parameters for one in found.tried] == [{"lanes": each} for each in (0, 8, 16, 64)]
     assert [call.text for call in s.steps] == ["vectorize((), 16, tails='split')"]
 
 
 def test_what_has_no_loop_is_refused_with_what_to_say() -> None:
     with pytest.raises(WrongArgument, match="made by no loop"):
-        reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(measure, SIZES)
+        reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(SIZES)
     cut = reschedule(anchors.transpose()).tile(["j", "i"], [64, 8]).tails(strategy="split")
     with pytest.raises(WrongArgument, match="several nests of loops") as refused:
-        cut.autotune(measure, {"n": 4, "m": 4})
+        cut.autotune({"n": 4, "m": 4})
     assert "tune before tails" in str(refused.value)
     with pytest.raises(WrongArgument, match="or neither"):
-        reschedule(TWICE).autotune(measure, SIZES, choices={"by": [8]})
+        reschedule(TWICE).autotune(SIZES, choices={"by": [8]})
 
 
 # -- in the benchmark -------------------------------------------------------------------------------------------------
@@ -540,7 +540,7 @@ def _doing(*tuned: Tuning) -> Workload:
 @pytest.mark.long
 def test_what_was_tuned_takes_part_in_the_benchmark_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     # Faster than the start or not is chance at this size: here whoever comes is.
-    monkeypatch.setattr("rewrites.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))
+    monkeypatch.setattr("rewrites.session.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))
     turning = _doing(Tuning(_by_tiles, {"by": (9, 0)}))
     told: list[str] = []
     first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=told.append)

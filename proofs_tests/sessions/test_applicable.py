@@ -11,10 +11,10 @@ import atl
 from atl.errors import ATLError, WrongArgument
 from rewrites import Session, reschedule
 from rewrites.errors import NoSite
-from rewrites.offers.offer import Offers
-from rewrites.offers.trying import changed
 from rewrites.places.choosing import one
 from rewrites.rules import RULES
+from rewrites.session.offers.offer import Offers
+from rewrites.session.offers.trying import changed
 
 ALL = 600.0
 MATMUL = "matmul (A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import atl
@@ -124,51 +125,56 @@ def test_a_check_names_all_that_stands_in_the_way_and_compile_refuses_just_then(
 def test_a_report_has_the_places_and_what_helps() -> None:
     s = reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))).mark("i", "thread.x")
     shown = repr(s.check())
-    assert shown.startswith("2 things stand in the way of compiling p for target='c':\n1. UnsupportedMark: the loop i")
+    assert shown.startswith("2 obstacles to compiling p for target='c':\n1. UnsupportedMark: the loop i")
     assert "2. UnsafeAccess: an access at i + 1 to f, of extent n, goes out of bounds" in shown
     assert shown.count("^^^") >= 2
     assert shown.count("  try: ") == 3
     assert '  try: target="cuda" carries it out\n' in shown
-    assert repr(reschedule(matmul()).check()) == "nothing stands in the way of compiling matmul for target='c'"
+    assert repr(reschedule(matmul()).check()) == "no obstacles to compiling matmul for target='c'"
 
 
-def test_whether_loops_may_run_as_marked_is_told_by_lowering_and_not_taken_for_granted() -> None:
+def test_a_check_lowers_the_goal_and_finds_loops_that_may_not_run_as_marked() -> None:
     s = reschedule(matmul()).mark("i", "parallel").mark("p", "vector")
-    assert str(s.check()) == (
-        "nothing stands in the way of compiling matmul for target='c', if its loops may run as marked "
-        "(i as parallel, p as vector): s.check(also=lowering.lower) tells"
-    )
-    assert not s.check()
-    assert s.check(also=lower)
-    assert repr(s.check(also=lower)) == "nothing stands in the way of compiling matmul for target='c'"
+    assert s.check()
+    assert repr(s.check()) == "no obstacles to compiling matmul for target='c'"
     s.interchange("j")
-    (obstacle,) = s.check(also=lower).obstacles
+    assert not s.check()
+    (obstacle,) = s.check().obstacles
     assert isinstance(obstacle, IllegalMark)
     with pytest.raises(IllegalMark) as refused:
         compiled(s.goal)
     assert str(refused.value) == str(obstacle)
 
 
-def test_what_only_lowering_can_tell_comes_in() -> None:
-    asked: list[atl.Program] = []
-
-    def refused(program: atl.Program) -> None:
-        asked.append(program)
-        raise WrongArgument("not on this machine")
-
+def test_a_check_is_of_the_target_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     s = reschedule(pipeline())
-    assert s.check(also=lower)
-    assert [str(obstacle.summary) for obstacle in s.check(also=refused).obstacles] == ["not on this machine"]
-    assert asked == [s.goal]
-    with pytest.raises(WrongArgument, match="also=3"):
-        s.check(also=3)  # type: ignore[arg-type]
+    assert s.check()
     with pytest.raises(WrongArgument, match="target='metal'"):
         s.check(target="metal")
-    assert s.mark("i", "parallel").check(target="c", also=lower)
-    assert not s.mark("i", "block.x").check(target="cuda").obstacles
-    assert str(s.check(target="cuda")).endswith('s.check(target="cuda", also=lowering.compile) tells')
-    assert s.check(target="cuda", also=compiled)
+    assert s.mark("i", "parallel").check(target="c")
+    assert s.mark("i", "block.x").check(target="cuda")
     assert s.check(target="c").obstacles
+
+    asked: list[atl.Program] = []
+
+    def refused(program: atl.Program, target: str) -> None:
+        asked.append(program)
+        raise WrongArgument(f"not for {target} on this machine")
+
+    monkeypatch.setattr("lowering.check", refused)
+    assert [obstacle.summary for obstacle in s.check(target="cuda").obstacles] == ["not for cuda on this machine"]
+    assert asked == [s.goal]
+
+
+def test_a_session_compiles_and_times_its_goal() -> None:
+    s = reschedule(atl.program("twice", [f], 2 * f)).vectorize("i", 8)
+    values = np.arange(11, dtype=np.float32)
+    assert s.compile()(values).tolist() == (2 * values).tolist()
+    assert s.compile(sizes={"n": 11})(values).tolist() == (2 * values).tolist()
+    assert "__global__" in reschedule(doubled()).gpu_map("i", 32).compile(target="cuda").source
+    assert s.time(values, seconds=0.01).median > 0
+    with pytest.raises(UnsupportedMark):
+        s.mark("_", "block.x").compile()
 
 
 # -- suggestions ------------------------------------------------------------------------------------------------------

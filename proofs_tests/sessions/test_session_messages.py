@@ -42,7 +42,7 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
         ("parallel", 'write s.mark("i", "parallel")'),
         ("stack", 'write s.mark("buf", "stack")'),
         ("swap", 'write s.interchange("i")'),
-        ("compile", "write lowering.compile(s.goal)"),
+        ("lower", "write atl.lower(s.goal)"),
         ("get_gen", 'it is a rule: s.rw("get_gen")'),
         ("interchnge", "did you mean s.interchange?"),
     ],
@@ -50,7 +50,7 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
 def test_a_name_that_a_session_does_not_have_is_answered_with_what_to_write(name: str, hint: str) -> None:
     message = said(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
     assert f"a session has no {name}" in message
-    assert "required: one of accumulate, applicable, apply, auto, autotune," in message
+    assert "required" not in message
     assert f"try: {hint}" in message
 
 
@@ -191,7 +191,6 @@ def test_odd_arguments_of_a_session_are_refused_in_words(given: Any) -> None:
         lambda: s.do(nothing, given),
         lambda: s.tails(strategy=given) if given is not None else s.undo(9),
         lambda: s.check(target=given),
-        lambda: s.check(also=nothing),
         lambda: s.begin().sweep(given) if not isinstance(given, list | tuple) else s.undo(9),
         lambda: s.begin().site(given) if given not in ([], ()) else s.undo(9),
         lambda: s.find(given) if given not in ([], ()) else s.undo(9),

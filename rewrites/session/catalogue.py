@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rewrites import tactics
-from rewrites.own.applying import Applies
 from rewrites.own.tactics import parameters_of, text_of
+from rewrites.session.applying import Applies
 from rewrites.session.display import law_of
 from rewrites.session.session import Session
 

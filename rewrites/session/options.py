@@ -1,4 +1,4 @@
-"""What the calls of a session may be given."""
+"""Checks of the arguments of a session's calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, TypeVar
 
-from atl.errors import ATLError, Location, Source, WrongArgument, brief
+from atl.errors import ATLError, Location, Source, WrongArgument
 from rewrites.errors import unknown_name
 from rewrites.session.display import written
 
@@ -89,23 +89,3 @@ def _grouped(
     each = len(arguments) // count
     lists = [written(list(arguments[at : at + each])) for at in range(0, len(arguments), each)]
     return (f"s.{name}({', '.join(lists)})",)
-
-
-def check_takes(tactic: Callable[..., object], arguments: Sequence[object], options: Mapping[str, object]) -> None:
-    """Raise `WrongArgument` unless a tactic takes a derivation and these arguments."""
-    try:
-        inspect.signature(tactic).bind(None, *arguments, **options)
-    except TypeError as error:
-        raise WrongArgument(
-            f"{getattr(tactic, '__name__', 'the tactic')} does not take what is given: {error}",
-            required="a function of one argument more than are given, which comes first: def tactic(work, …)",
-        ) from None
-    except ValueError:
-        pass  # of what is written in C nothing is known
-
-
-def check_flags(**flags: object) -> None:
-    """Raise `WrongArgument` for a flag that is neither true nor false."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise WrongArgument(f"{name}={brief(value)}", required=f"{name}=True or {name}=False")

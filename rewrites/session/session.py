@@ -31,20 +31,17 @@ from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.grading.graded import standing_of, with_own
 from rewrites.kernel import Theorem, reflexivity, told
-from rewrites.obstacles import Report, report
-from rewrites.offers import asking
-from rewrites.own.applying import Applies
 from rewrites.own.tactics import tactics as own_tactics
 from rewrites.places.choosing import Chosen, Handle, Within, one, within
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.session import display, stored
-from rewrites.session.call import Call
+from rewrites.session import compiling, display, stored
+from rewrites.session.applying import Applies, OnGpu
+from rewrites.session.call import Call, Origin, check_flags, check_takes, place_in
 from rewrites.session.diagnosis import diagnosed, told_at_the_call
-from rewrites.session.handles import Origin, place_in
-from rewrites.session.on_gpu import OnGpu
-from rewrites.session.options import check_flags, check_takes, checks_arguments
+from rewrites.session.offers import asking
+from rewrites.session.options import checks_arguments
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
@@ -52,8 +49,8 @@ from rewrites.tactics.sparse.operands import InputForm, given_as
 
 if TYPE_CHECKING:
     from rewrites.egraph.schedules import Saturated
-    from rewrites.tuning import Tuned
-    from rewrites.tuning.measuring import Measure
+    from rewrites.session.tuning import Tuned
+    from rewrites.session.tuning.measuring import Measure
 
 P = ParamSpec("P")
 
@@ -153,25 +150,7 @@ class Session(OnGpu, Applies):
         """The theorem: the start equals the goal. It tells the calls that led to it."""
         return told(self.theorem, self._calls)
 
-    def check(self, *, target: str = "c", also: Callable[..., object] | None = None) -> Report:
-        """Whether the goal compiles, and all that stands in its way: unsafe accesses and truncations, marks, names.
-
-        Nothing is compiled, and no rewrite is refused for it: a goal may well be on its way. What only a loop nest can
-        tell comes in with `also`, a function that raises it, such as whether marked loops may run so:
-        `s.check(also=lowering.lower)`, and for a GPU `s.check(target="cuda", also=lowering.compile)`, which looks at
-        what a block shares and at registers too. It is told the target if it takes one.
-
-        >>> import atl
-        >>> x = atl.tensor("x", atl.sizes("n"))
-        >>> s = reschedule(atl.program("twice", [x], 2 * x)).rw("mul_comm")
-        >>> s.check()
-        nothing stands in the way of compiling twice for target='c'
-        """
-        if also is not None and not callable(also):
-            raise WrongArgument(f"also={brief(also)}", required="a function of a program, such as lowering.lower")
-        if also is not None:
-            check_takes(also, (), {})
-        return report(self.goal, target, also)
+    check, compile, time = compiling.check, compiling.compile, compiling.time
 
     def diff(self, since: int = -1) -> display.Diff:
         """What the last call changed, or all calls from number `since` on, counted from 0."""
@@ -504,26 +483,28 @@ class Session(OnGpu, Applies):
 
     def autotune(
         self,
-        measure: Measure,
         sizes: Mapping[str, int],
         budget: float = 60.0,
         *,
         schedule: Callable[..., object] | None = None,
         choices: Mapping[str, Sequence[Any]] | None = None,
+        measure: Measure | None = None,
         **options: Any,
     ) -> Tuned[Session]:
         """Tries a schedule with every choice of its parameters, and rewrites the goal to the fastest.
 
         `schedule(session, **parameters)` goes on from the goal, by the calls that one makes by hand; what it is refused
         is listed with the reason. Without one, rows together, tiles in registers or lanes are tried, by the form of the
-        goal. `measure` is `lowering.measure`. The result prints as a table, the fastest first. Nothing is lost by an
-        interrupt, and a second run goes on from the times of the first. `rewrites.autotune` says all of it, and tunes
-        functions that derive a session of their own; `folder` and `watch` are as there.
+        goal. `measure` is `atl.measure` unless given: `partial(atl.measure, inputs={…})` has inputs of your own.
+
+        The result prints as a table, the fastest first. Nothing is lost by an interrupt, and a second run goes on from
+        the times of the first. `atl.autotune` says all of it, and tunes functions that derive a session of their own;
+        `folder` and `watch` are as there.
         """
-        from rewrites.tuning.goals import tuned_from
+        from rewrites.session.tuning.goals import tuned_from
 
         with told_at_the_call():
-            found = tuned_from(self, schedule, choices, measure, sizes, budget, **options)
+            found = tuned_from(self, schedule, choices, sizes, budget, measure=measure, **options)
         if found.session is not None:
             self._calls[:] = found.session.steps
             self._undone.clear()

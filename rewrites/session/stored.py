@@ -10,8 +10,8 @@ from atl.errors import brief
 from rewrites import tactics
 from rewrites.derivation import Derivation
 from rewrites.places.choosing import Chosen, within
+from rewrites.session.call import check_flags
 from rewrites.session.display import written
-from rewrites.session.options import check_flags
 from rewrites.tactics.reindexing.formulas import Storable
 from rewrites.tactics.reindexing.storing import Loops
 from rewrites.tactics.reindexing.viewing import Viewed, read_where_it_lies

@@ -17,23 +17,22 @@ ELSEWHERE: Final = {
     "body": "s.goal.body",
     "cache_read": 's.stage("A[_, _]", at="i")',
     "cache_write": 's.stage("_", at="i")',
-    "compile": "lowering.compile(s.goal)",
     "compute_at": 's.fuse("buf"), or s.stage("_", at="i")',
     "compute_inline": 's.inline("buf")',
     "compute_root": 's.hoist("buf")',
     "copy": "s.branch()",
     "fission": 's.rw("gen_add")',
     "fold": 's.lbind("_", "x")',
-    "lower": "lowering.lower(s.goal)",
+    "lower": "atl.lower(s.goal)",
     "parallelise": 's.parallelize("i")',
     "print": "print(s)",
     "program": "s.goal",
     "rewrite": 's.rw("rule")',
     "rhs": "s.goal",
-    "rules": "rewrites.rules",
+    "rules": "atl.rules",
     "save": 's.done().save("x.atl.json")',
     "simplify": "s.simpl_guard(), s.simpl_index(), s.normalize()",
-    "source": "lowering.compile(s.goal).source",
+    "source": "s.compile().source",
     "split": 's.tile("i", 8), or s.split_loop("i", 1)',
     "store_in": 's.mark("buf", "stack")',
     "strip_mine": 's.tile("i", 8)',
@@ -45,8 +44,7 @@ ELSEWHERE: Final = {
 
 
 def no_such_name(name: str, known: Iterable[str]) -> NoSuchAttribute:
-    """What to say of a name that a session does not have; `known` are those that it has."""
-    names = sorted(known)
+    """Return the error for a name that a session does not have; `known` are those that it has."""
     marks = {mark.value: what for of, what in ((LoopMark, "i"), (LetMark, "buf")) for mark in of if mark.value}
     if name in ELSEWHERE:
         hints = [f"write {_with_refusals(ELSEWHERE[name])}"]
@@ -55,11 +53,11 @@ def no_such_name(name: str, known: Iterable[str]) -> NoSuchAttribute:
     elif name in RULES:
         hints = [f'it is a rule: s.rw("{name}")']
     else:
-        near = get_close_matches(name, names, 3, 0.6)
+        near = get_close_matches(name, sorted(known), 3, 0.6)
         near += [f'mark("{marks[mark]}", "{mark}")' for mark in get_close_matches(name, marks, 1, 0.7)]
         near += [f'rw("{rule}")' for rule in get_close_matches(name, RULES, 1, 0.85)]
         hints = [_with_refusals(f"did you mean {' or '.join(f's.{each}' for each in near)}") + "?"] if near else []
-    return NoSuchAttribute(f"a session has no {name}", required=f"one of {', '.join(names)}", suggestions=tuple(hints))
+    return NoSuchAttribute(f"a session has no {name}", suggestions=tuple(hints))
 
 
 def _with_refusals(hint: str) -> str:

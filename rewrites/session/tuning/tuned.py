@@ -12,9 +12,9 @@ from atl.core.program import Program
 from atl.errors import ATLError
 from atl.files.whole import write_text
 from rewrites.kernel import Theorem
-from rewrites.tuning.measuring import Interval
-from rewrites.tuning.picture import Bar, drawn
-from rewrites.tuning.space import Parameters, called
+from rewrites.session.tuning.measuring import Interval
+from rewrites.session.tuning.picture import Bar, drawn
+from rewrites.session.tuning.space import Parameters, called
 
 Outcome: TypeAlias = Literal["measured", "remembered", "same", "refused", "wrong", "disturbed"]
 Stopped: TypeAlias = Literal["exhausted", "budget", "interrupted"]

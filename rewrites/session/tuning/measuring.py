@@ -1,4 +1,4 @@
-"""What measures candidates, as a value from the room above: `lowering.measure` is one; and what times tell."""
+"""The interface of what measures candidates, which `lowering.measure` implements; and what their times tell."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from atl.errors import WrongArgument, brief
-from rewrites.tuning.measuring import Measure
-from rewrites.tuning.search import autotune
-from rewrites.tuning.space import check_parameters
-from rewrites.tuning.tuned import Scheduled, Tuned
-from rewrites.tuning.usual import usual
+from rewrites.session.tuning.measuring import Measure
+from rewrites.session.tuning.search import autotune
+from rewrites.session.tuning.space import check_parameters
+from rewrites.session.tuning.tuned import Scheduled, Tuned
+from rewrites.session.tuning.usual import usual
 
 
 class Branching(Scheduled, Protocol):
@@ -27,9 +27,10 @@ def tuned_from(
     session: B,
     schedule: Callable[..., object] | None,
     choices: Mapping[str, Sequence[Any]] | None,
-    measure: Measure,
     sizes: Mapping[str, int],
     budget: float,
+    *,
+    measure: Measure | None,
     **options: Any,
 ) -> Tuned[B]:
     """What is the fastest of a schedule that goes on from the goal of a session, with every choice of its parameters.
@@ -51,4 +52,4 @@ def tuned_from(
 
     if isinstance(numbers, Mapping) and all(isinstance(name, str) for name in numbers):
         check_parameters(tried, (session,), numbers)
-    return autotune(derived, numbers, measure, sizes, budget, start=session.theorem, **options)
+    return autotune(derived, numbers, sizes, budget, measure=measure, start=session.theorem, **options)

@@ -23,13 +23,13 @@ from rewrites.kernel import Theorem
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.patterns import outermost
 from rewrites.matching.rule_index import heads, may_match
-from rewrites.offers.offer import Offer, Offers
-from rewrites.offers.usual_calls import UsualCall, usual_calls
 from rewrites.places.choosing import Chosen, places
 from rewrites.places.site import Site
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session.display import law_of
+from rewrites.session.offers.offer import Offer, Offers
+from rewrites.session.offers.usual_calls import UsualCall, usual_calls
 
 SECONDS: Final = 3.0
 _LONGEST: Final = 90

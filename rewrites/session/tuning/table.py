@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from atl.core.program import Program
 from atl.files.whole import reason, write_whole
-from rewrites.tuning.measuring import Contest, Interval
+from rewrites.session.tuning.measuring import Contest, Interval
 
 FORMAT: Final = 1
 

@@ -1,4 +1,4 @@
-"""How a session carries out a tactic of a user's own: a function of its public calls, recorded as one call."""
+"""Bases of sessions: calls for a GPU, and tactics of a user, which are functions of public calls, recorded as one."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from atl.errors import ATLError, WrongArgument, brief
+from rewrites import tactics as built_in
+from rewrites.derivation import Derivation
 from rewrites.errors import unknown_name
 from rewrites.kernel import Theorem
 from rewrites.own.tactics import name_of, tactics
+from rewrites.places.choosing import Chosen, within
 from rewrites.session import display
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import told_at_the_call
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Applies")
+G = TypeVar("G", bound="OnGpu")
 
 
 class Applies(ABC):
@@ -121,3 +125,35 @@ def carried_out(
         # The first theorem of a call says what was said before it, perhaps with other marks.
         theorems = [*theorems[:-1], *call.theorems]
     return f"{name}({', '.join(written)})", theorems, [note for call in on.steps[made:] for note in call.notes]
+
+
+class OnGpu(ABC):
+    """What carries out tactics, with the calls for a GPU."""
+
+    @abstractmethod
+    def do(self: G, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs) -> G:
+        """Carries out a tactic as one call."""
+
+    def gpu_map(self: G, name: Chosen | Sequence[Chosen], by: Any, *, in_: Chosen | None = None) -> G:
+        """Runs loops in tiles, a block for each, and the loops within as its threads; the last one along x."""
+        return self.do(built_in.gpu_map, within(name, in_), by)
+
+    def coalesce(self: G, what: Chosen) -> G:
+        """Gives the threads along x to the loop along which what is read lies side by side in memory."""
+        return self.do(built_in.coalesce, what)
+
+    def stage_shared(self: G, what: Chosen, *, at: Chosen, name: str | None = None) -> G:
+        """Copies what a block reads of an operand to a tile in shared memory, by all of its threads."""
+        return self.do(built_in.stage_shared, what, at=at, name=name)
+
+    def stage_registers(self: G, what: Chosen, *, at: Chosen, name: str | None = None) -> G:
+        """Keeps a sum, or what is read, in the registers of the threads, within each iteration of a loop."""
+        return self.do(built_in.stage_registers, what, at=at, name=name)
+
+    def pad_rows(self: G, name: Chosen, by: Any = 1) -> G:
+        """Stores a let with room for so many more elements after each row, which nobody reads."""
+        return self.do(built_in.pad_rows, name, by)
+
+    def store_transposed(self: G, name: Chosen) -> G:
+        """Stores a let with its last two dimensions exchanged."""
+        return self.do(built_in.store_transposed, name)

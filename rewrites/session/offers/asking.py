@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from atl.errors import WrongArgument, brief
 from rewrites.derivation import Derivation
 from rewrites.kernel import Theorem
-from rewrites.offers.offer import Offer, Offers
-from rewrites.offers.trying import SECONDS, offered
 from rewrites.places.choosing import Chosen
 from rewrites.rule import Rule
 from rewrites.session.diagnosis import told_at_the_call
+from rewrites.session.offers.offer import Offer, Offers
+from rewrites.session.offers.trying import SECONDS, offered
 
 if TYPE_CHECKING:
     from rewrites.egraph.schedules import Choice

@@ -14,11 +14,11 @@ from typing import Any, Final, Generic
 from atl.core.program import Program
 from atl.errors import ATLError, WrongArgument, brief
 from rewrites.kernel import Theorem
-from rewrites.tuning.measuring import Contest, Interval, Measure, compared
-from rewrites.tuning.progress import Progress
-from rewrites.tuning.space import Parameters, called, candidates, check_parameters, next_of
-from rewrites.tuning.table import Measured, Table, table_of
-from rewrites.tuning.tuned import START, S, Stopped, Tried, Tuned
+from rewrites.session.tuning.measuring import Contest, Interval, Measure, compared
+from rewrites.session.tuning.progress import Progress
+from rewrites.session.tuning.space import Parameters, called, candidates, check_parameters, next_of
+from rewrites.session.tuning.table import Measured, Table, table_of
+from rewrites.session.tuning.tuned import START, S, Stopped, Tried, Tuned
 
 LONGEST_RACE: Final = 10.0
 """So many seconds of measuring a candidate gets at most, of a large budget."""
@@ -28,10 +28,10 @@ AT_START: Final = Interval(1.0, 1.0, 1.0, 0)
 def autotune(
     schedule: Callable[..., S],
     choices: Mapping[str, Sequence[Any]],
-    measure: Measure,
     sizes: Mapping[str, int],
     budget: float = 60.0,
     *,
+    measure: Measure | None = None,
     start: Theorem | None = None,
     folder: str | PathLike[str] | None = None,
     watch: Callable[[Tried], object] | None = None,
@@ -39,31 +39,30 @@ def autotune(
     """Tries a schedule with every choice of its parameters, and gives the fastest, with its theorem.
 
     `schedule(**parameters)` derives a session, as the functions of `examples/fast.py` do; all of them start from one
-    program, by which results are checked and which is the first to be beaten. `measure` comes from above:
-    `lowering.measure`. Candidates near the best so far come first. Each takes turns with it, and takes its place where
-    that is certain: where it is faster within an interval of 95 %, and by 1 % at least.
+    program, by which results are checked and which is the first to be beaten. `measure` makes a contest of a program at
+    these sizes, by default `atl.measure`. Candidates near the best so far come first. Each takes turns with it, and
+    takes its place where that is certain: where it is faster within an interval of 95 %, and by 1 % at least.
 
     No candidate is begun after `budget` seconds; an interrupt (ctrl-C) ends it as well, and nothing is lost: times are
     kept in a table, in `folder` or where the contest says, by program, sizes, machine, compiler and flags. The next run
     begins with the best of the table, and measures only what is not in it. `watch` is called with each candidate.
 
-    Raises `WrongArgument`, and what `measure` raises for the start. Source: the search is ours.
+    Raises `WrongArgument`, and what `measure` raises for the start.
 
-    >>> import atl, lowering, tempfile
-    >>> from rewrites import autotune, reschedule
+    >>> import atl, tempfile
     >>> twice = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
-    >>> found = autotune(lambda by: reschedule(twice).tile("i", by), {"by": [8, 0]}, lowering.measure, {"n": 4000},
-    ...                  folder=tempfile.mkdtemp())
-    >>> found.stopped, [one.outcome for one in found.tried]
-    ('exhausted', ['measured', 'refused'])
-    >>> found.tried[1].said
-    'a tile of 0 iterations [ATL102]'
+    >>> found = atl.autotune(lambda by: atl.reschedule(twice).tile("i", by), {"by": [8, 0]}, {"n": 4000},
+    ...                      folder=tempfile.mkdtemp())
+    >>> [one.said or one.outcome for one in found.tried]
+    ['measured', 'a tile of 0 iterations [ATL102]']
     """
     waiting = candidates(choices)
+    if measure is None:
+        from lowering import measure
     if not callable(schedule) or not callable(measure):
         raise WrongArgument(
             f"schedule={brief(schedule)}, measure={brief(measure)}",
-            required="a schedule, which is a function of parameters, and a measure: lowering.measure",
+            required="a schedule, which is a function of parameters, and a measure, such as atl.measure",
         )
     check_parameters(schedule, (), choices)
     if not isinstance(budget, int | float) or isinstance(budget, bool) or not budget >= 0:
@@ -79,7 +78,7 @@ def autotune(
     program = lhs if start is None else start.rhs
     contest = measure(program, sizes)
     if not isinstance(contest, Contest):
-        raise WrongArgument(f"the measure gives {brief(contest)}", required="a contest, as lowering.measure gives one")
+        raise WrongArgument(f"the measure gives {brief(contest)}", required="a contest, as atl.measure gives one")
     tuner = _Tuner(schedule, contest, lhs, program, sizes, folder, progress, watch)
     try:
         return tuner.run(waiting, budget)

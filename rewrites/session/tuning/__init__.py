@@ -1,6 +1,6 @@
 """Schedules chosen by measuring: candidates derived by the rules, timed by what the caller brings, kept in a table."""
 
-from rewrites.tuning.search import autotune
-from rewrites.tuning.tuned import Tuned
+from rewrites.session.tuning.search import autotune
+from rewrites.session.tuning.tuned import Tuned
 
 __all__ = ["Tuned", "autotune"]

@@ -1,0 +1,123 @@
+"""Calls of a session that compile its goal: checks, kernels, times, and numbers chosen by measuring.
+
+`lowering` is imported by these calls only, so that a session that does not compile does not load it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, overload
+
+from atl.core.program import Program
+from atl.errors import ATLError
+from rewrites.obstacles import obstacles
+
+if TYPE_CHECKING:
+    import lowering
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Whether a program compiles: the obstacles, each the error that `compile` would raise if it were the only one.
+
+    A report is true where there are none, and prints them with their places.
+    """
+
+    name: str
+    target: str
+    obstacles: tuple[ATLError, ...]
+
+    @property
+    def compiles(self) -> bool:
+        """Whether there are no obstacles."""
+        return not self.obstacles
+
+    def __bool__(self) -> bool:
+        return self.compiles
+
+    def __str__(self) -> str:
+        if not self.obstacles:
+            return f"no obstacles to compiling {self.name} for target={self.target!r}"
+        many = len(self.obstacles)
+        head = f"{many} obstacle{'s' if many > 1 else ''} to compiling {self.name} for target={self.target!r}:"
+        parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.obstacles, 1)]
+        return "\n".join([head, *parts])
+
+    __repr__ = __str__
+
+
+class Goal(Protocol):
+    """An object with a program to compile: a session."""
+
+    @property
+    def goal(self) -> Program: ...
+
+
+def check(self: Goal, *, target: str = "c") -> Report:
+    """Checks whether the goal compiles, and lists all obstacles: unsafe accesses and truncations, marks, names.
+
+    The goal is lowered to a loop nest, which shows whether marked loops may run so; for target="cuda" also what a block
+    shares, and its registers. No compiler is run. No rewrite is refused for an obstacle: a later one may remove it.
+
+    >>> import atl
+    >>> x = atl.tensor("x", atl.sizes("n"))
+    >>> s = atl.reschedule(atl.program("twice", [x], 2 * x)).rw("mul_comm")
+    >>> s.check()
+    no obstacles to compiling twice for target='c'
+    """
+    found = obstacles(self.goal, target)
+    if not found:
+        import lowering
+
+        try:
+            lowering.check(self.goal, target=target)
+        except ATLError as error:
+            found.append(error)
+    return Report(self.goal.name, target, tuple(found))
+
+
+@overload
+def compile(  # noqa: A001 (as in lowering)
+    self: Goal, *, target: Literal["c"] = ..., sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> lowering.Kernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    self: Goal, *, target: Literal["cuda"], sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> lowering.GpuKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    self: Goal, *, target: str, sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> lowering.Kernel | lowering.GpuKernel: ...
+
+
+def compile(  # noqa: A001
+    self: Goal, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
+) -> lowering.Kernel | lowering.GpuKernel:
+    """Compiles the goal to a kernel, as `atl.compile(s.goal)` does, with the same options and errors.
+
+    >>> import atl, numpy as np
+    >>> x = atl.tensor("x", atl.sizes("n"))
+    >>> kernel = atl.reschedule(atl.program("twice", [x], 2 * x)).vectorize("i", 8).compile()
+    >>> kernel(np.arange(3, dtype=np.float32))
+    array([0., 2., 4.], dtype=float32)
+    """
+    import lowering
+
+    return lowering.compile(self.goal, target=target, sizes=sizes, fast_math=fast_math)
+
+
+def time(self: Goal, /, *arrays: object, seconds: object = 0.5, **named: object) -> lowering.KernelTime:
+    """Compiles the goal to C, and times a call with these arguments, as `s.compile().time(…)` does.
+
+    >>> import atl, numpy as np
+    >>> x = atl.tensor("x", atl.sizes("n"))
+    >>> taken = atl.reschedule(atl.program("twice", [x], 2 * x)).time(np.ones(1000, np.float32), seconds=0.01)
+    >>> 0 < taken.low <= taken.median <= taken.high
+    True
+    """
+    return compile(self).time(*arrays, seconds=seconds, **named)
