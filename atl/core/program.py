@@ -17,16 +17,16 @@ from atl.core.terms import Expr, Let, Term, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import WrongArgument, brief
 
-Apart: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
+Unpacked: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
 """The arrays of an operand that was taken apart, and the shape of the tensor that they stand for."""
-Notes: TypeAlias = Callable[[object], dict[object, Any] | None]
+FindCache: TypeAlias = Callable[[object], dict[object, Any] | None]
 """Of an object whose arrays of indices never change, where to note what was found out of them; None of any other."""
-Together: TypeAlias = Callable[[Any, Sequence[Any], Any], object]
+Rebuild: TypeAlias = Callable[[Any, Sequence[Any], Any], object]
 """From an operand, its arrays, and values in the place of the last one, which are its own: the tensor of those."""
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class SparseOperand:
     """An operand that a call passes as one object, such as a sparse matrix, in the place of the inputs it is made of.
 
     `shape` is that of the tensor which the arrays stand for; `format` says in words how they do; `apart` takes an
@@ -42,9 +42,9 @@ class Packed:
     shape: tuple[Index, ...]
     arrays: tuple[str, ...]
     format: str
-    apart: Callable[[object], Apart]
-    known: Notes | None = None
-    together: Together | None = None
+    unpack: Callable[[object], Unpacked]
+    validation_cache: FindCache | None = None
+    rebuild: Rebuild | None = None
     result: Expr | None = None
     meaning: Expr | None = None
 
@@ -54,10 +54,10 @@ class Packed:
         if (
             any(type(text) is not str for text in texts)
             or any(not isinstance(extent, Index) or extent.loose or extent.free for extent in extents)
-            or not callable(self.apart)
-            or not (self.known is None or callable(self.known))
-            or not (self.together is None or callable(self.together))
-            or not (self.result is None or (isinstance(self.result, Term) and self.together is not None))
+            or not callable(self.unpack)
+            or not (self.validation_cache is None or callable(self.validation_cache))
+            or not (self.rebuild is None or callable(self.rebuild))
+            or not (self.result is None or (isinstance(self.result, Term) and self.rebuild is not None))
             or not (self.meaning is None or isinstance(self.meaning, Term))
         ):
             raise not_made_of(
@@ -82,7 +82,7 @@ class Program(Printed):
     inputs: tuple[Array, ...]
     body: Expr
     assumptions: tuple[Predicate, ...]
-    packed: tuple[Packed, ...] = field(compare=False)
+    packed: tuple[SparseOperand, ...] = field(compare=False)
     results: tuple[Result, ...]
 
     def __init__(
@@ -91,7 +91,7 @@ class Program(Printed):
         inputs: tuple[Array, ...],
         body: Expr,
         assumptions: tuple[Predicate, ...] = (),
-        packed: tuple[Packed, ...] = (),
+        packed: tuple[SparseOperand, ...] = (),
         results: tuple[Result, ...] = (),
     ) -> None:
         if self.__dict__:
@@ -102,7 +102,7 @@ class Program(Printed):
             raise not_made_of(f"the program {name}", inputs, "the declarations of its inputs")
         if type(assumptions) is not tuple or not all(map(is_predicate, assumptions)):
             raise not_made_of(f"the program {name}", assumptions, "conditions")
-        if type(packed) is not tuple or any(type(each) is not Packed for each in packed):
+        if type(packed) is not tuple or any(type(each) is not SparseOperand for each in packed):
             raise not_made_of(f"the program {name}", packed, "packed operands")
         names = [array.name for array in inputs]
         if packed and not {array for each in packed for array in each.arrays} <= set(names) - {e.name for e in packed}:
@@ -156,7 +156,7 @@ class Program(Printed):
         return tuple(name for name in self.sizes if name not in given)
 
     @property
-    def stored(self) -> tuple[Packed, Expr] | None:
+    def stored(self) -> tuple[SparseOperand, Expr] | None:
         """The operand as which the result is stored, and the values of it that are computed; None of a dense result.
 
         It is so for a body `let values := … in D(values)`, where D is what the operand's arrays mean.

@@ -44,7 +44,7 @@ OF_LAYOUTS: Final = (
     ),
     Entry(
         "ATL901",
-        "sparse.CSR.with_index('int16')\n",
+        "sparse.CSR.with_index_dtype('int16')\n",
         "int16",
         "int32",
     ),

@@ -263,7 +263,7 @@ def test_the_unmutated_sources_pass_the_same_check() -> None:
 
 def cut_by_brute_force(truncation: Truncation, sizes: dict[str, int]) -> bool:
     """Whether a computed element is cut at these sizes."""
-    picture = padtypes.picture_of(truncation.operand, leaves(sizes), cut=truncation.cut)
+    picture = padtypes.draw_pad_set(truncation.operand, leaves(sizes), cut=truncation.cut)
     return "lost" in picture.cells.values()
 
 

@@ -13,7 +13,7 @@ from atl.core.index import Leaf, Size
 from atl.core.predicate import TRUE
 from atl.core.terms import Padding
 from atl.errors import ArgumentError, WrongArgument
-from padtypes import Picture, draw, picture_of, truncations
+from padtypes import PadSetDrawing, draw, draw_pad_set, truncations
 
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=1)
@@ -32,10 +32,10 @@ def at(**sizes: int) -> Any:
     return leaf
 
 
-def losing() -> Picture:
+def losing() -> PadSetDrawing:
     truncation = next(truncations(LOSING))
     title = "what is <lost>, under a title that is longer than the picture"
-    return picture_of(truncation.operand, at(n=1, m=2), cut=truncation.cut, title=title)
+    return draw_pad_set(truncation.operand, at(n=1, m=2), cut=truncation.cut, title=title)
 
 
 def test_more_than_two_dimensions_are_drawn_as_panels() -> None:
@@ -138,7 +138,7 @@ def test_a_picture_is_of_a_pad_set_for_numbers() -> None:
     padset = padtypes.infer(atl.program("same", [x], x))[()]
     for wrong in ((x, at(n=1)), (padset, {"n": 1})):
         with pytest.raises(ArgumentError, match="a picture of"):
-            picture_of(*wrong)
+            draw_pad_set(*wrong)
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import padtypes
 from atl.errors import UnsafeTruncation
 from atl.prove import without_smt
 from padtypes import truncations
-from padtypes.check import READABLE, unsafe_truncations
+from padtypes.check import MAX_PICTURE_ELEMENTS, unsafe_truncations
 
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=1)
@@ -65,7 +65,7 @@ def test_a_prover_that_gives_up_is_not_a_counterexample() -> None:
     assert error.numbers is None
 
 
-@pytest.mark.parametrize(("rows", "shown"), [(READABLE // 2, True), (READABLE // 2 + 1, False)])
+@pytest.mark.parametrize(("rows", "shown"), [(MAX_PICTURE_ELEMENTS // 2, True), (MAX_PICTURE_ELEMENTS // 2 + 1, False)])
 def test_what_is_refused_is_drawn_where_it_can_be_read(rows: int, shown: bool) -> None:
     error = refused(atl.truncl(1, atl.gen(rows, 2, lambda i, j: 2.0)))
     assert (error.picture is not None) == shown
@@ -80,7 +80,7 @@ def test_a_picture_that_cannot_be_drawn_takes_no_refusal_away(
     def undrawable(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(import_module("padtypes.check"), "picture_of", undrawable)  # `padtypes.check` is a function
+    monkeypatch.setattr(import_module("padtypes.check"), "draw_pad_set", undrawable)  # `padtypes.check` is a function
     assert refused(atl.truncl(1, atl.gen(2, lambda i: 2.0))).picture is None
 
 

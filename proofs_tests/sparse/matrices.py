@@ -76,7 +76,7 @@ FORMATS: Final[dict[str, sparse.Format]] = {
     repr(form): form
     for form in (
         sparse.CSR, sparse.CSC, sparse.DCSR, sparse.DCSC, sparse.CSF, sparse.COO, sparse.BCSR, sparse.BCSR(2, 3),
-        sparse.CSB, sparse.DIA, sparse.BITMASK, sparse.HASH, sparse.HASH(16), sparse.CSR.with_index("int64"),
+        sparse.CSB, sparse.DIA, sparse.BITMASK, sparse.HASH, sparse.HASH(16), sparse.CSR.with_index_dtype("int64"),
     )
 }  # fmt: skip
 

@@ -39,7 +39,7 @@ def test_a_packed_tensor_is_checked_by_each_kernel_once() -> None:
         kernel(packed, vector)  # shapes are not known yet
         kernel(packed, vector)
         assert np.array_equal(kernel(packed, vector), matrix @ vector)
-    assert len(packed.known or ()) == 2
+    assert len(packed.validation_cache or ()) == 2
     (limits,) = first._limits.values()
     assert asked(first, packed, vector) == asked(first, A=packed, v=vector) == ()
     assert len(asked(first, matrix, vector)) == len(limits.asked) == 1
@@ -54,7 +54,7 @@ def asked(kernel: Kernel, *arrays: object, **named: object) -> tuple[Asked, ...]
 
 def test_its_indices_are_its_own_and_read_only() -> None:
     matrix, vector = MATRICES["int64 indices"](), np.arange(5.0)
-    for form in (sparse.CSR, sparse.CSR.with_index("int64"), sparse.COO, sparse.BCSR, sparse.DIA, sparse.HASH):
+    for form in (sparse.CSR, sparse.CSR.with_index_dtype("int64"), sparse.COO, sparse.BCSR, sparse.DIA, sparse.HASH):
         packed = sparse.pack(matrix, form)
         for array in packed.arrays[:-1]:
             assert not np.shares_memory(array, matrix.indices)
@@ -62,8 +62,8 @@ def test_its_indices_are_its_own_and_read_only() -> None:
                 array[...] = 7
             with pytest.raises(ValueError, match="WRITEABLE"):
                 array.flags.writeable = True
-    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR.with_index("int64")).goal)
-    packed = sparse.pack(matrix, sparse.CSR.with_index("int64"))
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR.with_index_dtype("int64")).goal)
+    packed = sparse.pack(matrix, sparse.CSR.with_index_dtype("int64"))
     expected = matrix @ vector
     matrix.indices[:] = 10**6
     for _ in range(3):
@@ -83,7 +83,7 @@ def test_what_is_damaged_is_never_noted_as_right() -> None:
     for _ in range(3):
         with pytest.raises(ArrayError, match="out of the declared range"):
             kernel(broken, vector)
-    assert broken.known is None  # whoever owns the array may make it writeable again
+    assert broken.validation_cache is None  # whoever owns the array may make it writeable again
 
 
 def test_arrays_that_may_be_written_to_are_checked_in_each_call() -> None:
@@ -92,7 +92,7 @@ def test_arrays_that_may_be_written_to_are_checked_in_each_call() -> None:
     outer, inner = packed.levels
     held = {role: array.copy() for role, array in inner.arrays.items()}
     mine = replace(packed, levels=(outer, Metadata(held, inner.extents, inner.count)))
-    assert mine.known is None
+    assert mine.validation_cache is None
     for _ in range(3):
         assert np.array_equal(kernel(mine, vector), matrix @ vector)
     held["crd"][3] = -1
@@ -106,7 +106,7 @@ def test_copies_and_views_of_what_may_change_are_not_taken_for_what_never_does()
     for _ in range(2):
         kernel(packed, vector)
     for again in (copy.deepcopy(packed), pickle.loads(pickle.dumps(packed))):
-        assert again.known == {}
+        assert again.validation_cache == {}
         for _ in range(3):
             assert np.array_equal(kernel(again, vector), matrix @ vector)
         with pytest.raises(ValueError, match="read-only"):
@@ -118,7 +118,7 @@ def test_copies_and_views_of_what_may_change_are_not_taken_for_what_never_does()
     seen = replace(packed, levels=(outer, Metadata({**inner.arrays, "crd": view}, inner.extents, inner.count)))
     mine = copy.deepcopy(seen)
     for each in (seen, mine):
-        assert each.known is None
+        assert each.validation_cache is None
         for _ in range(3):
             assert np.array_equal(kernel(each, vector), matrix @ vector)
     behind[3] = 10**6
@@ -166,12 +166,12 @@ def test_a_tensor_is_noted_once_for_calls_that_differ_in_other_operands() -> Non
     kernel = compiled(reschedule(atl.program("spmm", [left, right], body)).sparsify("A", sparse.CSR).goal)
     matrix = MATRICES["no block divides it"]()
     packed = sparse.pack(matrix, sparse.CSR)
-    assert packed.known is not None
+    assert packed.validation_cache is not None
     noted = []
     for _ in range(3):
         for width in (1, 4):
             assert np.array_equal(kernel(packed, np.ones((13, width))), matrix @ np.ones((13, width)))
-            noted.append([*packed.known.values()])
+            noted.append([*packed.validation_cache.values()])
     assert len(noted[-1]) == 1
     assert noted[-1][0] is noted[2][0]
     assert asked(kernel, packed, np.ones((13, 4))) == ()

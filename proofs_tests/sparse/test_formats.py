@@ -16,7 +16,7 @@ from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from rewrites import reschedule
 from sparse import compress, decompress, meaning, pack
 from sparse.levels import Compressed, Hashed
-from sparse.tensors import encoded, entries
+from sparse.tensors import encode, entries
 
 
 @pytest.mark.sampled
@@ -73,7 +73,7 @@ def test_what_scipy_converts_has_each_entry_once_and_sorted() -> None:
             before = value.toarray()
             for form in (sparse.CSR, sparse.CSC):
                 found, coordinates = pack(value, form), value.tocoo()
-                own = encoded(form, value.shape, coordinates.coords, coordinates.data)
+                own = encode(form, value.shape, coordinates.coords, coordinates.data)
                 for a, b in zip(found.arrays, own.arrays, strict=True):
                     assert a.tolist() == b.tolist(), (name, kind, form)
             assert np.array_equal(value.toarray(), before)
@@ -86,12 +86,12 @@ def test_coordinates_that_were_packed_become_what_our_own_encoder_makes(dtype: s
         packed = pack(made(), sparse.COO)
         packed = replace(packed, values=packed.values.astype(dtype))
         coordinates, values = entries(packed)
-        for form in (sparse.CSR, sparse.CSC.in_order(), sparse.CSR.with_index("int64")):
-            found, own = pack(packed, form), encoded(form, packed.shape, coordinates, values)
+        for form in (sparse.CSR, sparse.CSC.sorted(), sparse.CSR.with_index_dtype("int64")):
+            found, own = pack(packed, form), encode(form, packed.shape, coordinates, values)
             assert (found.format, found.shape, found.values.dtype) == (form, packed.shape, values.dtype)
             for a, b in zip(found.arrays, own.arrays, strict=True):
                 assert (a.dtype, a.tolist()) == (b.dtype, b.tolist())
-            assert found.known == {}
+            assert found.validation_cache == {}
 
 
 def test_arrays_of_scipy_that_are_longer_than_their_entries_are_packed() -> None:
@@ -125,7 +125,7 @@ def refused(error: type[Exception], form: sparse.Format, value: Any) -> str:
 
 
 def test_a_hash_table_that_is_too_full_is_refused_with_the_width_that_is_needed() -> None:
-    text = refused(sparse.NoSpace, sparse.HASH(3), np.ones((2, 5)))
+    text = refused(sparse.CapacityExceeded, sparse.HASH(3), np.ones((2, 5)))
     assert "a hash table of width 3 is too full" in text
     assert "room for the 5 entries below one parent" in text
     assert "use Hashed(10)" in text
@@ -154,15 +154,15 @@ def test_a_rank_that_a_format_does_not_have_is_refused() -> None:
 
 
 def test_what_is_no_tensor_is_refused() -> None:
-    assert "'matrix' (str) cannot be packed as CSR" in refused(sparse.NotSparse, sparse.CSR, "matrix")
+    assert "'matrix' (str) cannot be packed as CSR" in refused(sparse.NotPackable, sparse.CSR, "matrix")
 
 
 def test_indices_that_do_not_fit_are_refused_with_the_format_that_holds_them() -> None:
     wide = sp.coo_array((np.array([1.0]), (np.array([0]), np.array([2**40]))), shape=(2, 2**41))
     text = refused(sparse.FormatError, sparse.CSR, wide)
     assert "does not fit into int32" in text
-    assert '.with_index("int64")' in text
-    assert pack(wide, sparse.CSR.with_index("int64")).arrays[1].tolist() == [2**40]
+    assert '.with_index_dtype("int64")' in text
+    assert pack(wide, sparse.CSR.with_index_dtype("int64")).arrays[1].tolist() == [2**40]
 
 
 @pytest.mark.parametrize("by", [(0, 4), (2, -1), (), (2.0, 2)])
@@ -173,7 +173,7 @@ def test_blocks_without_an_extent_are_refused(by: Any) -> None:
 
 def test_formats_are_put_together_by_users() -> None:
     """A matrix by columns of blocks of rows: no name of ours."""
-    view = sparse.Then(sparse.Permuted((1, 0)), sparse.Blocked((1, 4)))
+    view = sparse.Composed(sparse.Permuted((1, 0)), sparse.Blocked((1, 4)))
     form = sparse.Format("by columns of blocks", (Compressed(), Compressed(), sparse.Dense(), sparse.Dense()), view)
     for made in MATRICES.values():
         assert np.array_equal(decompress(pack(made(), form)), dense(made()))

@@ -1,4 +1,4 @@
-"""Packed operands of programs: what they may be made of, and that they are carried along and no part of a meaning."""
+"""Sparse operands of programs: accepted values, and no effect on the meaning of the program."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import scipy.sparse as sp
 import atl
 import sparse
 from atl.core.index import bound, size
-from atl.core.program import Packed
+from atl.core.program import SparseOperand
 from atl.errors import ArrayError, ATLError
 from atl.meaning.specialise import specialise
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import MATRICES, dense
 from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
-from sparse.apart import Apart
+from sparse.packing import Unpacker
 
 pytestmark = pytest.mark.sampled
 
@@ -97,7 +97,7 @@ def test_a_size_that_only_the_operand_tells_is_no_keyword() -> None:
 
 
 def test_a_packed_operand_is_made_of_what_it_says() -> None:
-    assert isinstance(PACKED, Packed)
+    assert isinstance(PACKED, SparseOperand)
     assert (PACKED.name, PACKED.arrays, PACKED.format) == ("A", ("A_pos", "A_crd", "A_val"), "CSR")
 
 
@@ -123,7 +123,7 @@ WIDE = np.arange(13.0 * 9).reshape(13, 9) % 4
 @pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
 def test_scipy_is_not_asked_to_convert_what_is_damaged(kind: str, damage: str) -> None:
     """It looks at no index, and writes where a damaged one says."""
-    for form in (sparse.CSR, sparse.CSC, sparse.CSR.with_index("int64"), sparse.COO, sparse.BITMASK, sparse.BCSR):
+    for form in (sparse.CSR, sparse.CSC, sparse.CSR.with_index_dtype("int64"), sparse.COO, sparse.BITMASK, sparse.BCSR):
         matrix = sp.csr_array(WIDE).asformat(kind)
         DAMAGE[damage](matrix)
         with pytest.raises(ArrayError):
@@ -204,7 +204,7 @@ def test_what_scipy_remembers_of_a_matrix_is_not_believed() -> None:
     assert matrix.has_canonical_format
     matrix.indices[:2] = matrix.indices[1::-1].copy()
     matrix.data[:2] = matrix.data[1::-1].copy()
-    packed = sparse.pack(matrix, sparse.CSR.in_order())
+    packed = sparse.pack(matrix, sparse.CSR.sorted())
     assert packed.arrays[1][0] < packed.arrays[1][1]
     assert np.array_equal(sparse.decompress(packed), WIDE)
     assert matrix.indices[0] > matrix.indices[1]  # it is not sorted in its place
@@ -213,9 +213,9 @@ def test_what_scipy_remembers_of_a_matrix_is_not_believed() -> None:
 @pytest.mark.long
 def test_coordinates_in_order_are_sorted_by_pack_and_others_are_not() -> None:
     matrix = sp.coo_array((np.array([1.0, 2.0, 4.0]), ([2, 0, 2], [1, 3, 1])), shape=(3, 4))
-    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.COO.in_order()).goal)
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.COO.sorted()).goal)
     for given in (matrix, sparse.pack(matrix, sparse.COO)):
-        packed = sparse.pack(given, sparse.COO.in_order())
+        packed = sparse.pack(given, sparse.COO.sorted())
         assert [array.tolist() for array in packed.arrays] == [[0, 2, 2], [3, 1, 1], [2.0, 1.0, 4.0]]
         assert kernel(packed, np.ones(4)).tolist() == [2.0, 0.0, 5.0]
     assert sparse.pack(matrix, sparse.COO).arrays[0].tolist() == [2, 0, 2]
@@ -231,7 +231,7 @@ def test_a_vector_of_scipys_and_rows_of_numbers_are_tensors_too() -> None:
 
 @pytest.mark.parametrize("value", [[[1.0], [2.0, 3.0]], sp.csr_array, np.ma.masked_array([[1.0]], [[True]])])
 def test_what_is_no_matrix_is_refused(value: object) -> None:
-    with pytest.raises(sparse.NotSparse):
+    with pytest.raises(sparse.NotPackable):
         sparse.pack(value, sparse.CSR)
 
 
@@ -247,7 +247,7 @@ def held_as(kind: str, matrix: Any) -> Any:
 @pytest.mark.parametrize("kind", HELD)
 def test_what_scipy_holds_in_the_format_is_read_where_it_is(kind: str) -> None:
     matrix = held_as(kind, sp.csr_array(WIDE[:12]))
-    arrays, shape = Apart(HELD[kind], "A", "float64", 2)(matrix)
+    arrays, shape = Unpacker(HELD[kind], "A", "float64", 2)(matrix)
     assert shape == (12, 9)
     assert np.shares_memory(arrays[-1], matrix.data)
     names = {"coo": ("row", "col"), "dia": ()}.get(kind, ("indptr", "indices"))
@@ -305,13 +305,13 @@ def test_a_diagonal_outside_of_a_matrix_is_not_taken_for_another_one(outside: in
 
 
 def test_what_scipy_holds_otherwise_is_converted() -> None:
-    for kind, form in (("bsr", sparse.BCSR(3, 3)), ("coo", sparse.COO.in_order())):
+    for kind, form in (("bsr", sparse.BCSR(3, 3)), ("coo", sparse.COO.sorted())):
         matrix = held_as(kind, sp.csr_array(WIDE[:12]))
-        arrays, _ = Apart(form, "A", "float64", 2)(matrix)
+        arrays, _ = Unpacker(form, "A", "float64", 2)(matrix)
         assert not np.shares_memory(arrays[0], matrix.row if kind == "coo" else matrix.indptr)
         assert np.array_equal(sparse.decompress(sparse.pack(matrix, form)), WIDE[:12])
     with pytest.raises(ArrayError, match="float32"):
-        Apart(sparse.COO, "A", "float64", 2)(sp.coo_array(WIDE.astype(np.float32)))
+        Unpacker(sparse.COO, "A", "float64", 2)(sp.coo_array(WIDE.astype(np.float32)))
 
 
 def test_what_is_no_array_is_refused_by_a_call_as_by_pack() -> None:
@@ -337,7 +337,7 @@ def test_only_indices_of_another_width_are_copied(kind: str) -> None:
             setattr(matrix, name, getattr(matrix, name).astype(np.int64))
     if kind == "coo":
         matrix.coords = tuple(each.astype(np.int64) for each in matrix.coords)
-    (*indices, values), _ = Apart(HELD[kind], "A", "float64", 2)(matrix)
+    (*indices, values), _ = Unpacker(HELD[kind], "A", "float64", 2)(matrix)
     assert np.shares_memory(values, matrix.data)
     assert {each.dtype for each in indices} == {np.dtype(np.int32)}
     kernel = compiled(reschedule(SPMV).sparsify("A", HELD[kind]).goal)
@@ -353,5 +353,5 @@ def test_what_is_copied_for_its_indices_is_sorted_for_a_format_in_order() -> Non
     matrix = sp.csr_array(WIDE)
     matrix.indices[:2], matrix.data[:2] = matrix.indices[1::-1].copy(), matrix.data[1::-1].copy()
     matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
-    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR.in_order()).goal)
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR.sorted()).goal)
     assert np.array_equal(kernel(matrix, np.arange(9.0)), WIDE @ np.arange(9.0))

@@ -18,7 +18,7 @@ from sparse import description, draw, pack
 MATRIX = np.array([[6, 0, 9, 8], [0, 0, 0, 0], [5, 0, 0, 7]])
 
 
-def boxes(picture: sparse.Picture) -> list[tuple[str, str]]:
+def boxes(picture: sparse.MatrixDrawing) -> list[tuple[str, str]]:
     """The colour of each box, with what is written in it."""
     root = ElementTree.fromstring(picture.svg())
     found: list[tuple[str, str]] = []

@@ -100,7 +100,7 @@ def test_both_products_with_blocks_in_both_orders(
 
 @pytest.mark.long
 def test_wide_indices_of_blocks_and_of_rows() -> None:
-    forms = (sparse.BCSR(2, 3).with_index("int64"), sparse.CSR.with_index("int64"))
+    forms = (sparse.BCSR(2, 3).with_index_dtype("int64"), sparse.CSR.with_index_dtype("int64"))
     check(derived(SPMSPM, forms, 0), SPMSPM)
 
 

@@ -17,7 +17,7 @@ from proofs_tests.sparse.matrices import MATRICES, dense
 from rewrites import Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import NoSite
-from sparse.levels import Declaring
+from sparse.levels import Declarer
 
 n, m = atl.sizes("n m")
 A, D = atl.tensor("A", n, m, dtype="float64"), atl.tensor("D", n, m, dtype="float64")
@@ -205,7 +205,7 @@ def test_a_result_that_is_on_no_such_pattern_is_refused(formula: Any, says: str)
 
 
 def test_without_an_order_of_positions_the_theorem_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Declaring, "bounds", Declaring.array)
+    monkeypatch.setattr(Declarer, "bounds", Declarer.array)
     with pytest.raises(NoSite, match="two entries of A may have one position: that none do is not proved"):
         on_pattern(sparse.CSR)
 

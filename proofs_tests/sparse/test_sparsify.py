@@ -122,7 +122,7 @@ def test_arrays_of_scipy_are_passed_as_they_are() -> None:
     (packed,) = reschedule(SPMV).sparsify("A", sparse.CSR).goal.packed
     matrix = MATRICES["no block divides it"]()
     for made in (matrix, sp.csr_matrix(matrix)):
-        arrays, shape = packed.apart(made)
+        arrays, shape = packed.unpack(made)
         assert all(a is b for a, b in zip(arrays, (made.indptr, made.indices, made.data), strict=True))
         assert shape == made.shape
 
@@ -130,7 +130,9 @@ def test_arrays_of_scipy_are_passed_as_they_are() -> None:
 # -- certificates -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [sparse.CSR, sparse.BCSR(2, 3), sparse.HASH, sparse.COO.with_index("int64")], ids=repr)
+@pytest.mark.parametrize(
+    "form", [sparse.CSR, sparse.BCSR(2, 3), sparse.HASH, sparse.COO.with_index_dtype("int64")], ids=repr
+)
 def test_a_loaded_certificate_gives_the_same_kernel(form: sparse.Format, tmp_path: Path) -> None:
     theorem = reschedule(SPMV).sparsify("A", form).done()
     file = tmp_path / "spmv.atl.json"
@@ -212,7 +214,7 @@ def test_names_of_formats_are_read_back_and_nothing_else_is() -> None:
         "BCSR('x')",
         "BCSR(2, 3).index",
         "CSR(2)",
-        "CSR.with_index('int8')",
+        "CSR.with_index_dtype('int8')",
         "__import__('os')",
     ):
         assert sparse.format_named(text) is None
@@ -317,7 +319,7 @@ def test_a_call_with_the_wrong_operand_is_refused() -> None:
         assert "A: an operand in the format CSR" in refused(ArgumentError, lambda: kernel(v=vector))
         assert "is given A twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A=matrix))
         assert "is given A_pos twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A_pos=matrix.indptr))
-        assert "cannot be packed as CSR" in refused(sparse.NotSparse, lambda: kernel("matrix", vector))
+        assert "cannot be packed as CSR" in refused(sparse.NotPackable, lambda: kernel("matrix", vector))
 
 
 @pytest.mark.parametrize(("role", "fault"), [("indices", 13), ("indices", -1), ("indptr", 10**6), ("indptr", -1)])

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from proofs_tests.programs.choices import Choices, chance, choose
 from sparse import Blocked, Format
-from sparse.tensors import encoded
+from sparse.tensors import encode
 
 Shape = tuple[int, ...]
 LARGEST: Final = 12
@@ -75,7 +75,7 @@ def passed_in(
     if way == "dense":
         return way, dense_of_entries(shape, coordinates, values)
     if way == "packed":
-        return "packed", encoded(form, shape, coordinates, values)
+        return "packed", encode(form, shape, coordinates, values)
     index = np.int64 if wide else np.int32
     held = sp.coo_array((values, tuple(each.astype(index) for each in coordinates)), shape=shape)
     if len(shape) != 2:

@@ -22,9 +22,9 @@ n, m, k = atl.sizes("n m k")
 
 MATRICES: Final = (
     sparse.CSR, sparse.CSC, sparse.DCSR, sparse.DCSC, sparse.CSF, sparse.COO, sparse.BCSR, sparse.BCSR(2, 3),
-    sparse.CSB(3, 2), sparse.DIA, sparse.BITMASK, sparse.HASH, CSR.in_order(), DCSR.in_order(), COO.in_order(),
+    sparse.CSB(3, 2), sparse.DIA, sparse.BITMASK, sparse.HASH, CSR.sorted(), DCSR.sorted(), COO.sorted(),
 )  # fmt: skip
-CUBES: Final = (sparse.CSF, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.MODE_GENERIC, CSF.in_order())
+CUBES: Final = (sparse.CSF, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.MODE_GENERIC, CSF.sorted())
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,9 @@ FORMULAS: Final = (
         lambda shape: shape[-1:],
         _times_vector,
         lambda a, x: a @ x,
-        formats=(CSR.in_order(), DCSR.in_order()),
-        cubes=(CSF.in_order(),),
-        second=VECTOR.in_order(),
+        formats=(CSR.sorted(), DCSR.sorted()),
+        cubes=(CSF.sorted(),),
+        second=VECTOR.sorted(),
         walk=merged,
     ),
     Formula(
@@ -118,8 +118,8 @@ FORMULAS: Final = (
         lambda shape: shape,
         _elementwise,
         lambda a, c: a * c,
-        formats=(CSR.in_order(), DCSR.in_order()),
-        second=CSR.in_order(),
+        formats=(CSR.sorted(), DCSR.sorted()),
+        second=CSR.sorted(),
         walk=merged,
     ),
     Formula(
@@ -127,8 +127,8 @@ FORMULAS: Final = (
         lambda shape: shape,
         _elementwise,
         lambda a, c: a * c,
-        formats=(DCSR.in_order(),),
-        second=DCSR.in_order(),
+        formats=(DCSR.sorted(),),
+        second=DCSR.sorted(),
         walk=merged_at_all_levels,
     ),
     Formula(
@@ -136,8 +136,8 @@ FORMULAS: Final = (
         lambda shape: shape,
         _elementwise,
         lambda a, c: a * c,
-        formats=(DCSC.in_order(),),
-        second=DCSC.in_order(),
+        formats=(DCSC.sorted(),),
+        second=DCSC.sorted(),
         walk=merged_at_all_levels,
     ),
     Formula(
@@ -145,8 +145,8 @@ FORMULAS: Final = (
         lambda shape: (shape[-1], shape[0]),
         _times_matrix,
         lambda a, b: a @ b,
-        formats=(CSR.in_order(), DCSR.in_order()),
-        second=CSC.in_order(),
+        formats=(CSR.sorted(), DCSR.sorted()),
+        second=CSC.sorted(),
         walk=merged,
     ),
     Formula(
@@ -154,9 +154,9 @@ FORMULAS: Final = (
         lambda shape: shape,
         _elementwise,
         lambda a, c: a * c,
-        formats=(CSF.in_order(),),
-        cubes=(CSF.in_order(),),
-        second=CSF.in_order(),
+        formats=(CSF.sorted(),),
+        cubes=(CSF.sorted(),),
+        second=CSF.sorted(),
         walk=merged_at_all_levels,
     ),
     Formula(
@@ -164,7 +164,7 @@ FORMULAS: Final = (
         lambda shape: shape[-1:],
         _times_vector,
         lambda a, v: a @ v,
-        formats=(COO, COO.in_order()),
+        formats=(COO, COO.sorted()),
         cubes=(COO,),
         walk=_in_runs,
     ),

@@ -21,11 +21,11 @@ from proofs_tests.programs.choices import Choices, Seeded, chance, choose
 from proofs_tests.sparse.random_tensors.entries import EDGES, dense_of_entries, is_sorted, passed_in, tensor_at
 from proofs_tests.sparse.random_tensors.formulas import FORMULAS, Formula, dense_of, kernel_for
 from sparse import CSC, CSR, Format, decompress
-from sparse.tensors import encoded
+from sparse.tensors import encode
 
 BLOCK: Final = 250
 """So many tensors in a row meet one formula: a short run needs few kernels."""
-ORDERED: Final = {"csr": CSR.in_order(), "csc": CSC.in_order()}
+ORDERED: Final = {"csr": CSR.sorted(), "csc": CSC.sorted()}
 """What scipy's matrices share their arrays with."""
 
 
@@ -78,13 +78,13 @@ def one(report: Report, number: int) -> None:
     formula, edge = FORMULAS[number // BLOCK % len(FORMULAS)], choose(choices, EDGES)
     rank = 3 if formula.cubes and chance(choices, 30) else 2
     form = choose(choices, formula.cubes if rank == 3 else formula.formats)
-    stored = form.with_index("int64") if edge == "int64" and chance(choices, 50) else form
+    stored = form.with_index_dtype("int64") if edge == "int64" and chance(choices, 50) else form
     key = (formula.name, repr(form), edge)
     report.cells[key] += 1
     shape, coordinates, values = tensor_at(choices, edge, rank)
     said = f"tensor {number} of seed {report.seed}, {formula.name}, {stored!r} of shape {shape}, {edge}"
     try:
-        found = decompress(encoded(stored, shape, coordinates, values))
+        found = decompress(encode(stored, shape, coordinates, values))
         tensor = _drawn(choices, stored, edge, (shape, coordinates, values))
         other = _other(choices, formula, formula.operand(shape))
         report.ways[tensor.way] += 1
@@ -139,7 +139,7 @@ def _must_be_refused(form: Format, drawn: _Drawn) -> bool:
     """Whether a call shares the arrays of a matrix of scipy's, and these are not in the order that the format has."""
     if not form.ordered or drawn.way not in ("csr", "csc"):
         return False
-    shared = drawn.passed.indices.dtype == form.index and form.with_index("int32") == ORDERED[drawn.way]
+    shared = drawn.passed.indices.dtype == form.index_dtype and form.with_index_dtype("int32") == ORDERED[drawn.way]
     return shared and not is_sorted(drawn.passed)
 
 

@@ -13,7 +13,7 @@ from proofs_tests.sampling import few_and_rest
 from proofs_tests.sparse.random_tensors import fuzz
 from proofs_tests.sparse.random_tensors.formulas import FORMULAS, kernel_for
 from sparse import CSR
-from sparse.levels import Compressed, Stored
+from sparse.levels import Compressed, Encoded
 
 MERGED = next(formula for formula in FORMULAS if formula.name == "A x merged, x sparse")
 """With the fewest loops around its merge."""
@@ -22,7 +22,7 @@ MERGED = next(formula for formula in FORMULAS if formula.name == "A x merged, x 
 @pytest.fixture
 def by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A merge of rows is all that is tried, and its kernel is made anew."""
-    monkeypatch.setattr(fuzz, "FORMULAS", (replace(MERGED, name="by rows", formats=(CSR.in_order(),), cubes=()),))
+    monkeypatch.setattr(fuzz, "FORMULAS", (replace(MERGED, name="by rows", formats=(CSR.sorted(),), cubes=()),))
     yield
     kernel_for.cache_clear()
 
@@ -60,10 +60,10 @@ def test_a_cell_that_is_wrong_is_said_in_the_table_and_ends_the_command_with_1(
 def test_a_value_that_goes_to_its_neighbour_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Compressed.store
 
-    def shifted(self: Compressed, *arguments: Any, **options: Any) -> Stored:
+    def shifted(self: Compressed, *arguments: Any, **options: Any) -> Encoded:
         made = original(self, *arguments, **options)
         count = made.metadata.count
-        return Stored(made.metadata, (made.positions + 1) % count if count > 4 else made.positions)
+        return Encoded(made.metadata, (made.positions + 1) % count if count > 4 else made.positions)
 
     monkeypatch.setattr(Compressed, "store", shifted)
     report = fuzz.run_sparse(range(250), 11, first=True)
