@@ -49,7 +49,9 @@ def _format(text: str) -> Format:
 
     found = format_named(text)
     if found is None:
-        raise WrongArgument(f"{text} is no format", required=f"one of {', '.join(NAMED_FORMATS)}, as CSR or BCSR(4, 4)")
+        raise WrongArgument(
+            f"{text} is not a sparse format", required=f"one of {', '.join(NAMED_FORMATS)}, as CSR or BCSR(4, 4)"
+        )
     return found
 
 

@@ -61,7 +61,7 @@ class SparseOperand:
             or not (self.meaning is None or isinstance(self.meaning, Term))
         ):
             raise not_made_of(
-                "a packed operand",
+                "a sparse operand",
                 (self.name, self.shape, self.arrays),
                 "a name, extents over sizes, the names of inputs, and a function that takes an object apart; for a "
                 "result that is stored so, what its values mean, and a function that puts it together",

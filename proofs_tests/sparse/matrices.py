@@ -1,4 +1,4 @@
-"""Matrices at the edges: empty ones, rows that are full or empty, what is stored twice or in disorder."""
+"""Edge cases of matrices: empty ones, full and empty rows, duplicates, unsorted entries."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ FORMATS: Final[dict[str, sparse.Format]] = {
 
 
 def dense(matrix: Matrix) -> Any:
-    """The elements, entries with equal coordinates added up."""
+    """Return the dense matrix; duplicates are summed."""
     return matrix.toarray()

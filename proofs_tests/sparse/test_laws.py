@@ -1,4 +1,4 @@
-"""The laws of level formats hold for every instance, on all small tensors; a fault in any encoder is found."""
+"""The laws of level formats, checked exhaustively for the built-in levels, and violated by faulty ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparse.levels.level import Number
 
 
 def reversed_bits(coordinate: Any) -> Any:
-    """A hash function under which neighbours stand apart and some coordinates meet."""
+    """A hash function that scatters neighbours and has collisions."""
     return (5 * coordinate + 3) % 7
 
 
@@ -42,7 +42,7 @@ INSTANCES: list[Level] = [
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("number", range(len(INSTANCES)))
-def test_the_laws_hold_for_every_instance(number: int) -> None:
+def test_builtin_levels_satisfy_the_laws(number: int) -> None:
     level = INSTANCES[number]
     assert check_level(level, max_elements=8 if level.dims == 1 else 6) > 400
     assert len(LAWS) == 16
@@ -65,7 +65,7 @@ class MarklessBitmask(Bitmask):
 
 
 class ForgetfulHash(Hashed):
-    """Entries that meet another at their slot are looked for at that slot only."""
+    """Looks up a coordinate at its first slot only, and misses entries moved by collisions."""
 
     def crd_pos(self, m: Metadata, parent: int, coordinates: tuple[int, ...]) -> int | None:
         table = m.arrays["crd"][parent]
@@ -74,14 +74,14 @@ class ForgetfulHash(Hashed):
 
 
 class UnmarkedHash(Hashed):
-    """Free slots are no different from entries at 0: the table that E19 corrects has no way to say so either."""
+    """Does not mark free slots as invalid, as in the printed table before erratum E19."""
 
     def valid(self, m: Metadata, parent: Number, p: Number) -> Any:
         return True
 
 
 class PrintedCompressed(Compressed):
-    """The printed rule for appending, which drops the last position instead of the first (erratum E18)."""
+    """Appends by the printed rule, which drops the last position instead of the first (erratum E18)."""
 
     def append(self, first: Metadata, second: Metadata) -> Metadata:
         made = super().append(first, second)
@@ -98,7 +98,7 @@ class UnshiftedCompressed(Compressed):
 
 
 class DisorderedCompressed(Compressed):
-    """Encodes the values in another order than the coordinates."""
+    """Encodes values in a different order than coordinates."""
 
     def encode(self, extents: Any, parents: Any, parent: Any, coordinates: Any, *, root: bool) -> Encoded:
         made = super().encode(extents, parents, parent, coordinates, root=root)
@@ -106,7 +106,7 @@ class DisorderedCompressed(Compressed):
 
 
 class MergedCompressed(Compressed):
-    """Entries of neighbouring rows with equal coordinates become one."""
+    """Merges entries of adjacent rows that have equal coordinates."""
 
     def encode(self, extents: Any, parents: Any, parent: Any, coordinates: Sequence[Any], *, root: bool) -> Encoded:
         first = np.ones(len(parent), bool)
@@ -129,16 +129,16 @@ class MergedCompressed(Compressed):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Level) else value,
 )
-def test_a_planted_fault_breaks_a_law_which_is_named_with_a_tensor(level: Level, law: str) -> None:
+def test_faulty_level_violates_a_named_law(level: Level, law: str) -> None:
     with pytest.raises(sparse.LawViolation) as caught:
         check_level(level)
     text = str(caught.value)
-    assert f"breaks {law}" in text
+    assert f"violates {law}" in text
     assert "rows = " in text
 
 
-def test_each_law_has_a_fault_that_only_it_finds_first_or_is_implied_by_those_before_it() -> None:
-    """No law is true of anything: with a structure that is wrong in one way, each of them is false somewhere."""
+def test_laws_detect_an_inconsistent_structure() -> None:
+    """A structure with coordinates out of bounds violates exactly these laws."""
     from sparse import laws
 
     right = laws.case(Compressed(), (3,), [{(0,): 1, (2,): 2}, {}, {(1,): 3}])
@@ -151,12 +151,12 @@ def test_each_law_has_a_fault_that_only_it_finds_first_or_is_implied_by_those_be
     }  # fmt: skip
 
 
-# -- a level of a user's own ------------------------------------------------------------------------------------------
+# -- a user-defined level ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Padded(Level):
-    """ELLPACK: a table as wide as the fullest row needs, filled from the left; free places hold -1."""
+    """ELLPACK: a table as wide as the fullest row, filled from the left; -1 marks unused positions."""
 
     width: int | None = None
 
@@ -202,7 +202,7 @@ class Padded(Level):
 
 
 @pytest.mark.long
-def test_a_format_of_a_user_works_once_its_laws_hold() -> None:
+def test_user_defined_level_compiles() -> None:
     assert check_level(Padded(8)) > 400
     ell = sparse.Format("ELL", (Dense(), Padded()))
     s = reschedule(SPMV).sparsify("A", ell)

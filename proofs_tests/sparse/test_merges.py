@@ -1,4 +1,4 @@
-"""Kernels that merge sorted entries, and that add up runs of them, on matrices at the edges."""
+"""Kernels with co-iteration of sorted entries and with segmented reductions, on edge-case matrices."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def vector_of(count: int) -> Any:
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", MATRICES)
-def test_merges_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> None:
+def test_merges_agree_with_the_dense_formula(name: str) -> None:
     matrix = MATRICES[name]()
     held = dense(matrix)
     columns = matrix.shape[1]
@@ -76,7 +76,7 @@ def test_merges_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> No
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_runs_of_coordinates_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> None:
+def test_segmented_reductions_agree_with_the_dense_formula(name: str) -> None:
     matrix = MATRICES[name]()
     kernel = in_runs()
     v = np.arange(1.0, matrix.shape[1] + 1)
@@ -92,7 +92,7 @@ def in_runs() -> Kernel:
     return marked(reschedule(PRODUCT).sparsify("A", COO), "runs", "p")
 
 
-def test_entries_out_of_order_and_entries_twice_are_refused_with_the_call_that_mends_it() -> None:
+def test_unsorted_and_duplicate_entries_are_refused_with_a_suggestion() -> None:
     kernel = by_rows_and_vector()
     for name in ("unsorted", "duplicates by rows"):
         matrix = MATRICES[name]()
@@ -107,7 +107,7 @@ def test_entries_out_of_order_and_entries_twice_are_refused_with_the_call_that_m
         assert np.allclose(kernel(A=pack(matrix, ROWS), x=v), dense(matrix) @ v)
 
 
-def test_a_merge_of_entries_in_any_order_is_refused_when_it_is_lowered() -> None:
+def test_merge_of_unsorted_formats_is_refused_by_lowering() -> None:
     s = reschedule(PRODUCT).sparsify("A", CSR).sparsify("x", VECTORS).mark("p", "merge").mark("p1", "merge")
     with pytest.raises(IllegalMark) as refused:
         lower(s.goal)
@@ -116,7 +116,7 @@ def test_a_merge_of_entries_in_any_order_is_refused_when_it_is_lowered() -> None
 
 
 @pytest.mark.long
-def test_formats_in_order_are_kept_in_certificates_with_the_marks(tmp_path: Path) -> None:
+def test_certificates_keep_sorted_formats_and_marks(tmp_path: Path) -> None:
     s = reschedule(PRODUCT).sparsify("A", DCSR.sorted()).sparsify("x", VECTORS)
     s = s.mark("p1", "merge").mark("p2", "merge")
     s.done().save(tmp_path / "merged.atl.json")
@@ -129,7 +129,7 @@ def test_formats_in_order_are_kept_in_certificates_with_the_marks(tmp_path: Path
 
 @pytest.mark.long
 @pytest.mark.parametrize("text", ["CSR.sorted()", "BCSR(2, 8).sorted()", "DCSR.sorted().with_index_dtype('int64')"])
-def test_formats_in_order_are_known_by_their_names(text: str) -> None:
+def test_sorted_formats_are_parsed_from_their_names(text: str) -> None:
     form = sparse.format_named(text)
     assert form is not None
     assert form.ordered

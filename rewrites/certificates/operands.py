@@ -73,7 +73,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
             result = "result" in further
         case _:
             raise CertificateError(
-                f"{abbreviated(recorded)} is no packed operand",
+                f"{abbreviated(recorded)} is not a sparse operand",
                 field="packed",
                 required="its name, shape, dtype, arrays and format",
             )

@@ -1,4 +1,4 @@
-"""The formulas of `atl fuzz sparse`, each with the formats that it is tried in, and their kernels."""
+"""The formulas of `atl fuzz sparse`, the formats tested for each, and their kernels."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ CUBES: Final = (sparse.CSF, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.MODE
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula on a tensor A and one more operand, by the extents of both.
+    """A formula on a tensor A and a second operand, as functions of the extents.
 
-    `second` is the format of the other operand, if it is sparse too. `walk` finishes the schedule for a format of A.
-    With `result` the result is stored as A is.
+    `second` is the format of the second operand if it is sparse too. `finish` completes the schedule. If `result` is
+    true, the result is stored in the format of A.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Formula:
     formats: tuple[Format, ...] = MATRICES
     cubes: tuple[Format, ...] = ()
     second: Format | None = None
-    walk: Callable[[Session], Session] = field(default=lambda s: s, compare=False)
+    finish: Callable[[Session], Session] = field(default=lambda s: s, compare=False)
     result: bool = False
 
 
@@ -62,12 +62,12 @@ def _elementwise(a: atl.Tensor, d: atl.Tensor, shape: tuple[Any, ...]) -> atl.Te
 
 
 def merged(s: Session) -> Session:
-    """The schedule in which the two innermost sums, of which the condition compares the coordinates, are a merge."""
+    """Mark the two innermost sums, whose coordinates are compared, for co-iteration."""
     return _marked(s, _sums(s)[-2:])
 
 
 def merged_at_all_levels(s: Session) -> Session:
-    """The schedule in which all sums are merges, a pair of them for each level."""
+    """Mark all sums for co-iteration, one pair for each level."""
     return _marked(s, _sums(s))
 
 
@@ -111,7 +111,7 @@ FORMULAS: Final = (
         formats=(CSR.sorted(), DCSR.sorted()),
         cubes=(CSF.sorted(),),
         second=VECTOR.sorted(),
-        walk=merged,
+        finish=merged,
     ),
     Formula(
         "A * C merged, C by rows",
@@ -120,7 +120,7 @@ FORMULAS: Final = (
         lambda a, c: a * c,
         formats=(CSR.sorted(), DCSR.sorted()),
         second=CSR.sorted(),
-        walk=merged,
+        finish=merged,
     ),
     Formula(
         "A * C merged twice, by rows",
@@ -129,7 +129,7 @@ FORMULAS: Final = (
         lambda a, c: a * c,
         formats=(DCSR.sorted(),),
         second=DCSR.sorted(),
-        walk=merged_at_all_levels,
+        finish=merged_at_all_levels,
     ),
     Formula(
         "A * C merged twice, by columns",
@@ -138,7 +138,7 @@ FORMULAS: Final = (
         lambda a, c: a * c,
         formats=(DCSC.sorted(),),
         second=DCSC.sorted(),
-        walk=merged_at_all_levels,
+        finish=merged_at_all_levels,
     ),
     Formula(
         "A B merged, B by columns",
@@ -147,7 +147,7 @@ FORMULAS: Final = (
         lambda a, b: a @ b,
         formats=(CSR.sorted(), DCSR.sorted()),
         second=CSC.sorted(),
-        walk=merged,
+        finish=merged,
     ),
     Formula(
         "A * C of three dimensions, merged",
@@ -157,7 +157,7 @@ FORMULAS: Final = (
         formats=(CSF.sorted(),),
         cubes=(CSF.sorted(),),
         second=CSF.sorted(),
-        walk=merged_at_all_levels,
+        finish=merged_at_all_levels,
     ),
     Formula(
         "A v in runs",
@@ -166,14 +166,14 @@ FORMULAS: Final = (
         lambda a, v: a @ v,
         formats=(COO, COO.sorted()),
         cubes=(COO,),
-        walk=_in_runs,
+        finish=_in_runs,
     ),
 )  # fmt: skip
 
 
 @cache
 def kernel_for(form: Format, formula: Formula, rank: int) -> Kernel:
-    """The kernel of a formula on a tensor in a format."""
+    """Compile a formula for a tensor in a format."""
     shape = (n, m, k)[:rank]
     tensor = atl.tensor("A", *shape, dtype="float64")
     other = atl.tensor("B", *formula.operand(shape), dtype="float64")
@@ -181,11 +181,11 @@ def kernel_for(form: Format, formula: Formula, rank: int) -> Kernel:
     s = reschedule(program).sparsify("A", form, result=formula.result)
     if formula.second is not None:
         s = s.sparsify("B", formula.second)
-    return compiled(formula.walk(s).done().rhs)
+    return compiled(formula.finish(s).done().rhs)
 
 
 def dense_of(result: Any) -> Any:
-    """A result as an array, however it is stored."""
+    """Return a result as a dense array."""
     if isinstance(result, sparse.SparseTensor):
         return sparse.decompress(result)
     return result if isinstance(result, np.ndarray) else result.toarray()

@@ -84,7 +84,7 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     if not isinstance(name, str):
         raise WrongArgument(f"{brief(name)} names no input", required="the name of an input, a text")
     if not callable(getattr(form.form if isinstance(form, OfResult) else form, "operand", None)):
-        raise WrongArgument(f"{brief(form)} is no format", required="a format, such as sparse.CSR")
+        raise WrongArgument(f"{brief(form)} is not a sparse format", required="a format, such as sparse.CSR")
     start = theorem.lhs
     array = next((each for each in start.inputs if each.name == name), None)
     if array is None:
