@@ -37,10 +37,10 @@ def format_named(text: str, custom: Mapping[str, Format] | None = None) -> Forma
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     match found:
-        case ast.Call(ast.Attribute(inner, "with_index"), [ast.Constant(str(index))], []):
+        case ast.Call(ast.Attribute(inner, "with_index_dtype"), [ast.Constant(str(dtype))], []):
             form = format_named(ast.unparse(inner), custom)
-            return None if form is None or index not in ("int32", "int64") else form.with_index_dtype(index)
-        case ast.Call(ast.Attribute(inner, "in_order"), [], []):
+            return None if form is None or dtype not in ("int32", "int64") else form.with_index_dtype(dtype)
+        case ast.Call(ast.Attribute(inner, "sorted"), [], []):
             form = format_named(ast.unparse(inner), custom)
             return None if form is None else form.sorted()
         case ast.Call(ast.Name(name), [*arguments], []) if name in known and known[name].make is not None:

@@ -172,7 +172,7 @@ class Run:
             self._brute_force(program, nest, verdict)
 
     def _accepted(self, number: int, program: Program, nest: LoopNest) -> None:
-        """Run at three sizes, and compare the stored cells with the elements that are not padding (Theorems 2 and 3)."""
+        """Run at three sizes; exactly the elements that are not padding are stored (Theorems 2 and 3)."""
         self.counts.accepted += 1
         self.accepted.append((number, program))
         choices = Seeded.by(f"sizes {self.seed} {number}")

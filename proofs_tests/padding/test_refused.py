@@ -47,7 +47,7 @@ def test_error_names_all_indices_of_the_lost_element() -> None:
 def test_error_for_a_quotient_suggests_the_tail_formula() -> None:
     tiles = atl.flatten(atl.gen(n, 2, lambda i, j: 2.0))
     guard, tail = refused(atl.truncr(n // 2, tiles)).suggestions
-    assert guard.startswith("guard the elements beyond the end")
+    assert guard.startswith("guard the computation of the elements beyond the end")
     assert "erratum E10" in tail
     assert refused(atl.truncr(1, tiles), n >= 1).suggestions == (guard,)
 
