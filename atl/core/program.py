@@ -18,24 +18,24 @@ from atl.core.traversal import indices_in, subterms
 from atl.errors import WrongArgument, brief
 
 Unpacked: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
-"""The arrays of an operand that was taken apart, and the shape of the tensor that they stand for."""
+"""The arrays of an unpacked operand, and the shape of the tensor that they represent."""
 FindCache: TypeAlias = Callable[[object], dict[object, Any] | None]
-"""Of an object whose arrays of indices never change, where to note what was found out of them; None of any other."""
+"""Returns the validation cache of an object whose index arrays are immutable; None for any other object."""
 Rebuild: TypeAlias = Callable[[Any, Sequence[Any], Any], object]
-"""From an operand, its arrays, and values in the place of the last one, which are its own: the tensor of those."""
+"""Returns a tensor from an operand, its arrays, and new values that replace the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparseOperand:
-    """An operand that a call passes as one object, such as a sparse matrix, in the place of the inputs it is made of.
+    """An operand that a call passes as one object, such as a sparse matrix, instead of several inputs.
 
-    `shape` is that of the tensor which the arrays stand for; `format` says in words how they do; `apart` takes an
-    object apart into them. What they mean stands in the program itself, and no theorem rests on this. Of what `known`
-    has notes a kernel checks once what is declared of the arrays but for the last one, the values, and notes that.
-    `meaning` is the tensor that the arrays stand for, over the inputs: certificates tell formats of one name by it.
+    `shape` is the shape of the represented tensor, `format` the name of its format, and `unpack` converts an object to
+    the arrays. No theorem depends on this class: the program itself defines the meaning of the arrays. If an object has
+    a `validation_cache`, a kernel validates its index arrays once and records the result there. `meaning` is the tensor
+    that the arrays represent; certificates use it to distinguish formats of the same name.
 
-    Where the result is stored as this operand is, `result` is what values mean in the place of the operand's own: the
-    kernel of `let values := … in result` gives back the values, put `together` with the operand's other arrays.
+    If the result is stored in the format of this operand, `result` is the tensor represented by new values. The kernel
+    of `let values := … in result` computes the values, and `rebuild` combines them with the operand's index arrays.
     """
 
     name: str
@@ -63,8 +63,8 @@ class SparseOperand:
             raise not_made_of(
                 "a sparse operand",
                 (self.name, self.shape, self.arrays),
-                "a name, extents over sizes, the names of inputs, and a function that takes an object apart; for a "
-                "result that is stored so, what its values mean, and a function that puts it together",
+                "a name, extents over sizes, the names of inputs, and a function that unpacks an object; for a sparse "
+                "result also the tensor that its values represent, and a function that rebuilds it",
             )
 
 

@@ -69,6 +69,6 @@ OF_LAYOUTS: Final = (
         "check_level(UnshiftedCompressed())\n",
         "check_level(UnshiftedCompressed())",
         "check_level(sparse.Compressed())",
-        "the law MONOIDSTRUCT",
+        "MONOIDSTRUCT must hold",
     ),
 )

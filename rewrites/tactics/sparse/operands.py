@@ -59,7 +59,7 @@ class OperandFormat(Protocol):
     def operand(self, array: Array, taken: Collection[str], *, distinct: bool = False) -> Operand:
         """The arrays for an input, with names that are not taken, what they mean, and how a call passes them.
 
-        With `distinct` they are declared so that no two entries have one position.
+        If `distinct` is true, they are declared such that no two entries share a position.
         """
 
 
