@@ -252,7 +252,7 @@ def test_mutants_of_inference_rules_are_detected(mutant: str) -> None:
         inferred: PadSet = module.infer(program)[()]
         if disagreement(program, inferred) is not None:
             return
-    pytest.fail(f"no program tells the mutant: {mutant}")
+    pytest.fail(f"no program detects the mutant: {mutant}")
 
 
 def test_unmutated_sources_pass() -> None:

@@ -111,7 +111,7 @@ def test_cut_elements_may_depend_on_enclosing_indices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"sizes": {"n": -1}}, "sizes="),
         ({"sizes": {"n": True}}, "sizes="),
@@ -123,8 +123,8 @@ def test_cut_elements_may_depend_on_enclosing_indices() -> None:
         ({"sizes": {"n": 1}, "path": (0,)}, r"no sub-expression at \(0,\)"),
     ],
 )
-def test_invalid_sizes_and_indices_are_refused(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(ArgumentError, match=says):
+def test_invalid_sizes_and_indices_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
         draw(atl.program("same", [x], x), **given)
     assert str(draw(atl.program("same", [x], x), sizes={"n": 0})) == "(empty)"
 
@@ -149,7 +149,7 @@ def padding(body: atl.Tensor, given: list[Any] | None = None) -> padtypes.PadSet
 
 
 def test_pad_sets_print_as_conditions() -> None:
-    said = {
+    found = {
         "no element is padding": padding(x),
         "padding where n <= e0": padding(atl.padr(2, x)),
         "every element is padding": padding(atl.gen(n, lambda i: atl.guard(atl.sizes("z") < 0, x[i]))),
@@ -161,7 +161,7 @@ def test_pad_sets_print_as_conditions() -> None:
             atl.concat(x, atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(j <= i, X[i, j]))))
         ),
     }
-    assert {str(padset): repr(padset) for padset in said.values()} == {text: text for text in said}
+    assert {str(padset): repr(padset) for padset in found.values()} == {text: text for text in found}
 
 
 def test_term_that_stores_nothing_is_all_padding() -> None:

@@ -182,11 +182,11 @@ def test_user_defined_format() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "says"),
+    ("levels", "message"),
     [([Compressed()], "a tuple of level formats"), ((Compressed(), "dense"), "a tuple of level formats")],
 )
-def test_invalid_levels_are_refused(levels: Any, says: str) -> None:
-    with pytest.raises(sparse.FormatError, match=says):
+def test_invalid_levels_are_refused(levels: Any, message: str) -> None:
+    with pytest.raises(sparse.FormatError, match=message):
         sparse.Format("mine", levels)
 
 
@@ -199,8 +199,8 @@ def test_format_without_parameters_is_not_callable() -> None:
 
 def test_level_count_must_match_the_view() -> None:
     rows = sparse.Format("rows of blocks", (sparse.Dense(), Compressed(), sparse.Dense()), sparse.Blocked((1, 4)))
-    said = r"stores 3 dimensions, not 4 after applying its view \(the tensor has 2\)"
-    with pytest.raises(sparse.FormatError, match=said):
+    found = r"stores 3 dimensions, not 4 after applying its view \(the tensor has 2\)"
+    with pytest.raises(sparse.FormatError, match=found):
         pack(np.eye(4), rows)
 
 

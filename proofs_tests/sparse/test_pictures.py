@@ -61,7 +61,7 @@ def test_drawing_is_written_to_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         (pack(np.ones((40, 40)), sparse.CSR), "a matrix of at most 1024 elements"),
         (pack(np.ones((2, 2, 2)), sparse.CSF), "a matrix of at most 1024 elements"),
@@ -69,18 +69,18 @@ def test_drawing_is_written_to_a_file(tmp_path: Path) -> None:
     ],
     ids=["large", "a cube", "not packed"],
 )
-def test_undrawable_tensors_are_refused(value: Any, says: str) -> None:
-    with pytest.raises(ATLError, match=says):
+def test_undrawable_tensors_are_refused(value: Any, message: str) -> None:
+    with pytest.raises(ATLError, match=message):
         draw(value)
 
 
 def test_descriptions_of_formats() -> None:
     for form in FORMATS.values():
         packed = pack(MATRIX, form)
-        said = json.loads(json.dumps(description(packed)))
-        assert said["format"]["name"] == repr(form)
-        assert said["number_of_stored_values"] == len(packed.values)
-        level, ranks = said["format"]["custom"]["level"], []
+        found = json.loads(json.dumps(description(packed)))
+        assert found["format"]["name"] == repr(form)
+        assert found["number_of_stored_values"] == len(packed.values)
+        level, ranks = found["format"]["custom"]["level"], []
         while level["level_desc"] != "element":
             ranks.append(level["rank"])
             level = level["level"]

@@ -185,7 +185,7 @@ def test_specialised_program_keeps_the_sparse_result() -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
-    ("formula", "says"),
+    ("formula", "message"),
     [
         (atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), "there is no sum over the entries of A"),
         (atl.gen(m, n, lambda i, j: A[j, i]), "its elements are placed elsewhere than those of A"),
@@ -194,12 +194,12 @@ def test_specialised_program_keeps_the_sparse_result() -> None:
         (atl.gen(n, m, lambda i, j: D[i, j]), "there is no sum over the entries of A"),
     ],
 )
-def test_result_without_the_operand_pattern_is_refused(formula: Any, says: str) -> None:
+def test_result_without_the_operand_pattern_is_refused(formula: Any, message: str) -> None:
     s = reschedule(atl.program("formula", [A, D], formula))
     with pytest.raises(NoSite) as caught:
         s.sparsify("A", sparse.CSR, result=True)
     assert "the result is not stored as A is" in str(caught.value)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "required: a result with a value for each entry of the operand" in str(caught.value)
     assert not s.steps
 

@@ -159,12 +159,12 @@ def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
         (
             ('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'),
-            "the arrays of A are no inputs of the program",
+            "the arrays of A are not inputs of the program",
         ),
         (('"shape"', '"form"'), "is not a sparse operand"),
         (('"dtype": "float64"', '"dtype": "float16"'), "is not a sparse operand"),
@@ -172,12 +172,12 @@ def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
         (('"shape": ["n", "m"]', '"shape": ["n", "n"]'), "other arrays"),
     ],
 )
-def test_certificate_with_another_format_is_refused(change: tuple[str, str], says: str) -> None:
+def test_certificate_with_another_format_is_refused(change: tuple[str, str], message: str) -> None:
     text = dumps(reschedule(SPMV).sparsify("A", sparse.CSR).done())
     assert change[0] in text
     with pytest.raises(ATLError) as caught:
         loads(text.replace(*change), formats=sparse.format_named)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.long
@@ -187,14 +187,14 @@ def test_format_with_equal_arrays_and_other_meaning_is_refused() -> None:
     product = atl.program("spmv", [square, x], atl.gen(n, lambda i: atl.sum(n, lambda j: square[i, j] * x[j])))
     columns = sparse.Format("CSR", sparse.CSR.levels, sparse.Permuted((1, 0)))
     text = dumps(reschedule(product).sparsify("A", columns).done())
-    says = "arrays in the format CSR mean another tensor A"
-    with pytest.raises(ATLError, match=says):
+    message = "arrays in the format CSR mean another tensor A"
+    with pytest.raises(ATLError, match=message):
         loads(text, formats=sparse.format_named)
     held = np.array([[0.0, 2.0], [0.0, 1.0]])
     again = loads(text, formats=lambda name: sparse.format_named(name, {"CSR": columns}))
     assert compiled(again.rhs)(held, np.array([1.0, 10.0])).tolist() == [20.0, 10.0]
     rows = dumps(reschedule(product).sparsify("A", sparse.CSR).done()).replace('"format": "CSR"', '"format": "CSC"')
-    with pytest.raises(ATLError, match=says.replace("CSR", "CSC")):
+    with pytest.raises(ATLError, match=message.replace("CSR", "CSC")):
         loads(rows, formats=sparse.format_named)
 
 
@@ -230,7 +230,7 @@ def refused(error: type[ATLError], act: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("formula", "form", "says"),
+    ("formula", "form", "message"),
     [
         (
             atl.gen(n, m, lambda i, j: atl.exp(A[i, j])),
@@ -246,10 +246,10 @@ def refused(error: type[ATLError], act: Any) -> str:
         (atl.gen(n, m, lambda i, j: atl.maximum(A[i, j], v[j])), sparse.COO, "entries are found below max"),
     ],
 )
-def test_error_names_the_dense_loop_and_the_reason(formula: Any, form: sparse.Format, says: str) -> None:
+def test_error_names_the_dense_loop_and_the_reason(formula: Any, form: sparse.Format, message: str) -> None:
     s = reschedule(atl.program("formula", [A, v], formula))
     text = refused(NoSite, lambda: s.sparsify("A", form))
-    assert says in text
+    assert message in text
     assert "required: an operand that is only multiplied, added, negated or divided" in text
     assert not s.steps
 

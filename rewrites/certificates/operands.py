@@ -79,7 +79,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
             )
     inputs = {array.name: array for array in program.inputs}
     if any(each not in inputs for each in arrays):
-        raise CertificateError(f"the arrays of {name} are no inputs of the program", field="packed")
+        raise CertificateError(f"the arrays of {name} are not inputs of the program", field="packed")
     try:
         shape = tuple(extent_written(str(extent)) for extent in extents)
         form = formats(text)

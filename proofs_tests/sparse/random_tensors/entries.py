@@ -26,11 +26,11 @@ IN_SCIPY: Final = ("csr", "csc", "coo", "coo", "bsr", "bsr", "dia", "lil")
 def tensor_at(choices: Choices, edge: str, rank: int, shape: Shape | None = None) -> tuple[Shape, list[Any], Any]:
     """Draw a shape and entries of an edge case, with duplicates, unsorted coordinates and zeros."""
     shape = shape or _shape_at(choices, edge, rank)
-    room = int(np.prod(shape))
-    count = 0 if not room else choices.integer(1, max(1, (room * choices.integer(0, 120)) // 100))
-    count = {"empty": 0, "one entry": min(1, room)}.get(edge, count)
+    elements = int(np.prod(shape))
+    count = 0 if not elements else choices.integer(1, max(1, (elements * choices.integer(0, 120)) // 100))
+    count = {"empty": 0, "one entry": min(1, elements)}.get(edge, count)
     at = [np.array([choices.integer(0, extent - 1) for _ in range(count)], np.int64) for extent in shape]
-    if edge == "full row" and room:
+    if edge == "full row" and elements:
         row = choices.integer(0, shape[0] - 1)
         whole = np.arange(shape[-1])
         fixed = [np.full(shape[-1], row), *(np.zeros(shape[-1], np.int64) for _ in shape[1:-1]), whole][-rank:]

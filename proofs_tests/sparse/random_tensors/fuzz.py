@@ -82,7 +82,7 @@ def one(report: Report, number: int) -> None:
     key = (formula.name, repr(form), edge)
     report.cells[key] += 1
     shape, coordinates, values = tensor_at(choices, edge, rank)
-    said = f"tensor {number} of seed {report.seed}, {formula.name}, {stored!r} of shape {shape}, {edge}"
+    label = f"tensor {number} of seed {report.seed}, {formula.name}, {stored!r} of shape {shape}, {edge}"
     try:
         found = decompress(encode(stored, shape, coordinates, values))
         tensor = _drawn(choices, stored, edge, (shape, coordinates, values))
@@ -92,14 +92,14 @@ def one(report: Report, number: int) -> None:
     except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (any exception is a finding)
         kind = "refused" if isinstance(error, ATLError) else type(error).__name__
         report.wrong.add(key)
-        report.findings.append(f"{said}, entries {_entries(coordinates, values)}: {kind}: {error}")
+        report.findings.append(f"{label}, entries {_entries(coordinates, values)}: {kind}: {error}")
         return
     meant = formula.meant(tensor.dense, other.dense)
     for name, result, right in (("unpacked", found, tensor.dense), *((formula.name, each, meant) for each in made)):
         if result.shape != right.shape or not np.array_equal(result, right):
             at = tuple(np.argwhere(result != right)[0].tolist()) if result.shape == right.shape else result.shape
             report.wrong.add(key)
-            what = f"{said}, A {tensor.text}, B {other.text}"
+            what = f"{label}, A {tensor.text}, B {other.text}"
             report.findings.append(f"{what}: {name}, the cell {at} is wrong: {result.tolist()}")
 
 
@@ -154,8 +154,8 @@ def run_sparse(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status is 0 without findings, 1 with findings, 130 if interrupted."""
-    said = "Random sparse tensors in every format, through kernels."
-    return command(arguments, run_sparse, name="sparse", what="tensors", description=said)
+    summary = "Random sparse tensors in every format, compiled and compared with the dense formula."
+    return command(arguments, run_sparse, name="sparse", what="tensors", description=summary)
 
 
 if __name__ == "__main__":
