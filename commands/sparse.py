@@ -45,11 +45,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _format(text: str) -> Format:
     from sparse import format_named
-    from sparse.names import NAMED
+    from sparse.names import NAMED_FORMATS
 
     found = format_named(text)
     if found is None:
-        raise WrongArgument(f"{text} is no format", required=f"one of {', '.join(NAMED)}, as CSR or BCSR(4, 4)")
+        raise WrongArgument(
+            f"{text} is not a sparse format", required=f"one of {', '.join(NAMED_FORMATS)}, as CSR or BCSR(4, 4)"
+        )
     return found
 
 
@@ -81,9 +83,9 @@ def _read(path: Path) -> Any:
 def _shown(tensor: SparseTensor) -> str:
     """A small matrix with its arrays, a large one by its levels; then what it takes."""
     from sparse import draw
-    from sparse.pictures import MOST_CELLS
+    from sparse.drawing import MAX_CELLS
 
-    small = len(tensor.shape) == 2 and max(prod(tensor.shape), *(array.size for array in tensor.arrays)) <= MOST_CELLS
+    small = len(tensor.shape) == 2 and max(prod(tensor.shape), *(array.size for array in tensor.arrays)) <= MAX_CELLS
     head = str(draw(tensor)) if small else f"{tensor.format!r}\n{_levels(tensor)}"
     dense = prod(tensor.shape) * tensor.values.itemsize
     taken = _bytes(tensor)

@@ -1,11 +1,22 @@
-"""Pad-sets: which elements of a tensor are padding, and whether every truncation cuts only padding (§5.5)."""
+"""Pad-sets: inference of the padding of each tensor, and the check that truncations cut only padding (§5.5)."""
 
 from padtypes.check import check, unsafe_truncations
+from padtypes.drawing import PadSetDrawing, draw, draw_pad_set
 from padtypes.padset import Case, PadSet, Witness, infer, pad_set
-from padtypes.picture import Picture, draw, picture_of
 from padtypes.truncations import Truncation, truncation_at, truncations
 
 __all__ = [
-    "Case", "PadSet", "Picture", "Truncation", "Witness", "check", "draw", "infer", "pad_set", "picture_of",
-    "truncation_at", "truncations", "unsafe_truncations",
+    "Case",
+    "PadSet",
+    "PadSetDrawing",
+    "Truncation",
+    "Witness",
+    "check",
+    "draw",
+    "draw_pad_set",
+    "infer",
+    "pad_set",
+    "truncation_at",
+    "truncations",
+    "unsafe_truncations",
 ]  # fmt: skip

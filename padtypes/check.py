@@ -1,4 +1,4 @@
-"""Whether every truncation of a program cuts only padding (TRUNCRPAD and TRUNCLPAD of §5.5.3)."""
+"""The check that every truncation of a program cuts only padding (TRUNCRPAD and TRUNCLPAD of §5.5.3)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from atl.core.traversal import Path
 from atl.errors import ATLError, UnsafeTruncation
 from atl.prove import Model, Proved, Refuted, Unknown
 from atl.text.printing import place_of, show_predicate
+from padtypes.drawing import draw_pad_set
 from padtypes.padset import Case
-from padtypes.picture import picture_of
 from padtypes.truncations import Truncation, truncations
 
-_GUARD = "guard the elements beyond the end where they are computed: atl.guard(i < n, e)"
+_GUARD = "guard the computation of the elements beyond the end: atl.guard(i < n, e)"
 _TILE = "drop ceildiv(n, k)*k - n elements of a tiled tensor (k - n % k is wrong where k divides n: erratum E10)"
-READABLE = 240
-"""An error shows the picture of a tensor of up to this many elements."""
+MAX_PICTURE_ELEMENTS = 240
+"""The largest number of elements of a tensor that is drawn in an error message."""
 
 
 def check(program: Program) -> None:
-    """Proves that every truncation cuts only padding: lowering stores nothing to what is cut, so nothing is lost.
+    """Prove that every truncation cuts only padding, so that no computed element is lost.
 
-    Raises `UnsafeTruncation` with the truncation, the facts in scope, and sizes and indices of an element that would be
-    lost; or it says that the prover gave up. Source: Fig. 5.6, PADSETTRUNCL and PADSETTRUNCR.
+    Lowering never stores the elements that are cut. Raises `UnsafeTruncation` with the truncation, the facts in scope,
+    and the sizes and indices of a lost element, or the reason why the prover gave up. Source: Fig. 5.6, PADSETTRUNCL
+    and PADSETTRUNCR.
 
     >>> import atl
     >>> n, k = atl.sizes("n"), atl.sizes("k", min=1)
@@ -39,7 +40,7 @@ def check(program: Program) -> None:
 
 
 def unsafe_truncations(program: Program) -> Iterator[tuple[Path, UnsafeTruncation]]:
-    """Each truncation that is not proved to cut only padding: its path, and what `check` raises for it."""
+    """Yield each truncation not proved to cut only padding: its path, and the error that `check` raises."""
     for truncation in truncations(program):
         for case in truncation.operand.cases:
             answer = truncation.decide(case)
@@ -53,15 +54,15 @@ def _unsafe(program: Program, truncation: Truncation, case: Case, answer: Refute
     what = f"the truncation of the {end} {truncation.op.by} elements"
     place = place_of(program, truncation.path)
     known = [show_predicate(fact) for fact in truncation.operand.scope.facts.predicates]
-    required = "every element that is cut to be padding" + (f"  (known here: {', '.join(known)})" if known else "")
+    required = "only padding may be cut" + (f"  (known here: {', '.join(known)})" if known else "")
     if isinstance(answer, Unknown):
         return UnsafeTruncation(
             f"{what} cannot be proved to cut only padding: the prover gave up ({answer.reason})",
             place=place,
-            required=f"{required}: that never {show_predicate(conjunction((truncation.cut, case.given())))}",
+            required=f"{required}: never {show_predicate(conjunction((truncation.cut, case.given())))}",
             suggestions=(
                 _GUARD,
-                "state what is known of the sizes: atl.sizes(…, min=…), or atl.program(…, given=[…])",
+                "declare assumptions on the sizes: atl.sizes(…, min=…), or atl.program(…, given=[…])",
             ),
         )
     model = answer.model
@@ -85,13 +86,13 @@ def _unsafe(program: Program, truncation: Truncation, case: Case, answer: Refute
 
 
 def _picture(truncation: Truncation, model: Model) -> str | None:
-    """The operand at the numbers of the counterexample, where that is small enough to be read."""
+    """Draw the operand for the sizes of the counterexample; None if it is too large to read."""
     count = 1
     for extent in truncation.operand.shape:
         count *= model.value(extent)
-    if count > READABLE:
+    if count > MAX_PICTURE_ELEMENTS:
         return None
     try:
-        return str(picture_of(truncation.operand, model.leaf, model.element, cut=truncation.cut))
+        return str(draw_pad_set(truncation.operand, model.leaf, model.element, cut=truncation.cut))
     except (ATLError, ZeroDivisionError):
         return None

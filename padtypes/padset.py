@@ -1,8 +1,8 @@
-"""Pad-sets (Figs. 5.5 and 5.6, with E3–E9, E27 and E28): which elements of a tensor are padding.
+"""Pad-sets (Figs. 5.5 and 5.6, with E3–E9, E27 and E28): predicates for the elements of a tensor that are padding.
 
-A pad-set is a predicate over the indices of an element, found by substitution. It is kept by its complement: the
-*cases* in which an element is computed. A case may speak of witnesses, the indices of the sums around what is
-computed: an element is computed where some iteration computes it, and padding where every iteration pads.
+A pad-set is a predicate over the indices of an element, inferred by substitution. It is represented by its complement:
+the *cases* in which an element is computed. A case may depend on witnesses, the indices of enclosing sums. An element
+is computed if some iteration computes it, and padding if every iteration pads.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from atl.text.printing import show_predicate
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """The index of a sum: some value of it, low <= variable < high, makes a case hold."""
+    """The index of a sum, existentially quantified over low <= variable < high."""
 
     variable: Var
     low: Index
@@ -62,9 +62,9 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The elements that one leaf computes: those for which, for some witnesses, the condition holds.
+    """The elements that one leaf computes: those for which the condition holds for some values of the witnesses.
 
-    `leaf` is the path of the leaf below the term whose pad-set this is.
+    `leaf` is the path of the leaf relative to the term of the pad-set.
     """
 
     condition: Predicate
@@ -72,15 +72,15 @@ class Case:
     leaf: Path = ()
 
     def given(self) -> Predicate:
-        """What holds of an element that this case computes."""
+        """Return the condition on an element and the witnesses under which this case computes the element."""
         return conjunction((*(witness.range for witness in self.witnesses), self.condition))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PadSet:
-    """Which elements of a term are padding: those within `shape` for which no case holds.
+    """The padding of a term: the elements within `shape` for which no case holds.
 
-    `elements` are the variables that stand for an element's indices; `scope` is what is known where the term stands.
+    `elements` are the variables for the indices of an element; `scope` is the scope of the term.
     """
 
     elements: tuple[Var, ...]
@@ -95,7 +95,7 @@ class PadSet:
 
     @property
     def predicate(self) -> Predicate | None:
-        """The pad-set as a predicate over `elements`; None where it takes a quantifier (a sum that may pad)."""
+        """The pad-set as a predicate over `elements`; None if it needs a quantifier (a sum of guarded terms)."""
         conditions: list[Predicate] = []
         for case in self.cases:
             if any(witness.variable.uid in case.condition.free for witness in case.witnesses):
@@ -106,7 +106,7 @@ class PadSet:
 
     @property
     def simplified(self) -> Predicate | None:
-        """The same, without what is known anyway where the term stands."""
+        """The predicate, simplified by the facts of the scope."""
         where = self.predicate
         return None if where is None else simplify_predicate(self.scope.facts.assume(self.within_shape), where)
 
@@ -116,11 +116,13 @@ class PadSet:
         leaf: Callable[[Leaf], int],
         element: Callable[[Array, tuple[int, ...]], int] = lambda array, indices: 0,
     ) -> bool:
-        """Whether the element at these positions is padding, for these values of sizes, indices and array elements."""
+        """Return whether the element at `at` is padding, for given values of sizes, indices and array elements."""
         if not isinstance(at, tuple) or len(at) != len(self.elements) or not all(type(i) is int for i in at):
-            raise ArgumentError(f"an element at {brief(at)}", required=f"a tuple of {len(self.elements)} integers")
+            raise ArgumentError(
+                f"invalid element index {brief(at)}", required=f"a tuple of {len(self.elements)} integers"
+            )
         if not callable(leaf):
-            raise ArgumentError(f"values by {brief(leaf)}", required="a function from sizes and indices to integers")
+            raise ArgumentError(f"leaf={brief(leaf)}", required="a function from sizes and indices to integers")
         known = {variable.uid: position for variable, position in zip(self.elements, at, strict=True)}
         return not any(_computes(case, case.witnesses, known, leaf, element) for case in self.cases)
 
@@ -136,7 +138,7 @@ class PadSet:
     __repr__ = __str__
 
     def _repr_latex_(self) -> str | None:
-        """What a notebook shows of a pad-set that is a condition."""
+        """Return the pad-set as a formula for notebooks; None if it is not a plain condition."""
         where = self.simplified
         if where is None or where in (TRUE, FALSE):
             return None
@@ -174,10 +176,10 @@ def _computes(
 
 
 def infer(program: Program) -> dict[Path, PadSet]:
-    """The pad-set of every sub-expression of a program, by its path; `()` is the whole.
+    """Return the pad-set of every sub-expression of a program, by path; `()` is the path of the body.
 
-    Sizes and tile sizes stay symbolic. The law (Theorem 1): an element that a pad-set contains is padding when the
-    program is evaluated; for these pad-sets the converse holds too.
+    Sizes and tile sizes stay symbolic. Law (Theorem 1): an element of a pad-set is padding when the program is
+    evaluated. For these pad-sets the converse holds too.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -192,11 +194,12 @@ def infer(program: Program) -> dict[Path, PadSet]:
 
 
 def pad_set(e: Expr, scope: Scope) -> PadSet:
-    """The pad-set of a term that stands in this scope."""
+    """Return the pad-set of a term in a scope."""
     for given, of in ((e, Term), (scope, Scope)):
         if not isinstance(given, of):
             raise ArgumentError(
-                f"a pad-set of {brief(given)}", required="a term and its scope: padtypes.infer gives all"
+                f"pad_set({brief(given)})",
+                required="a term and its scope; padtypes.infer returns the pad-sets of a program",
             )
     ids = count(_FIRST_ELEMENT)
     shape = scope.shape(e.type)
@@ -206,11 +209,11 @@ def pad_set(e: Expr, scope: Scope) -> PadSet:
 
 
 _FIRST_ELEMENT = 1 << 20
-"""Ids above those of any scope, and the same for every look at one term."""
+"""Larger than the ids of any scope, and the same each time, so that pad-sets of a term are equal."""
 
 
 def _cases(e: Expr, at: Positions, scope: Scope, path: Path, ids: Iterator[int]) -> Iterator[Case]:
-    """The cases in which the element of `e` at `at` is computed."""
+    """Yield the cases in which the element of `e` at `at` is computed."""
     match e:
         case Gen(low, _, body):
             inside = Scope(scope.facts, (*scope.indices, scope.index(low) + at[0]))
@@ -221,7 +224,7 @@ def _cases(e: Expr, at: Positions, scope: Scope, path: Path, ids: Iterator[int])
             for case in _cases(body, at, inside, (*path, 0), ids):
                 yield Case(case.condition, (witness, *case.witnesses), case.leaf)
         case Reduce(_, low, high):
-            # Folded by another monoid, padding counts as zero: only an empty range is padding.
+            # Monoids other than the sum store padding as zero: only an empty range is padding.
             yield Case(less(scope.index(low), scope.index(high)), leaf=path)
         case Guard(predicate, body):
             yield from _where(scope.predicate(predicate), _cases(body, at, scope, (*path, 0), ids))
@@ -250,7 +253,7 @@ def _cases(e: Expr, at: Positions, scope: Scope, path: Path, ids: Iterator[int])
             | Cast()
             | Select()
         ):
-            # Reads, literals and arithmetic are stored, even where what they read is padding (E27).
+            # Reads, literals and arithmetic are stored, even if their operands are padding (E27).
             yield Case(TRUE, leaf=path)
         case _:
             assert_never(e)

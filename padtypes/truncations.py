@@ -1,4 +1,4 @@
-"""The truncations of a program, and what has to hold for each to cut only padding."""
+"""The truncations of a program, each with its proof obligation: only padding is cut."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from padtypes.padset import Case, PadSet, pad_set
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """A truncation of a program: its path, how many elements of how many it drops, and its operand's pad-set."""
+    """A truncation of a program: its path, its operator, and the pad-set of its operand."""
 
     path: Path
     op: TruncateLeft | TruncateRight
@@ -39,20 +39,21 @@ class Truncation:
 
     @property
     def cut(self) -> Predicate:
-        """Of an element of the operand, that it is cut."""
+        """The condition that an element of the operand is cut."""
         keeps = kept(self.op, self.operand.shape[0], index(self.operand.elements[0]))
         return conjunction((self.operand.within_shape, negation(keeps)))
 
     def facts(self, case: Case) -> Facts:
-        """What is known of an element that is cut and that this case computes; safe, if that is contradictory."""
+        """Return the facts about a cut element of this case; if they are contradictory, no element is cut."""
         return self.operand.scope.facts.assume(self.cut, case.given())
 
     def decide(self, case: Case) -> Answer:
+        """Decide whether no element of this case is cut."""
         return prove(self.facts(case), FALSE)
 
 
 def truncations(program: Program) -> Iterator[Truncation]:
-    """Every truncation of a program, from the outside in."""
+    """Yield every truncation of a program, outermost first."""
     checked_program(program)
     for path, at, scope in parts_in_scope(program.body, outermost(program)):
         found = truncation_at(at, scope, path)
@@ -61,7 +62,7 @@ def truncations(program: Program) -> Iterator[Truncation]:
 
 
 def truncation_at(e: Expr, scope: Scope, path: Path = ()) -> Truncation | None:
-    """The truncation that stands at this place, if one does."""
+    """Return the term as a truncation; None if it is not one."""
     if not isinstance(e, Reshape):
         return None
     op = map_op(e.op, scope.index)

@@ -15,7 +15,7 @@ from atl.core.program import Program
 from atl.errors import ATLError
 from atl.text.pretty import UNBROKEN
 from atl.text.printing import laid_at
-from padtypes import Picture, Truncation, picture_of, truncations
+from padtypes import PadSetDrawing, Truncation, draw_pad_set, truncations
 from pages.elements import Child, Html, element
 
 MOST: Final = 4
@@ -36,7 +36,7 @@ class Drawn:
 
     text: str
     sizes: Mapping[str, int]
-    picture: Picture
+    picture: PadSetDrawing
 
 
 def truncations_that_came(before: Program | None, after: Program) -> Html | None:
@@ -113,7 +113,7 @@ def _value(leaf: Leaf, sizes: Mapping[str, int]) -> int:
     assert_never(leaf)
 
 
-def _picture(found: Truncation, sizes: Mapping[str, int]) -> Picture | None:
+def _picture(found: Truncation, sizes: Mapping[str, int]) -> PadSetDrawing | None:
     def leaf(leaf: Leaf) -> int:
         return _value(leaf, sizes)
 
@@ -122,7 +122,7 @@ def _picture(found: Truncation, sizes: Mapping[str, int]) -> Picture | None:
         cells = 1
         for extent in shape:
             cells *= extent
-        return picture_of(found.operand, leaf, cut=found.cut) if 0 < cells <= FEW_CELLS else None
+        return draw_pad_set(found.operand, leaf, cut=found.cut) if 0 < cells <= FEW_CELLS else None
     except (ATLError, ArithmeticError):
         return None
 
@@ -141,7 +141,7 @@ def _figure(drawn: Drawn) -> Html:
     return element("figure", _svg(drawn.picture, told), caption, class_="picture")
 
 
-def _svg(picture: Picture, told: str) -> Html:
+def _svg(picture: PadSetDrawing, told: str) -> Html:
     """Rows and columns are the last two dimensions; the dimensions before them make panels, one below the other."""
     *outer, rows, columns = (1, 1, *picture.shape) if len(picture.shape) < 2 else picture.shape
     outer = outer if len(picture.shape) >= 2 else []

@@ -1,4 +1,4 @@
-"""Sparse tensors: formats put together from level formats, and kernels derived from dense programs (chapter 7).
+"""Sparse tensors: formats composed of level formats, and kernels derived from dense programs (chapter 7).
 
 >>> import atl, numpy as np
 >>> from lowering import compile
@@ -15,16 +15,16 @@ spmv (
     v : float32[m]) : float32[n] :=
   ⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] A_val[p] * v[A_crd[p]]
 
-What a call passes for A is a matrix of scipy.sparse, an array of NumPy's, or what `pack` makes of one.
+A call passes for A a scipy.sparse matrix, a NumPy array, or a `SparseTensor` made by `pack`.
 
 >>> kernel = compile(s.done().rhs)
 >>> kernel(A=np.eye(3, dtype=np.float32), v=np.arange(3, dtype=np.float32))
 array([0., 1., 2.], dtype=float32)
 """
 
-from sparse.apart import pack
-from sparse.decompression import compress, decompress, meaning, to_scipy
-from sparse.errors import FormatError, LawBroken, NoSpace, NotSparse
+from sparse.conversion import compress, decompress, meaning, to_scipy
+from sparse.drawing import MatrixDrawing, description, draw
+from sparse.errors import CapacityExceeded, FormatError, LawViolation, NotPackable
 from sparse.formats import (
     BCSR,
     BITMASK,
@@ -41,11 +41,11 @@ from sparse.formats import (
     VECTOR,
     Format,
 )
-from sparse.levels import Bitmask, Compressed, Declaring, Dense, Hashed, Level, Metadata, Stored
+from sparse.levels import Bitmask, Compressed, Declarer, Dense, Encoded, Hashed, Level, Metadata
 from sparse.names import format_named, load
-from sparse.pictures import Picture, description, draw
+from sparse.packing import pack
 from sparse.tensors import SparseTensor
-from sparse.views import Blocked, Diagonals, Permuted, Then, View
+from sparse.views import Blocked, Composed, Diagonals, Permuted, View
 
 __all__ = [
     "BCSR",
@@ -63,23 +63,23 @@ __all__ = [
     "VECTOR",
     "Bitmask",
     "Blocked",
+    "CapacityExceeded",
+    "Composed",
     "Compressed",
-    "Declaring",
+    "Declarer",
     "Dense",
     "Diagonals",
+    "Encoded",
     "Format",
     "FormatError",
     "Hashed",
-    "LawBroken",
+    "LawViolation",
     "Level",
+    "MatrixDrawing",
     "Metadata",
-    "NoSpace",
-    "NotSparse",
+    "NotPackable",
     "Permuted",
-    "Picture",
     "SparseTensor",
-    "Stored",
-    "Then",
     "View",
     "compress",
     "decompress",

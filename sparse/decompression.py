@@ -1,76 +1,56 @@
-"""Compression and decompression by their names (§7.5), and decompression as a program."""
+"""Decompression: the tensor represented by the arrays of a format, as a term (§7.5.2)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import atl
-from atl.core.dtypes import DEFAULT
-from atl.core.node import is_position
-from atl.core.program import Program
-from atl.core.terms import Input
-from atl.errors import WrongArgument, brief
-from sparse.apart import pack
-from sparse.formats import Format
-from sparse.in_scipy import in_scipy
-from sparse.tensors import AnyArray, SparseTensor, dense, entries, need_sparse
+from sparse.levels import Level, Metadata
+from sparse.levels.level import Condition, Number
+from sparse.views import Identity, View
 
 
-def compress(form: Format, tensor: object) -> SparseTensor:
-    """The arrays of a tensor in a format; `pack(tensor, form)` says what may be given.
+def decompression(
+    levels: Sequence[Level],
+    view: View,
+    extents: tuple[Number, ...],
+    metadata: Sequence[Metadata],
+    values: atl.Tensor,
+) -> atl.Tensor:
+    """Return the tensor that the arrays represent: each entry at its coordinates, duplicates summed.
 
-    >>> import numpy as np
-    >>> from sparse import CSC, compress, decompress
-    >>> decompress(compress(CSC, np.array([[0, 7], [5, 0]])))
-    array([[0, 7],
-           [5, 0]])
+    D(levels)(parent) = Σ[p in pos_bounds(parent)] [valid] · place _ pos_crd(p) D(rest)(pos_pos(p)). If the format has
+    a view, entries are placed at their coordinates in the tensor, and padding of the view is skipped.
     """
-    return pack(tensor, form)
+    plain = isinstance(view, Identity)
+
+    def below(number: int, parent: Number, coordinates: tuple[Number, ...]) -> atl.Tensor:
+        if number == len(levels):
+            element = values[parent]
+            if plain:
+                return element
+            in_bounds = view.in_bounds(extents, coordinates)
+            placed = _placed(extents, view.inverse(extents, coordinates), element)
+            return _guarded(in_bounds, placed)
+        level, m = levels[number], metadata[number]
+
+        def entry(p: atl.IndexExpr) -> atl.Tensor:
+            own = level.pos_crd(m, parent, p)
+            rest = below(number + 1, level.pos_pos(m, parent, p), (*coordinates, *own))
+            if plain:
+                rest = _placed(m.extents, own, rest)
+            return _guarded(level.valid(m, parent, p), rest)
+
+        return atl.sum(level.pos_bounds(m, parent), entry)
+
+    return below(0, 0, ())
 
 
-def decompress(tensor: SparseTensor) -> AnyArray:
-    """The tensor that the arrays stand for, as a dense array: each entry added where it belongs.
-
-    decompress(compress(form, t)) = t, for every format in which t has room (DECOMPRESSCOMPRESS, §7.5.3).
-    """
-    return dense(tensor)
+def _placed(extents: Sequence[Number], coordinates: Sequence[Number], element: atl.Tensor) -> atl.Tensor:
+    for n, at in reversed(list(zip(extents, coordinates, strict=True))):
+        element = atl.place(n, at, element)
+    return element
 
 
-def to_scipy(tensor: SparseTensor) -> Any:
-    """The tensor as an array of scipy.sparse: in its own format without a copy where scipy has that, else coordinates.
-
-    scipy has CSR, CSC, COO, DIA, and BCSR of blocks that divide the sizes.
-
-    >>> import numpy as np
-    >>> from sparse import CSR, pack, to_scipy
-    >>> to_scipy(pack(np.eye(2), CSR)).indices
-    array([0, 1], dtype=int32)
-    """
-    import scipy.sparse
-
-    need_sparse(tensor)
-    made = in_scipy(tensor.format, tensor.shape, tensor.arrays)
-    if made is not None:
-        return made
-    coordinates, values = entries(tensor)
-    return scipy.sparse.coo_array((values, tuple(coordinates)), shape=tensor.shape)
-
-
-def meaning(form: Format, rank: int, *, dtype: str = DEFAULT) -> Program:
-    """The program of the arrays of a format whose value is the tensor that they mean, as theorems have it.
-
-    >>> from sparse import COO
-    >>> meaning(COO, 1)
-    meaning (A_crd : int32[A_nnz] in [0, n0), A_val : float32[A_nnz]) : float32[n0] :=
-      Σ[p < A_nnz] place n0 A_crd[p] A_val[p]
-    """
-    if not isinstance(form, Format) or not is_position(rank):
-        raise WrongArgument(
-            f"the meaning of {brief(form)} for {brief(rank)} dimensions", required="a format, such as CSR, and a number"
-        )
-    whole = atl.tensor("A", *(atl.sizes(f"n{k}") for k in range(rank)), dtype=dtype).node
-    assert isinstance(whole, Input)
-    operand = form.operand(whole.array, ())
-    inputs = [atl.Tensor(Input(array)) for array in operand.inputs]
-    return replace(atl.program("meaning", inputs, atl.Tensor(operand.meaning)), packed=(operand.packed,))
+def _guarded(condition: Condition, element: atl.Tensor) -> atl.Tensor:
+    return element if condition is True else atl.guard(condition, element)

@@ -1,4 +1,4 @@
-"""What sparse formats refuse: errors ATL901 to ATL904."""
+"""Errors raised by sparse formats: ATL901 to ATL904."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from atl.errors import ATLError
 
 
 class FormatError(ATLError, ValueError):
-    """A format does not fit a tensor, or is not put together as formats are."""
+    """A format is malformed, or does not fit the tensor."""
 
     code = "ATL901"
 
 
-class NoSpace(ATLError, ValueError):
-    """A level of fixed width has no room for all entries."""
+class CapacityExceeded(ATLError, ValueError):
+    """A level of fixed width cannot hold all entries."""
 
     code = "ATL902"
 
 
-class NotSparse(ATLError, TypeError):
-    """What is given is no tensor that could be packed."""
+class NotPackable(ATLError, TypeError):
+    """The value cannot be converted to a sparse tensor."""
 
     code = "ATL903"
 
 
-class LawBroken(ATLError, ValueError):
-    """A level does not do what a level format must: the law, and the tensor that breaks it."""
+class LawViolation(ATLError, ValueError):
+    """A level violates a law of level formats; the error names the law and a counterexample."""
 
     code = "ATL904"

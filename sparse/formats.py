@@ -1,4 +1,4 @@
-"""Formats: level formats put together, of a view of the tensor; those of Fig. 7.6 by name."""
+"""Formats: compositions of level formats and a view of the tensor, and the named formats of Fig. 7.6."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any, Final
 import atl
 from atl.core.index import ONE, Array
 from atl.core.node import is_position
-from atl.core.program import Packed
+from atl.core.program import SparseOperand
 from atl.core.terms import Input
 from atl.errors import WrongArgument, brief
 from rewrites import Operand
-from sparse.apart import Apart
-from sparse.levels import Bitmask, Compressed, Declaring, Dense, Hashed, Level, Metadata
+from sparse.decompression import decompression
+from sparse.levels import Bitmask, Compressed, Declarer, Dense, Hashed, Level, Metadata
 from sparse.levels.level import Number
-from sparse.meaning import decompression
+from sparse.packing import Unpacker
 from sparse.storage import Storage
-from sparse.views import Blocked, Diagonals, Permuted, Same
+from sparse.views import Blocked, Diagonals, Identity, Permuted
 
 
 @dataclass(frozen=True, repr=False)
 class Format(Storage):
-    """How a tensor is stored: `levels` from the outside in, below which stand the values, of a `view` of the tensor.
+    """A sparse tensor format: `levels`, outermost first, and the `view` of the tensor that they store.
 
-    `levels` may also be a function of the number of dimensions. The arrays of coordinates are of the type `index`. A
-    name with parameters is called for others: `BCSR` has blocks of 4 × 4, `BCSR(2, 8)` others.
+    `levels` may also be a function of the rank. Index arrays have the dtype `index_dtype`. Formats with parameters are
+    callable: `BCSR` has blocks of 4 × 4, `BCSR(2, 8)` has blocks of 2 × 8.
 
     >>> from sparse import CSR, Compressed, Dense, Format
     >>> CSR == Format("CSR", (Dense(), Compressed()))
@@ -38,41 +38,43 @@ class Format(Storage):
 
     def __call__(self, *parameters: Any) -> Format:
         if self.make is None:
-            raise WrongArgument(f"the format {self.name} is called", required="a format with parameters, such as BCSR")
+            raise WrongArgument(
+                f"the format {self.name} takes no parameters", required="a format with parameters, such as BCSR"
+            )
         try:
             return self.make(*parameters)
         except TypeError:
             raise WrongArgument(
-                f"{self.name} is called with {brief(parameters)}", required="its parameters, such as BCSR(2, 8)"
+                f"invalid parameters for {self.name}: {brief(parameters)}", required="its parameters, as in BCSR(2, 8)"
             ) from None
 
     def __repr__(self) -> str:
-        name = f"{self.name}.in_order()" if self.ordered else self.name
-        return name if self.index == "int32" else f"{name}.with_index({self.index!r})"
+        name = f"{self.name}.sorted()" if self.ordered else self.name
+        return name if self.index_dtype == "int32" else f"{name}.with_index_dtype({self.index_dtype!r})"
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows: the levels, from the outside in; the name, where they are not for a matrix."""
+        """Show a table of the levels, outermost first; None (the plain `repr`) if the levels cannot be computed."""
         try:
             levels = tuple(self.levels(2)) if callable(self.levels) else self.levels
-        except Exception:  # noqa: BLE001 (another's function of the number of dimensions)
+        except Exception:  # noqa: BLE001 (user code)
             return None
-        of = " of a matrix" if callable(self.levels) else ""
-        seen = "" if isinstance(self.view, Same) else f", of the view {self.view!r}"
-        head = f"<tr><th></th><th>{html.escape(f'{self!r}: the levels{of}{seen}')}</th></tr>"
+        rank = " for a matrix" if callable(self.levels) else ""
+        view = "" if isinstance(self.view, Identity) else f", view {self.view!r}"
+        head = f"<tr><th></th><th>{html.escape(f'{self!r}: levels{rank}{view}')}</th></tr>"
         rows = (f"<tr><td>{k}</td><td>{html.escape(repr(level))}</td></tr>" for k, level in enumerate(levels, 1))
         return f'<table class="atl-format">{head}{"".join(rows)}</table>'
 
-    def with_index(self, index: str) -> Format:
-        """The same format with indices of another type."""
-        return replace(self, index=index)
+    def with_index_dtype(self, dtype: str) -> Format:
+        """Return this format with another index dtype, int32 or int64."""
+        return replace(self, index_dtype=dtype)
 
-    def in_order(self) -> Format:
-        """The same format, whose entries are declared to be sorted below each parent, as `pack` sorts them.
+    def sorted(self) -> Format:
+        """Return this format with the entries of each parent declared sorted; `pack` sorts them.
 
-        That is what merges need (`s.mark(p, "merge")`), and each call checks it.
+        Co-iteration (`s.mark(p, "merge")`) requires it, and each call checks it.
 
         >>> from sparse import VECTOR, meaning
-        >>> meaning(VECTOR.in_order(), 1)
+        >>> meaning(VECTOR.sorted(), 1)
         meaning (A_crd : int32[A_nnz] in [0, n0) strict, A_val : float32[A_nnz]) : float32[n0] :=
           Σ[p < A_nnz] place n0 A_crd[p] A_val[p]
         """
@@ -80,28 +82,29 @@ class Format(Storage):
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
-    def operand(self, array: Array, taken: Collection[str], *, apart: bool = False) -> Operand:
-        """The inputs that hold a tensor in this format, and what they mean: for `s.sparsify("A", format)`.
+    def operand(self, array: Array, taken: Collection[str], *, distinct: bool = False) -> Operand:
+        """Declare the arrays that store a tensor in this format, and the tensor that they represent.
 
-        With `apart` they are declared, and checked by each call, so that no two entries have one position.
+        `s.sparsify("A", format)` calls this. If `distinct` is true, the arrays are declared such that no two entries
+        share a position, and each call checks it.
         """
         extents = tuple(atl.IndexExpr(extent) for extent in array.shape)
         found = self.levels_of(extents)
-        names = _Names(array.name, taken, found)
+        names = _ArrayNames(array.name, taken, found)
         parents: Number = atl.IndexExpr(ONE)
         metadata: list[Metadata] = []
         for number, (level, held) in enumerate(found):
-            declaring = Declaring(names.tensor_of(number), names.size_of(number), self.index, apart=apart)
-            metadata.append(level.declare(held, parents, declaring, root=not number))
+            declarer = Declarer(names.tensor_of(number), names.size_of(number), self.index_dtype, distinct=distinct)
+            metadata.append(level.declare(held, parents, declarer, root=not number))
             parents = metadata[-1].count
         values = atl.tensor(names.fresh("val"), parents, dtype=array.dtype)
         inputs = [tensor for each in metadata for tensor in each.arrays.values()]
         meaning = decompression([level for level, _ in found], self.view, extents, metadata, values)
         arrays = tuple(_declared(tensor) for tensor in (*inputs, values))
-        taken_apart = Apart(self, array.name, array.dtype, len(array.shape))
+        unpacker = Unpacker(self, array.name, array.dtype, len(array.shape))
         names_of = tuple(each.name for each in arrays)
-        ways = (taken_apart, taken_apart.known, taken_apart.together)
-        packed = Packed(array.name, array.shape, names_of, repr(self), *ways, meaning=meaning.node)
+        functions = (unpacker, unpacker.validation_cache, unpacker.rebuild)
+        packed = SparseOperand(array.name, array.shape, names_of, repr(self), *functions, meaning=meaning.node)
         return Operand(arrays, meaning.node, packed)
 
 
@@ -110,13 +113,13 @@ def _declared(tensor: atl.Tensor) -> Array:
     return tensor.node.array
 
 
-class _Names:
-    """The names of the arrays of an operand: A_pos, A_crd, A_val; with the level's number where a role occurs twice."""
+class _ArrayNames:
+    """The names of an operand's arrays: A_pos, A_crd, A_val, numbered by level if several levels have the same type."""
 
     def __init__(self, name: str, taken: Collection[str], levels: list[tuple[Level, tuple[Number, ...]]]) -> None:
         self._name = name
         self._taken = set(taken)
-        self._kinds = [type(level) for level, _ in levels]
+        self._types = [type(level) for level, _ in levels]
 
     def tensor_of(self, number: int) -> Callable[..., atl.Tensor]:
         return lambda role, *shape, **facts: atl.tensor(self._of_level(role, number), *shape, **facts)
@@ -125,11 +128,11 @@ class _Names:
         return lambda role: atl.sizes(self._of_level(role, number))
 
     def _of_level(self, role: str, number: int) -> str:
-        several = self._kinds.count(self._kinds[number]) > 1
-        return self.fresh(f"{role}_{number + 1}" if several else role)
+        ambiguous = self._types.count(self._types[number]) > 1
+        return self.fresh(f"{role}_{number + 1}" if ambiguous else role)
 
     def fresh(self, role: str) -> str:
-        """A name that nothing else has."""
+        """Return an unused name."""
         found = f"{self._name}_{role}"
         while found in self._taken:
             found += "_"
@@ -168,7 +171,7 @@ def _csb(rows: int = 4, columns: int = 4) -> Format:
 
 @dataclass(frozen=True)
 class _LastHashed:
-    """Dense levels, and a hash table below each of their positions."""
+    """Dense levels, followed by one hash table for each of their positions."""
 
     table: Hashed
 
@@ -179,35 +182,36 @@ class _LastHashed:
 def _hash(width: int | None = None, function: Callable[[Any], Any] | None = None) -> Format:
     if not (width is None or (is_position(width) and width)) or not (function is None or callable(function)):
         raise WrongArgument(
-            f"HASH of width {brief(width)}", required="a positive number, and a function of coordinates"
+            f"invalid parameters for HASH: width {brief(width)}",
+            required="a positive integer, and a function of coordinates",
         )
     table = Hashed(width) if function is None else Hashed(width, function)
     return Format("HASH" if width is None else f"HASH({width})", _LastHashed(table), make=_hash)
 
 
 VECTOR: Final = Format("VECTOR", (Compressed(),))
-"""A vector by its entries: crd, val."""
+"""A sparse vector: crd, val."""
 CSR: Final = Format("CSR", (Dense(), Compressed()))
-"""A matrix row by row, each by its entries: pos, crd, val."""
+"""Compressed sparse rows: pos, crd, val."""
 CSC: Final = Format("CSC", (Dense(), Compressed()), Permuted((1, 0)))
-"""A matrix column by column, each by its entries."""
+"""Compressed sparse columns."""
 DCSR: Final = Format("DCSR", (Compressed(), Compressed()))
-"""The rows that have entries, each by its entries."""
+"""Doubly compressed sparse rows: only the nonempty rows are stored."""
 DCSC: Final = Format("DCSC", (Compressed(), Compressed()), Permuted((1, 0)))
-"""The columns that have entries, each by its entries."""
+"""Doubly compressed sparse columns: only the nonempty columns are stored."""
 CSF: Final = Format("CSF", _all_compressed)
-"""A tensor by its entries, a level for each dimension: compressed sparse fibres."""
+"""Compressed sparse fibres: one compressed level for each dimension."""
 COO: Final = Format("COO", _coordinates)
-"""Entries with all of their coordinates, in any order; those with equal ones add up."""
+"""Coordinate format: entries with all of their coordinates, in any order; duplicates are summed."""
 BCSR: Final = replace(_bcsr(), name="BCSR")
-"""A matrix by rows of dense blocks, of 4 × 4 or BCSR(rows, columns)."""
+"""Block compressed sparse rows: dense blocks of 4 × 4, or BCSR(rows, columns)."""
 CSB: Final = replace(_csb(), name="CSB")
-"""A matrix by blocks, each with its entries by rows: compressed sparse blocks, of 4 × 4 or CSB(rows, columns)."""
+"""Compressed sparse blocks: sparse blocks of 4 × 4, or CSB(rows, columns)."""
 DIA: Final = Format("DIA", (Compressed(), Dense()), Diagonals())
-"""The diagonals that have entries, each dense, by columns."""
+"""Diagonal format: the nonempty diagonals, each dense and indexed by column."""
 BITMASK: Final = Format("BITMASK", _last_bitmask)
-"""All elements, and a mark for those that are entries."""
+"""All elements, and a mask of those that are entries."""
 HASH: Final = _hash()
-"""Below each row a table of its entries, twice as wide as the fullest row needs, or HASH(width, function)."""
+"""One hash table for each row, twice as wide as the fullest row requires, or HASH(width, function)."""
 MODE_GENERIC: Final = Format("MODE_GENERIC", (Compressed(2), Dense()), Permuted((0, 2, 1)))
-"""A tensor of three dimensions: the fibres along the second one that have entries, each dense."""
+"""A tensor of rank 3, stored as its nonempty fibres along the second dimension, each dense."""

@@ -1,8 +1,8 @@
-"""The laws of level formats (Fig. 7.5, corrected by E18 to E21), as checks that can be run, for any level.
+"""Executable laws of level formats (Fig. 7.5, corrected by E18 to E21).
 
-Small tensors are gone through exhaustively: every pattern of entries in a few rows. A law is broken by a tensor, which
-the error names. The laws are about positions within a row, so what differs between a row by itself and the same row
-below the others, the position where it begins, is taken off on both sides.
+The laws are checked exhaustively on small tensors: every pattern of entries in up to three rows. A violation names the
+tensor. Laws that relate a row encoded separately to the same row within a larger tensor compare positions relative to
+the start of the row.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from sparse.errors import LawBroken
+from sparse.errors import LawViolation
 from sparse.levels.level import Integers, Level, Metadata
 from sparse.tensors import AnyArray
 
 Coordinates: TypeAlias = tuple[int, ...]
 EXTENTS: Final = ((0,), (1,), (2,), (3,), (4,))
-"""The extents that a dimension has in turn."""
-MOST_ENTRIES: Final = 8
-"""Tensors of one row have up to 2 to this many patterns."""
+"""The extents that are tested for each dimension."""
+MAX_ELEMENTS: Final = 8
+"""The largest number of elements of a tested tensor: it has at most 2 ** MAX_ELEMENTS patterns of entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Rows of a tensor, each a mapping from coordinates to values that are not zero, and what a level makes of them.
+    """The rows of a tensor, each a mapping from coordinates to nonzero values, and their encodings by a level.
 
-    `parts` are the rows encoded one by one, each with the data of its positions; `whole` is all of them appended, and
-    `data` their data one behind the other.
+    `parts` are the rows encoded separately, each with the data of its positions. `whole` is the concatenation of their
+    structures, and `data` the concatenation of their data.
     """
 
     level: Level
@@ -42,28 +42,28 @@ class Case:
     data: AnyArray
 
     def positions(self, m: Metadata, parent: int) -> range:
-        """The positions below a parent."""
+        """Return the positions of a parent."""
         low, high = self.level.pos_bounds(m, parent)
         return range(int(low), int(high))
 
     def all_coordinates(self) -> Iterator[Coordinates]:
-        """The coordinates of a row."""
+        """Iterate over all coordinates of a row."""
         return product(*map(range, self.extents))
 
     def valid(self, m: Metadata, parent: int) -> list[int]:
-        """The valid positions below a parent."""
+        """Return the valid positions of a parent."""
         return [p for p in self.positions(m, parent) if bool(self.level.valid(m, parent, p))]
 
     def at(self, m: Metadata, parent: int, p: int) -> Coordinates:
-        """The coordinates that a position holds, as numbers."""
+        """Return the coordinates at a position, as integers."""
         return tuple(int(c) for c in self.level.pos_crd(m, parent, p))
 
     def element(self, m: Metadata, data: AnyArray, parent: int, p: int) -> int:
-        """The datum at a position."""
+        """Return the datum at a position."""
         return int(data[int(self.level.pos_pos(m, parent, p))])
 
     def structures(self) -> Iterator[tuple[Metadata, int, AnyArray, dict[Coordinates, int]]]:
-        """Each row by itself, then each below the others: the structure, its parent, the data and the row."""
+        """Yield (structure, parent, data, row) for each row encoded separately, then for each row of the whole."""
         for (m, data), row in zip(self.parts, self.rows, strict=True):
             yield m, 0, data, row
         for parent, row in enumerate(self.rows):
@@ -71,25 +71,25 @@ class Case:
 
 
 def entries(level: Level, row: dict[Coordinates, int]) -> list[tuple[Coordinates, int]]:
-    """What is encoded of a row, in order. A level that keeps equal coordinates apart gets some of them twice."""
+    """Return the entries of a row, sorted. For a level that is not unique, some entries are split into duplicates."""
     return [
         (at, part) for at in sorted(row) for part in ((row[at],) if level.unique or row[at] % 2 else (row[at] - 10, 10))
     ]
 
 
 def encode(level: Level, extents: Coordinates, row: dict[Coordinates, int]) -> tuple[Metadata, AnyArray]:
-    """encode_F: the metadata of one row, and the data of its positions."""
-    held = entries(level, row)
-    coordinates = [np.array([at[k] for at, _ in held], np.int64) for k in range(level.dims)]
-    parent: Integers = np.zeros(len(held), np.int64)
-    stored = level.store(extents, 1, parent, coordinates, root=False)
+    """Encode one row (encode_F in the figure): its metadata, and the data of its positions."""
+    encoded = entries(level, row)
+    coordinates = [np.array([at[k] for at, _ in encoded], np.int64) for k in range(level.dims)]
+    parent: Integers = np.zeros(len(encoded), np.int64)
+    stored = level.encode(extents, 1, parent, coordinates, root=False)
     data = np.zeros(stored.metadata.count, np.int64)
-    np.add.at(data, stored.positions, np.array([value for _, value in held], np.int64))
+    np.add.at(data, stored.positions, np.array([value for _, value in encoded], np.int64))
     return stored.metadata, data
 
 
 def case(level: Level, extents: Coordinates, rows: Sequence[dict[Coordinates, int]]) -> Case:
-    """Rows with all that the laws speak of."""
+    """Encode rows separately and together, for the laws."""
     parts = tuple(encode(level, extents, row) for row in rows)
     whole = level.empty(extents)
     for m, _ in parts:
@@ -102,25 +102,25 @@ def case(level: Level, extents: Coordinates, rows: Sequence[dict[Coordinates, in
 
 
 def monoid(c: Case) -> bool:
-    """MONOIDSTRUCT: well-formed structures form a monoid under append, with the empty one as its identity."""
+    """MONOIDSTRUCT: well-formed structures form a monoid under append; its identity is the empty structure."""
     level, empty = c.level, c.level.empty(c.extents)
     found = [m for m, _ in c.parts]
     if not level.well_formed(empty) or not all(map(level.well_formed, (*found, c.whole))):
         return False
-    units = all(_same(level.append(empty, m), m) and _same(level.append(m, empty), m) for m in found)
+    units = all(_equal(level.append(empty, m), m) and _equal(level.append(m, empty), m) for m in found)
     triples = zip(found, found[1:], found[2:], strict=False)
     return units and all(
-        _same(level.append(level.append(x, y), z), level.append(x, level.append(y, z))) for x, y, z in triples
+        _equal(level.append(level.append(x, y), z), level.append(x, level.append(y, z))) for x, y, z in triples
     )
 
 
 def encode_well_formed(c: Case) -> bool:
-    """ENCODEWELLFORMED: what encoding gives is well formed."""
+    """ENCODEWELLFORMED: encoding produces well-formed structures."""
     return all(c.level.well_formed(m) for m, _ in c.parts)
 
 
 def crd_pos_get(c: Case) -> bool:
-    """CRDPOSGET: where coordinates have a position, the datum there is the element; of equal entries, their sum."""
+    """CRDPOSGET: the datum at the position of coordinates is the element; duplicates are summed."""
     for (m, data), row in zip(c.parts, c.rows, strict=True):
         for at in c.all_coordinates():
             p = c.level.crd_pos(m, 0, at)
@@ -133,7 +133,7 @@ def crd_pos_get(c: Case) -> bool:
 
 
 def crd_pos_none_get(c: Case) -> bool:
-    """CRDPOSNONEGET: an element whose coordinates have no position is zero."""
+    """CRDPOSNONEGET: an element is zero if its coordinates have no position."""
     return all(
         row.get(at, 0) == 0
         for (m, _), row in zip(c.parts, c.rows, strict=True)
@@ -143,7 +143,7 @@ def crd_pos_none_get(c: Case) -> bool:
 
 
 def invalid_pos_get(c: Case) -> bool:
-    """INVALIDPOSGET: there is nothing at a position that is not valid."""
+    """INVALIDPOSGET: the datum at an invalid position is zero."""
     return all(
         c.element(m, data, 0, p) == 0
         for m, data in c.parts
@@ -153,7 +153,7 @@ def invalid_pos_get(c: Case) -> bool:
 
 
 def pos_crd_injective(c: Case) -> bool:
-    """POSCRDINJ: two valid positions below one parent hold different coordinates, if the level is unique."""
+    """POSCRDINJ: the valid positions of a parent have distinct coordinates, if the level is unique."""
     return not c.level.unique or all(
         len({c.at(m, parent, p) for p in c.valid(m, parent)}) == len(c.valid(m, parent))
         for m, parent, _, _ in c.structures()
@@ -161,7 +161,7 @@ def pos_crd_injective(c: Case) -> bool:
 
 
 def crd_pos_inverse(c: Case) -> bool:
-    """CRDPOSINV: coordinates that have a valid position are those that it holds."""
+    """CRDPOSINV: pos_crd(crd_pos(c)) = c for coordinates c with a valid position."""
     return all(
         c.at(m, parent, p) == at
         for m, parent, _, _ in c.structures()
@@ -171,7 +171,7 @@ def crd_pos_inverse(c: Case) -> bool:
 
 
 def pos_crd_inverse(c: Case) -> bool:
-    """POSCRDINV: a valid position is the one of the coordinates that it holds; of equal entries, the first is."""
+    """POSCRDINV: crd_pos(pos_crd(p)) = p for a valid position p; for duplicates, the first of their positions."""
     return all(
         (found := c.level.crd_pos(m, parent, c.at(m, parent, p))) is not None
         and (found == p if c.level.unique else found <= p and c.at(m, parent, found) == c.at(m, parent, p))
@@ -181,7 +181,7 @@ def pos_crd_inverse(c: Case) -> bool:
 
 
 def crd_pos_none(c: Case) -> bool:
-    """CRDPOSNONE: coordinates that have no position are held by no valid one."""
+    """CRDPOSNONE: coordinates without a position do not occur at any valid position."""
     return all(
         c.at(m, parent, p) != at
         for m, parent, _, _ in c.structures()
@@ -192,7 +192,7 @@ def crd_pos_none(c: Case) -> bool:
 
 
 def crd_bound(c: Case) -> bool:
-    """CRDBOUND: a valid position holds coordinates within the extents."""
+    """CRDBOUND: the coordinates at a valid position are within the extents."""
     return all(
         0 <= k < extent
         for m, parent, _, _ in c.structures()
@@ -202,7 +202,7 @@ def crd_bound(c: Case) -> bool:
 
 
 def pos_bound(c: Case) -> bool:
-    """POSBOUND: the position of coordinates is among those below the parent."""
+    """POSBOUND: the position of coordinates is within the bounds of its parent."""
     return all(
         p in c.positions(m, parent)
         for m, parent, _, _ in c.structures()
@@ -212,22 +212,22 @@ def pos_bound(c: Case) -> bool:
 
 
 def crd_pos_append(c: Case) -> bool:
-    """CRDPOSAPP: below parent r of the whole, coordinates have the position that they have in row r by itself."""
+    """CRDPOSAPP: coordinates have the same position under parent r of the whole as in row r encoded separately."""
     return all(
-        _from(c.positions(c.whole, r), c.level.crd_pos(c.whole, r, at))
-        == _from(c.positions(m, 0), c.level.crd_pos(m, 0, at))
+        _offset_in(c.positions(c.whole, r), c.level.crd_pos(c.whole, r, at))
+        == _offset_in(c.positions(m, 0), c.level.crd_pos(m, 0, at))
         for r, (m, _) in enumerate(c.parts)
         for at in c.all_coordinates()
     )
 
 
 def bound_get(c: Case) -> bool:
-    """BOUNDGET: below parent r of the whole there are as many positions as in row r by itself."""
+    """BOUNDGET: parent r of the whole has as many positions as row r encoded separately."""
     return all(len(c.positions(c.whole, r)) == len(c.positions(m, 0)) for r, (m, _) in enumerate(c.parts))
 
 
 def valid_get(c: Case) -> bool:
-    """VALIDGET: below parent r of the whole those positions are valid that are in row r by itself."""
+    """VALIDGET: the same positions are valid under parent r of the whole as in row r encoded separately."""
     return all(
         [p - c.positions(c.whole, r).start for p in c.valid(c.whole, r)]
         == [p - c.positions(m, 0).start for p in c.valid(m, 0)]
@@ -236,7 +236,7 @@ def valid_get(c: Case) -> bool:
 
 
 def append_get(c: Case) -> bool:
-    """APPGET: the data one behind the other has, at the place of a position of the whole, the element of that row."""
+    """APPGET: the concatenated data contains the element of row r at its position under parent r of the whole."""
     for r, row in enumerate(c.rows):
         for at in c.all_coordinates():
             p = c.level.crd_pos(c.whole, r, at)
@@ -248,15 +248,15 @@ def append_get(c: Case) -> bool:
     return True
 
 
-def store_is_append(c: Case) -> bool:
-    """STOREAPP: what is stored of all rows at once is what is appended of each (ours: kernels rest on it)."""
+def encode_is_append(c: Case) -> bool:
+    """ENCODEAPP: encoding all rows at once equals appending the separate encodings (not in the figure)."""
     held = [(r, at, value) for r, row in enumerate(c.rows) for at, value in entries(c.level, row)]
     coordinates = [np.array([at[k] for _, at, _ in held], np.int64) for k in range(c.level.dims)]
     parent = np.array([r for r, _, _ in held], np.int64)
-    stored = c.level.store(c.extents, len(c.rows), parent, coordinates, root=False)
+    stored = c.level.encode(c.extents, len(c.rows), parent, coordinates, root=False)
     data = np.zeros(stored.metadata.count, np.int64)
     np.add.at(data, stored.positions, np.array([value for _, _, value in held], np.int64))
-    return _same(stored.metadata, c.whole) and np.array_equal(data, c.data)
+    return _equal(stored.metadata, c.whole) and np.array_equal(data, c.data)
 
 
 LAWS: Final[dict[str, Callable[[Case], bool]]] = {
@@ -275,12 +275,12 @@ LAWS: Final[dict[str, Callable[[Case], bool]]] = {
     "BOUNDGET": bound_get,
     "VALIDGET": valid_get,
     "APPGET": append_get,
-    "STOREAPP": store_is_append,
+    "ENCODEAPP": encode_is_append,
 }
-"""The fifteen laws by their names in the figure, and one of our own."""
+"""The fifteen laws of the figure by name, and ENCODEAPP, on which kernels rely."""
 
 
-def _same(one: Metadata, other: Metadata) -> bool:
+def _equal(one: Metadata, other: Metadata) -> bool:
     return (
         one.count == other.count
         and one.extents == other.extents
@@ -289,21 +289,23 @@ def _same(one: Metadata, other: Metadata) -> bool:
     )
 
 
-def _from(positions: range, p: int | None) -> int | None:
+def _offset_in(positions: range, p: int | None) -> int | None:
     return None if p is None else p - positions.start
 
 
-# -- going through tensors --------------------------------------------------------------------------------------------
+# -- exhaustive testing -----------------------------------------------------------------------------------------------
 
 
-def tensors(level: Level, *, most: int = MOST_ENTRIES) -> Iterator[tuple[Coordinates, list[dict[Coordinates, int]]]]:
-    """Tensors with all patterns of entries: of up to three rows, with up to `most` elements in all."""
+def tensors(
+    level: Level, *, max_elements: int = MAX_ELEMENTS
+) -> Iterator[tuple[Coordinates, list[dict[Coordinates, int]]]]:
+    """Yield tensors with every pattern of entries: up to three rows, and up to `max_elements` elements in total."""
     for extents in product(*(each for each in (EXTENTS,) * level.dims)):
         shape = tuple(extent for (extent,) in extents)
         elements = prod(shape)
         places = list(product(*map(range, shape)))
         for rows in (0, 1, 2, 3):
-            if rows * elements > most:
+            if rows * elements > max_elements:
                 continue
             for pattern in product((False, True), repeat=rows * elements):
                 numbered = iter(range(1, rows * elements + 1))
@@ -317,35 +319,35 @@ def tensors(level: Level, *, most: int = MOST_ENTRIES) -> Iterator[tuple[Coordin
                 )
 
 
-def check_level(level: Level, *, most: int = MOST_ENTRIES) -> int:
-    """Checks all laws of a level format on all small tensors, and returns how many there were.
+def check_level(level: Level, *, max_elements: int = MAX_ELEMENTS) -> int:
+    """Check all laws of a level format on all small tensors, and return the number of tensors.
 
-    `most` bounds the elements of a tensor, of which each may be an entry or not. Raises `LawBroken` with the first law
-    that does not hold, and the tensor that breaks it.
+    `max_elements` limits the number of elements of a tensor. Raises `LawViolation` with the first law that does not
+    hold, and a tensor that violates it.
 
     >>> from sparse import Compressed
     >>> from sparse.laws import check_level
-    >>> check_level(Compressed(), most=6)
+    >>> check_level(Compressed(), max_elements=6)
     194
     """
     count = 0
-    for extents, rows in tensors(level, most=most):
+    for extents, rows in tensors(level, max_elements=max_elements):
         made: Any = None
         for name, law in LAWS.items():
             try:
                 made = case(level, extents, rows) if made is None else made
                 holds = law(made)
             except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-                raise _broken(name, level, extents, rows, f"{type(error).__name__}: {error}") from error
+                raise _violation(name, level, extents, rows, f"{type(error).__name__}: {error}") from error
             if not holds:
-                raise _broken(name, level, extents, rows, "")
+                raise _violation(name, level, extents, rows, "")
         count += 1
     return count
 
 
-def _broken(
+def _violation(
     name: str, level: Level, extents: Coordinates, rows: Sequence[dict[Coordinates, int]], raised: str
-) -> LawBroken:
+) -> LawViolation:
     law = (LAWS[name].__doc__ or "").split("\n")[0]
     written = []
     for row in rows:
@@ -353,8 +355,8 @@ def _broken(
         for at, value in row.items():
             held[at] = value
         written.append(held.tolist())
-    return LawBroken(
-        f"the level {level} breaks {law}" + (f" ({raised})" if raised else ""),
-        required=f"the law {name} for every tensor",
+    return LawViolation(
+        f"the level {level} violates {law}" + (f" ({raised})" if raised else ""),
+        required=f"{name} must hold for every tensor",
         numbers={"rows": written, "extents": extents},
     )

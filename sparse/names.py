@@ -1,4 +1,4 @@
-"""Formats by their names, as certificates have them."""
+"""Formats by name, as certificates record them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from rewrites import load as load_with
 from sparse import formats
 from sparse.formats import Format
 
-NAMED: Final[dict[str, Format]] = {form.name: form for form in vars(formats).values() if isinstance(form, Format)}
-"""The formats that have a name here."""
+NAMED_FORMATS: Final[dict[str, Format]] = {
+    form.name: form for form in vars(formats).values() if isinstance(form, Format)
+}
+"""The built-in formats."""
 
 
-def format_named(text: str, own: Mapping[str, Format] | None = None) -> Format | None:
-    """The format that prints as this text; `own` are further ones by their names. None for a text of none.
+def format_named(text: str, custom: Mapping[str, Format] | None = None) -> Format | None:
+    """Return the format whose `repr` is `text`, or None. `custom` maps further names to formats.
 
-    >>> format_named("BCSR(2, 8)"), format_named("CSR.with_index('int64')"), format_named("ELL")
-    (BCSR(2, 8), CSR.with_index('int64'), None)
+    >>> format_named("BCSR(2, 8)"), format_named("CSR.with_index_dtype('int64')"), format_named("ELL")
+    (BCSR(2, 8), CSR.with_index_dtype('int64'), None)
     """
-    if not isinstance(text, str) or not isinstance(own, Mapping | None):
-        raise WrongArgument(f"the format called {brief(text)}", required="a text, and your own formats by their names")
-    known = {**NAMED, **(own or {})}
+    if not isinstance(text, str) or not isinstance(custom, Mapping | None):
+        raise WrongArgument(
+            f"invalid format name {brief(text)}", required="a string, and a dictionary of custom formats"
+        )
+    known = {**NAMED_FORMATS, **(custom or {})}
     if text in known:
         return known[text]
     try:
@@ -33,12 +37,12 @@ def format_named(text: str, own: Mapping[str, Format] | None = None) -> Format |
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     match found:
-        case ast.Call(ast.Attribute(inner, "with_index"), [ast.Constant(str(index))], []):
-            form = format_named(ast.unparse(inner), own)
-            return None if form is None or index not in ("int32", "int64") else form.with_index(index)
-        case ast.Call(ast.Attribute(inner, "in_order"), [], []):
-            form = format_named(ast.unparse(inner), own)
-            return None if form is None else form.in_order()
+        case ast.Call(ast.Attribute(inner, "with_index_dtype"), [ast.Constant(str(dtype))], []):
+            form = format_named(ast.unparse(inner), custom)
+            return None if form is None or dtype not in ("int32", "int64") else form.with_index_dtype(dtype)
+        case ast.Call(ast.Attribute(inner, "sorted"), [], []):
+            form = format_named(ast.unparse(inner), custom)
+            return None if form is None else form.sorted()
         case ast.Call(ast.Name(name), [*arguments], []) if name in known and known[name].make is not None:
             values = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
             whole = all(type(value) is int for value in values) and len(values) == len(arguments)
@@ -50,11 +54,11 @@ def format_named(text: str, own: Mapping[str, Format] | None = None) -> Format |
 def load(
     path: str | os.PathLike[str],
     *,
-    own: Mapping[str, Format] | None = None,
+    custom: Mapping[str, Format] | None = None,
     smt: bool = True,
 ) -> Theorem:
-    """The theorem that a file certifies, with operands that calls pass packed: `rewrites.load` with our formats.
+    """Load a certificate whose operands are sparse: `rewrites.load`, with the formats of this package.
 
-    `own` are formats of your own, by their names.
+    `custom` maps names to user-defined formats.
     """
-    return load_with(path, smt=smt, formats=lambda text: format_named(text, own))
+    return load_with(path, smt=smt, formats=lambda text: format_named(text, custom))

@@ -1,4 +1,4 @@
-"""Sparse tensors: the arrays of a format, made from entries (§7.5.1), and the tensor that they stand for."""
+"""Sparse tensors: encoding entries into the arrays of a format (§7.5.1), and decoding them."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from sparse.levels.level import Integers
 from sparse.storage import Storage
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-MOST: Final = 2**63 - 1
+INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseTensor:
-    """A tensor of this shape in a format: the metadata of its levels, from the outside in, and the values.
+    """A tensor in a format: its shape, the metadata of its levels (outermost first), and the values.
 
-    Where nobody can write to the arrays of the levels, as `pack` makes them, a kernel checks once what is declared of
-    them, and notes that in `known`.
+    `validation_cache` is None unless the arrays of the levels are immutable, as those made by `pack` are. A kernel then
+    validates them once and records the result there.
     """
 
     format: Storage
     shape: tuple[int, ...]
     levels: tuple[Metadata, ...]
     values: AnyArray
-    known: dict[object, object] | None = field(init=False, repr=False)
+    validation_cache: dict[object, object] | None = field(init=False, repr=False)
     arrays: tuple[AnyArray, ...] = field(init=False, repr=False)
-    """All arrays, in the order in which a program has them as inputs: those of the levels, then the values."""
+    """All arrays, in the order of the program's inputs: those of the levels, then the values."""
 
     def __post_init__(self) -> None:
         if (
@@ -45,36 +45,36 @@ class SparseTensor:
             or not isinstance(self.values, np.ndarray)
         ):
             raise WrongArgument(
-                f"a sparse tensor of {brief((self.format, self.shape))}",
-                required="a format, a shape, the metadata of its levels, and an array of values: sparse.pack makes one",
+                f"invalid arguments for SparseTensor: {brief((self.format, self.shape))}",
+                required="a format, a shape, the metadata of its levels, and an array of values, as from sparse.pack",
             )
         held = tuple(array for level in self.levels for array in level.arrays.values())
-        object.__setattr__(self, "known", {} if all(map(_never_changes, held)) else None)
+        object.__setattr__(self, "validation_cache", {} if all(map(_is_immutable, held)) else None)
         object.__setattr__(self, "arrays", (*held, self.values))
 
     def _repr_svg_(self) -> str | None:
-        """What a notebook shows of a small matrix: its entries, and the arrays that hold them."""
-        from sparse.pictures import svg_of
+        """Draw a small matrix and its arrays, for notebooks."""
+        from sparse.drawing import svg_or_none
 
-        return svg_of(self)
+        return svg_or_none(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy, or what is read from a file, has other arrays: nothing is known of these.
-        return _again, (self.format, self.shape, self.levels, self.values, self.known is not None)
+        # A copy has new arrays, which have not been validated.
+        return _unpickle, (self.format, self.shape, self.levels, self.values, self.validation_cache is not None)
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.shape))
         return f"<{self.format!r} tensor of {shape} {self.values.dtype} with {len(self.values)} values>"
 
 
-def _again(
-    form: Storage, shape: tuple[int, ...], levels: tuple[Metadata, ...], values: AnyArray, own: bool
+def _unpickle(
+    form: Storage, shape: tuple[int, ...], levels: tuple[Metadata, ...], values: AnyArray, immutable: bool
 ) -> SparseTensor:
-    return SparseTensor(form, shape, tuple(narrowed(form, m) for m in levels) if own else levels, values)
+    return SparseTensor(form, shape, tuple(cast_indices(form, m) for m in levels) if immutable else levels, values)
 
 
-def _never_changes(array: AnyArray) -> bool:
-    """Whether nobody can write to the array: it is a view of bytes. An owner of memory may be made writeable again."""
+def _is_immutable(array: AnyArray) -> bool:
+    """Return whether the array is a view of `bytes`. An array that owns its memory can be made writeable again."""
     at: Any = array
     while isinstance(at, np.ndarray):
         if at.flags.writeable:
@@ -83,60 +83,59 @@ def _never_changes(array: AnyArray) -> bool:
     return isinstance(at, bytes)
 
 
-def need_sparse(tensor: object) -> None:
-    """Raises `WrongArgument` for what is no sparse tensor."""
+def check_sparse_tensor(tensor: object) -> None:
+    """Raise `WrongArgument` if `tensor` is not a `SparseTensor`."""
     if not isinstance(tensor, SparseTensor):
         raise WrongArgument(
-            f"{brief(tensor, kind=True)} is no packed tensor", required="what sparse.pack(value, format) gives"
+            f"{brief(tensor, kind=True)} is not a SparseTensor", required="a result of sparse.pack(value, format)"
         )
 
 
-def encoded(
+def encode(
     form: Storage, shape: tuple[int, ...], coordinates: Sequence[AnyArray], values: AnyArray, *, sort: bool = True
 ) -> SparseTensor:
-    """A tensor from its entries: an array of coordinates for each dimension, and the values.
+    """Encode entries, given as one array of coordinates for each dimension and an array of values.
 
-    The values of entries with equal coordinates add up, unless the format keeps them apart. Entries that are sorted in
-    the order of the format are not sorted again. Raises `FormatError`, `NoSpace`; `ArrayError` for an entry that the
-    tensor has no place for.
+    Duplicates are summed unless the format is not unique. Entries already in the order of the format are not sorted
+    again. Raises `FormatError`, `CapacityExceeded`, and `ArrayError` if coordinates are out of bounds.
     """
     levels = form.levels_of(shape)
-    need_inside("the coordinates", shape, coordinates, len(values))
-    stored = [np.asarray(each, np.int64) for each in form.view.to(shape, tuple(coordinates))]
+    check_coordinates("the coordinates", shape, coordinates, len(values))
+    stored = [np.asarray(each, np.int64) for each in form.view.forward(shape, tuple(coordinates))]
     outermost = levels[0][0]
-    keeps_order = len(levels) == 1 and not outermost.unique and outermost.in_order() != outermost
-    if sort and not keeps_order and not _sorted(stored):
-        order = _order(form.view.extents(shape), stored)
+    keeps_order = len(levels) == 1 and not outermost.unique and outermost.sorted() != outermost
+    if sort and not keeps_order and not _is_sorted(stored):
+        order = _sort_order(form.view.extents(shape), stored)
         stored, values = [each[order] for each in stored], values[order]
     parent: Integers = np.zeros(len(values), np.int64)
     parents, at, metadata = 1, 0, []
     for number, (level, extents) in enumerate(levels):
-        made = level.store(extents, parents, parent, stored[at : at + level.dims], root=not number)
-        metadata.append(narrowed(form, made.metadata))
+        made = level.encode(extents, parents, parent, stored[at : at + level.dims], root=not number)
+        metadata.append(cast_indices(form, made.metadata))
         parent, parents, at = made.positions, made.metadata.count, at + level.dims
-    return SparseTensor(form, shape, tuple(metadata), _filled(parents, parent, values))
+    return SparseTensor(form, shape, tuple(metadata), _scatter(parents, parent, values))
 
 
-def need_inside(what: str, shape: Sequence[int], coordinates: Sequence[AnyArray], count: int) -> None:
-    """Raises `ArrayError` unless there are coordinates of so many entries, in the tensor along each dimension."""
+def check_coordinates(name: str, shape: Sequence[int], coordinates: Sequence[AnyArray], count: int) -> None:
+    """Raise `ArrayError` unless there are `count` coordinates for each dimension, all within the shape."""
     for k, (extent, each) in enumerate(zip(shape, coordinates, strict=True)):
         if len(each) != count:
             raise ArrayError(
-                f"{what} along dimension {k} are {len(each)}, of {count} values",
-                required="a coordinate for each value",
+                f"{name} along dimension {k} have length {len(each)}, but there are {count} values",
+                required="one coordinate for each value",
             )
         wrong = [int(end) for end in (each.min(), each.max()) if not 0 <= end < extent] if count else []
         if wrong:
             raise ArrayError(
-                f"{what} along dimension {k} are not in the tensor",
+                f"{name} along dimension {k} are out of bounds",
                 required=f"0 <= coordinate < {extent}",
                 numbers={"coordinate": wrong[0]},
             )
 
 
-def _order(extents: Sequence[int], coordinates: Sequence[Integers]) -> Integers:
-    """What sorts entries by their coordinates, the first first; by one number each where that fits into 64 bits."""
-    if prod(extents) > MOST:
+def _sort_order(extents: Sequence[int], coordinates: Sequence[Integers]) -> Integers:
+    """Return the permutation that sorts entries lexicographically, by a single 64-bit key if the shape permits."""
+    if prod(extents) > INT64_MAX:
         return np.lexsort(coordinates[::-1])
     key = np.zeros(len(coordinates[0]), np.int64)
     for extent, each in zip(extents, coordinates, strict=True):
@@ -145,8 +144,8 @@ def _order(extents: Sequence[int], coordinates: Sequence[Integers]) -> Integers:
     return np.argsort(key, kind="stable")
 
 
-def _sorted(coordinates: Sequence[Integers]) -> bool:
-    """Whether entries come in the order of their coordinates, equal ones beside each other."""
+def _is_sorted(coordinates: Sequence[Integers]) -> bool:
+    """Return whether the entries are in lexicographic order of their coordinates."""
     if not coordinates or len(coordinates[0]) < 2:
         return True
     undecided = np.ones(len(coordinates[0]) - 1, bool)
@@ -160,8 +159,8 @@ def _sorted(coordinates: Sequence[Integers]) -> bool:
     return True
 
 
-def _filled(count: int, positions: Integers, values: AnyArray) -> AnyArray:
-    """The values at their positions; those that meet at one are added."""
+def _scatter(count: int, positions: Integers, values: AnyArray) -> AnyArray:
+    """Return an array with the values at their positions; values at the same position are summed."""
     if len(positions) == count and (count == 0 or bool((positions == np.arange(count)).all())):
         return np.ascontiguousarray(values)
     out = np.zeros(count, values.dtype)
@@ -169,28 +168,28 @@ def _filled(count: int, positions: Integers, values: AnyArray) -> AnyArray:
     return out
 
 
-def narrowed(form: Storage, m: Metadata) -> Metadata:
-    """The arrays with indices of the format's type, copied into bytes, to which nobody can write.
+def cast_indices(form: Storage, m: Metadata) -> Metadata:
+    """Return the metadata with immutable copies of its arrays, in the index dtype of the format.
 
-    Raises `FormatError` where one is too large for it.
+    Raises `FormatError` if an index does not fit.
     """
-    least, greatest = range_of(form.index)
+    least, greatest = range_of(form.index_dtype)
     arrays = {}
     for role, array in m.arrays.items():
         if array.size and not least <= int(array.min()) <= int(array.max()) <= greatest:
             raise FormatError(
-                f"an index of {int(array.max())} does not fit into {form.index}",
-                required="indices that fit",
-                suggestions=('use the format with larger indices: .with_index("int64")',),
+                f"an index of {int(array.max())} does not fit into {form.index_dtype}",
+                required=f"indices within {form.index_dtype}",
+                suggestions=('use a wider index dtype: .with_index_dtype("int64")',),
             )
-        held = np.asarray(array, dtype=form.index)
-        arrays[role] = np.frombuffer(held.tobytes(), dtype=form.index).reshape(held.shape)
+        held = np.asarray(array, dtype=form.index_dtype)
+        arrays[role] = np.frombuffer(held.tobytes(), dtype=form.index_dtype).reshape(held.shape)
     return Metadata(arrays, m.extents, m.count)
 
 
 def entries(tensor: SparseTensor) -> tuple[list[Integers], AnyArray]:
-    """The coordinates of all entries, an array for each dimension, and their values: level by level, all at once."""
-    need_sparse(tensor)
+    """Return the coordinates of all entries, one array for each dimension, and their values; vectorised over levels."""
+    check_sparse_tensor(tensor)
     form = tensor.format
     parent: Integers = np.zeros(1, np.int64)
     held: list[Integers] = []
@@ -207,13 +206,13 @@ def entries(tensor: SparseTensor) -> tuple[list[Integers], AnyArray]:
         held = [*(each[above] for each in held), *(np.asarray(c, np.int64) for c in level.pos_crd(m, owner, p))]
         parent = np.asarray(level.pos_pos(m, owner, p), np.int64)
     coordinates = tuple(held)
-    inside = np.broadcast_to(np.asarray(form.view.inside(tensor.shape, coordinates)), parent.shape)
-    found = form.view.back(tensor.shape, tuple(each[inside] for each in coordinates))
+    inside = np.broadcast_to(np.asarray(form.view.in_bounds(tensor.shape, coordinates)), parent.shape)
+    found = form.view.inverse(tensor.shape, tuple(each[inside] for each in coordinates))
     return [np.asarray(each, np.int64) for each in found], tensor.values[parent[inside]]
 
 
-def dense(tensor: SparseTensor) -> AnyArray:
-    """The tensor as an array: every entry added where it belongs."""
+def to_dense(tensor: SparseTensor) -> AnyArray:
+    """Return the tensor as a dense array; duplicates are summed."""
     coordinates, values = entries(tensor)
     out = np.zeros(tensor.shape, tensor.values.dtype)
     np.add.at(out, tuple(coordinates), values)

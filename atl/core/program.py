@@ -17,34 +17,34 @@ from atl.core.terms import Expr, Let, Term, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import WrongArgument, brief
 
-Apart: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
-"""The arrays of an operand that was taken apart, and the shape of the tensor that they stand for."""
-Notes: TypeAlias = Callable[[object], dict[object, Any] | None]
-"""Of an object whose arrays of indices never change, where to note what was found out of them; None of any other."""
-Together: TypeAlias = Callable[[Any, Sequence[Any], Any], object]
-"""From an operand, its arrays, and values in the place of the last one, which are its own: the tensor of those."""
+Unpacked: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
+"""The arrays of an unpacked operand, and the shape of the tensor that they represent."""
+FindCache: TypeAlias = Callable[[object], dict[object, Any] | None]
+"""Returns the validation cache of an object whose index arrays are immutable; None for any other object."""
+Rebuild: TypeAlias = Callable[[Any, Sequence[Any], Any], object]
+"""Returns a tensor from an operand, its arrays, and new values that replace the last of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """An operand that a call passes as one object, such as a sparse matrix, in the place of the inputs it is made of.
+class SparseOperand:
+    """An operand that a call passes as one object, such as a sparse matrix, instead of several inputs.
 
-    `shape` is that of the tensor which the arrays stand for; `format` says in words how they do; `apart` takes an
-    object apart into them. What they mean stands in the program itself, and no theorem rests on this. Of what `known`
-    has notes a kernel checks once what is declared of the arrays but for the last one, the values, and notes that.
-    `meaning` is the tensor that the arrays stand for, over the inputs: certificates tell formats of one name by it.
+    `shape` is the shape of the represented tensor, `format` the name of its format, and `unpack` converts an object to
+    the arrays. No theorem depends on this class: the program itself defines the meaning of the arrays. If an object has
+    a `validation_cache`, a kernel validates its index arrays once and records the result there. `meaning` is the tensor
+    that the arrays represent; certificates use it to distinguish formats of the same name.
 
-    Where the result is stored as this operand is, `result` is what values mean in the place of the operand's own: the
-    kernel of `let values := … in result` gives back the values, put `together` with the operand's other arrays.
+    If the result is stored in the format of this operand, `result` is the tensor represented by new values. The kernel
+    of `let values := … in result` computes the values, and `rebuild` combines them with the operand's index arrays.
     """
 
     name: str
     shape: tuple[Index, ...]
     arrays: tuple[str, ...]
     format: str
-    apart: Callable[[object], Apart]
-    known: Notes | None = None
-    together: Together | None = None
+    unpack: Callable[[object], Unpacked]
+    validation_cache: FindCache | None = None
+    rebuild: Rebuild | None = None
     result: Expr | None = None
     meaning: Expr | None = None
 
@@ -54,17 +54,17 @@ class Packed:
         if (
             any(type(text) is not str for text in texts)
             or any(not isinstance(extent, Index) or extent.loose or extent.free for extent in extents)
-            or not callable(self.apart)
-            or not (self.known is None or callable(self.known))
-            or not (self.together is None or callable(self.together))
-            or not (self.result is None or (isinstance(self.result, Term) and self.together is not None))
+            or not callable(self.unpack)
+            or not (self.validation_cache is None or callable(self.validation_cache))
+            or not (self.rebuild is None or callable(self.rebuild))
+            or not (self.result is None or (isinstance(self.result, Term) and self.rebuild is not None))
             or not (self.meaning is None or isinstance(self.meaning, Term))
         ):
             raise not_made_of(
-                "a packed operand",
+                "a sparse operand",
                 (self.name, self.shape, self.arrays),
-                "a name, extents over sizes, the names of inputs, and a function that takes an object apart; for a "
-                "result that is stored so, what its values mean, and a function that puts it together",
+                "a name, extents over sizes, the names of inputs, and a function that unpacks an object; for a sparse "
+                "result also the tensor that its values represent, and a function that rebuilds it",
             )
 
 
@@ -82,7 +82,7 @@ class Program(Printed):
     inputs: tuple[Array, ...]
     body: Expr
     assumptions: tuple[Predicate, ...]
-    packed: tuple[Packed, ...] = field(compare=False)
+    packed: tuple[SparseOperand, ...] = field(compare=False)
     results: tuple[Result, ...]
 
     def __init__(
@@ -91,7 +91,7 @@ class Program(Printed):
         inputs: tuple[Array, ...],
         body: Expr,
         assumptions: tuple[Predicate, ...] = (),
-        packed: tuple[Packed, ...] = (),
+        packed: tuple[SparseOperand, ...] = (),
         results: tuple[Result, ...] = (),
     ) -> None:
         if self.__dict__:
@@ -102,7 +102,7 @@ class Program(Printed):
             raise not_made_of(f"the program {name}", inputs, "the declarations of its inputs")
         if type(assumptions) is not tuple or not all(map(is_predicate, assumptions)):
             raise not_made_of(f"the program {name}", assumptions, "conditions")
-        if type(packed) is not tuple or any(type(each) is not Packed for each in packed):
+        if type(packed) is not tuple or any(type(each) is not SparseOperand for each in packed):
             raise not_made_of(f"the program {name}", packed, "packed operands")
         names = [array.name for array in inputs]
         if packed and not {array for each in packed for array in each.arrays} <= set(names) - {e.name for e in packed}:
@@ -156,7 +156,7 @@ class Program(Printed):
         return tuple(name for name in self.sizes if name not in given)
 
     @property
-    def stored(self) -> tuple[Packed, Expr] | None:
+    def stored(self) -> tuple[SparseOperand, Expr] | None:
         """The operand as which the result is stored, and the values of it that are computed; None of a dense result.
 
         It is so for a body `let values := … in D(values)`, where D is what the operand's arrays mean.

@@ -19,7 +19,7 @@ from atl.core import dtypes
 from atl.core.declared import AtLeast, Below, Rising, bounds_of, facts_of
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
-from atl.core.program import Packed, Program, checked_program, size_in
+from atl.core.program import Program, SparseOperand, checked_program, size_in
 from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
 from atl.meaning.packed import Shapes, taken_apart
 from atl.surface.refused_habits import Symbolic
@@ -349,7 +349,7 @@ def _check_assumption(program: Program, assumption: Predicate, call: Arguments) 
         )
 
 
-def _check_facts(array: Array, call: Arguments, packed: Packed | None) -> None:
+def _check_facts(array: Array, call: Arguments, packed: SparseOperand | None) -> None:
     """Everything that is declared of the elements of an array, as the prover believes it."""
     held = call.arrays[array.name]
     for fact in facts_of(array):
@@ -384,7 +384,7 @@ def _refuse_first(array: Array, outside: npt.NDArray[np.bool_], call: Arguments)
         )
 
 
-def _check_order(array: Array, order: Rising, call: Arguments, packed: Packed | None) -> None:
+def _check_order(array: Array, order: Rising, call: Arguments, packed: SparseOperand | None) -> None:
     """Raises what to say of the first two neighbours that are not in the declared order, if there are such."""
     held = call.arrays[array.name]
     if not held.ndim:

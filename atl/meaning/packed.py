@@ -36,7 +36,7 @@ def taken_apart(
         if packed.name not in named:
             shapes.append(None)
             continue
-        arrays, shape = packed.apart(named.pop(packed.name))
+        arrays, shape = packed.unpack(named.pop(packed.name))
         for name, array in zip(packed.arrays, arrays, strict=True):
             if name in named:
                 raise _twice(program, name)

@@ -30,7 +30,7 @@ from atl.core.index import (
     read,
 )
 from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
-from atl.core.program import Packed, Program, checked_program
+from atl.core.program import Program, SparseOperand, checked_program
 from atl.core.substitution import rebuild
 from atl.core.terms import Expr, Gen, Guard, Input, Padding, Reduce, Select, Type
 from atl.core.traversal import divisors, indices_in, subterms
@@ -69,7 +69,7 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
     return replace(made, packed=tuple(_packed(substitution, each) for each in program.packed))
 
 
-def _packed(substitution: _Substitution, packed: Packed) -> Packed:
+def _packed(substitution: _Substitution, packed: SparseOperand) -> SparseOperand:
     result, meaning = (None if term is None else substitution.expr(term) for term in (packed.result, packed.meaning))
     return replace(packed, shape=tuple(map(substitution.index, packed.shape)), result=result, meaning=meaning)
 

@@ -102,7 +102,7 @@ class Form:
 FORMS: Final[dict[str, Form]] = {
     "CSR": Form(sparse.CSR, ours.by_entries, "csr"),
     "CSC": Form(sparse.CSC, ours.by_entries, "csc"),
-    "DCSR": Form(sparse.DCSR.in_order(), ours.by_entries),
+    "DCSR": Form(sparse.DCSR.sorted(), ours.by_entries),
     "DCSC": Form(sparse.DCSC, ours.by_entries),
     "COO": Form(sparse.COO, ours.in_runs, "coo"),
     "COO-cells": Form(sparse.COO, ours.by_entries, "coo", "COO"),

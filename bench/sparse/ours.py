@@ -11,7 +11,7 @@ from rewrites import Session, reschedule
 
 RANK = 32
 n, m, k = atl.sizes("n m k")
-FIBRES: Final = sparse.CSF.in_order()
+FIBRES: Final = sparse.CSF.sorted()
 """Fibres in order, as the rival takes them to be: then each element of a result is stored once, and not added."""
 
 

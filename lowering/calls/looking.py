@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from atl.core.program import Apart, Notes
+from atl.core.program import FindCache, Unpacked
 from lowering.calls.noted import Note
 
 WALKED: Final = 0x101
@@ -35,8 +35,8 @@ class Operand:
     name: str
     inputs: tuple[Input, ...]
     indices: tuple[int, ...] = ()
-    apart: Callable[[object], Apart] | None = None
-    notes: Notes | None = None
+    apart: Callable[[object], Unpacked] | None = None
+    notes: FindCache | None = None
 
 
 Notable: TypeAlias = Sequence[tuple[Operand, dict[object, Any], Note | None, object]]

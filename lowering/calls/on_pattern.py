@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atl.core.program import Program, Together
+from atl.core.program import Program, Rebuild
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class OnPattern:
     name: str
     place: int
     arrays: tuple[int, ...]
-    together: Together
+    rebuild: Rebuild
 
     def result(self, given: Sequence[object], named: Mapping[str, object], passed: Sequence[Any], values: Any) -> Any:
         """What a call gives back; the values alone where the operand was passed array by array."""
@@ -26,7 +26,7 @@ class OnPattern:
             operand = named[self.name]
         else:
             return values
-        return self.together(operand, [passed[at] for at in self.arrays], values)
+        return self.rebuild(operand, [passed[at] for at in self.arrays], values)
 
 
 def values_of(program: Program) -> tuple[Program, OnPattern | None]:
@@ -35,8 +35,8 @@ def values_of(program: Program) -> tuple[Program, OnPattern | None]:
     if stored is None:
         return program, None
     operand, values = stored
-    assert operand.together is not None
+    assert operand.rebuild is not None
     at = {array.name: number for number, array in enumerate(program.inputs)}
     place = program.operands.index(operand.name)
-    pattern = OnPattern(operand.name, place, tuple(at[name] for name in operand.arrays), operand.together)
+    pattern = OnPattern(operand.name, place, tuple(at[name] for name in operand.arrays), operand.rebuild)
     return replace(program, body=values), pattern

@@ -24,7 +24,7 @@ class Taking:
             places = [at[array] for array in each.arrays] if each else [at[name]]
             order += places
             own = tuple(inputs[place] for place in places)
-            ways = (tuple(places[:-1]), each.apart, each.known) if each else ()
+            ways = (tuple(places[:-1]), each.unpack, each.validation_cache) if each else ()
             operands.append(Operand(name, own, *ways))
         self._operands = tuple(operands)
         # What a packed operand is need not stand together among the inputs; such calls are looked at closely.

@@ -180,7 +180,7 @@ def _declare(finger: Finger) -> tuple[str, ...]:
     order = f'("strict", {begin.array.name})' if isinstance(begin, Read) else '"strict"'
     return (
         f"declare it of {atom.array.name}: atl.tensor(…, order={order})",
-        "choose a format whose entries are sorted: s.sparsify(…, CSR.in_order())",
+        "choose a format whose entries are sorted: s.sparsify(…, CSR.sorted())",
     )
 
 

@@ -186,7 +186,7 @@ def test_a_fuzzer_tells_of_findings_as_json(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["matrix.mtx", "ELL"], "ELL is no format"),
+        (["matrix.mtx", "ELL"], "ELL is not a sparse format"),
         (["matrix.txt", "CSR"], "read by its ending"),
         (["gone.mtx", "CSR"], "gone.mtx cannot be read"),
         (["broken.mtx", "CSR"], "broken.mtx cannot be read"),

@@ -117,7 +117,7 @@ OF_LANGUAGE: Final = (
         "f = atl.program('f', [x], atl.truncr(1, x), given=[n >= 1])\npadtypes.check(f)\n",
         "atl.truncr(1, x)",
         "atl.truncr(1, atl.padr(1, x))",
-        "every element that is cut to be padding",
+        "only padding may be cut",
     ),
     Entry(
         "ATL303",

@@ -44,7 +44,7 @@ OF_LAYOUTS: Final = (
     ),
     Entry(
         "ATL901",
-        "sparse.CSR.with_index('int16')\n",
+        "sparse.CSR.with_index_dtype('int16')\n",
         "int16",
         "int32",
     ),
@@ -69,7 +69,7 @@ OF_LAYOUTS: Final = (
         "check_level(UnshiftedCompressed())\n",
         "check_level(UnshiftedCompressed())",
         "check_level(sparse.Compressed())",
-        "the law MONOIDSTRUCT",
+        "MONOIDSTRUCT must hold",
         shown=(
             "from sparse.laws import check_level\n"
             "class Unshifted(sparse.Compressed):\n"

@@ -59,7 +59,7 @@ WAY_IN = "atl"
 
 OUTPUTS = frozenset({
     ("atl.core.node", "atl.text.latex"), ("atl.core.node", "atl.text.printing"),
-    ("layouts.foundation.function", "layouts.pictures.grid"), ("sparse.tensors", "sparse.pictures"),
+    ("layouts.foundation.function", "layouts.pictures.grid"), ("sparse.tensors", "sparse.drawing"),
     ("rewrites.rule", "rewrites.session.display"), ("rewrites.outputs", "rewrites.session.display"),
     ("rewrites.outputs", "rewrites.session.script"), ("rewrites.outputs", "rewrites.certificates.certificate"),
     ("rewrites.outputs", "pages"),

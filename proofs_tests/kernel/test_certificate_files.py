@@ -431,7 +431,7 @@ def test_a_packed_operand_is_read_back_as_it_was(result: bool) -> None:
 def test_what_is_no_packed_operand_is_refused(change: dict[str, Any]) -> None:
     data = json.loads(dumps(packed()))
     data["packed"][0].update(change)
-    with pytest.raises(CertificateError, match="is no packed operand") as caught:
+    with pytest.raises(CertificateError, match="is not a sparse operand") as caught:
         loads(json.dumps(data), formats=sparse.format_named)
     assert (caught.value.field, caught.value.required) == ("packed", "its name, shape, dtype, arrays and format")
 

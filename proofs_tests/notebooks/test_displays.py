@@ -23,7 +23,7 @@ from layouts.templates import fill
 from lowering import Kernel, KernelTime, Samples, Spread, ThreadClock, WallClock, trace
 from lowering import compile as kernel_of
 from rewrites.rules import RULES
-from sparse import BCSR, CSR, HASH, Permuted, Then, pack
+from sparse import BCSR, CSR, HASH, Composed, Permuted, pack
 
 FACADES: Final = (
     "atl", "rewrites", "lowering", "layouts", "layouts.axe", "layouts.lego", "layouts.templates", "sparse", "padtypes",
@@ -130,9 +130,15 @@ def _sparse() -> Iterator[object]:
     yield from formats
     for each in formats:
         yield from (each.view, *(() if callable(each.levels) else each.levels))
-    yield from (Then(Permuted((1, 0)), sparse.Blocked((1, 4))), sparse.Bitmask(), sparse.Hashed(4), BCSR(2, 8), HASH)
-    yield sparse.Declaring(atl.tensor, atl.sizes, "int32")
-    yield sparse.Dense().store((4,), 1, np.zeros(2, np.int64), [np.arange(2)], root=True)
+    yield from (
+        Composed(Permuted((1, 0)), sparse.Blocked((1, 4))),
+        sparse.Bitmask(),
+        sparse.Hashed(4),
+        BCSR(2, 8),
+        HASH,
+    )
+    yield sparse.Declarer(atl.tensor, atl.sizes, "int32")
+    yield sparse.Dense().encode((4,), 1, np.zeros(2, np.int64), [np.arange(2)], root=True)
 
 
 @pytest.fixture(scope="module")

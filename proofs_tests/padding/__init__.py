@@ -1,1 +1,1 @@
-"""Pad-sets: inferred beside what is evaluated, and what may be truncated."""
+"""Tests of pad-sets: inference compared with evaluation, and the safety of truncations."""

@@ -1,4 +1,4 @@
-"""Pad-sets on random programs: none that is accepted stores out of bounds, few that are safe are refused.
+"""A fuzzer for pad-sets: no accepted program stores out of bounds, and few safe programs are refused.
 
 `python -m proofs_tests.padding.fuzz --n 20000 --seed 1` prints the counts.
 """
@@ -35,14 +35,14 @@ from proofs_tests.programs.batch import Call, Report, Sanitized
 from proofs_tests.programs.choices import Seeded
 
 BOUND = 3
-"""Safety by brute force: every size up to this."""
+"""The largest size that the brute-force check of safety tries."""
 CELLS = 4_000
-"""Sizes at which a program has more elements than this are left out of brute force."""
+"""The brute-force check skips sizes for which a program has more elements than this."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the programs of a run."""
+    """Counts of the outcomes of a run."""
 
     made: int = 0
     discarded: Counter[str] = field(default_factory=Counter)
@@ -100,9 +100,9 @@ def small_enough(program: Program, sizes: Mapping[str, int]) -> bool:
 
 
 def wrong_at(nest: LoopNest, program: Program, sizes: Mapping[str, int]) -> str | None:
-    """What is wrong with a run at these sizes: a trap, or a result that is not what the program means.
+    """Return the fault of a run at these sizes, a trap or a wrong result, or None.
 
-    A cut element need not leave the buffer: under further pads it lands on what should have stayed zero.
+    A cut element may stay within the buffer: after further padding it overwrites an element that should be zero.
     """
     arrays = arrays_of(program, sizes)
     try:
@@ -110,11 +110,11 @@ def wrong_at(nest: LoopNest, program: Program, sizes: Mapping[str, int]) -> str 
     except Trap as trap:
         return str(trap)
     meant = denote(program, sizes, arrays, Machine()).to_numpy(found.dtype)
-    return None if np.array_equal(found, meant) else f"{found.tolist()}, but it means {meant.tolist()}"
+    return None if np.array_equal(found, meant) else f"{found.tolist()}, expected {meant.tolist()}"
 
 
 def judge(program: Program) -> tuple[str, Model | None]:
-    """accepted, refused with a counterexample, or gave up."""
+    """Return "accepted", "refused" with a counterexample, or "gave up"."""
     for truncation in truncations(program):
         for case in truncation.operand.cases:
             answer = truncation.decide(case)
@@ -126,13 +126,13 @@ def judge(program: Program) -> tuple[str, Model | None]:
 
 
 def sizes_in(model: Model, program: Program) -> dict[str, int]:
-    """The sizes of a counterexample; one that it does not mention has its least value."""
+    """Return the sizes of a counterexample, with the minimum for sizes that it omits."""
     known = {leaf.name: value for leaf, value in model.leaves if isinstance(leaf, Size)}
     return {name: known.get(name, 1 if name in "kt" else 0) for name in program.sizes}
 
 
 class Run:
-    """One run over `n` programs by seed."""
+    """A run over random programs of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -172,7 +172,7 @@ class Run:
             self._brute_force(program, nest, verdict)
 
     def _accepted(self, number: int, program: Program, nest: LoopNest) -> None:
-        """Runs at three sizes, and compares what is stored with what is no padding (Theorems 2 and 3)."""
+        """Run at three sizes; exactly the elements that are not padding are stored (Theorems 2 and 3)."""
         self.counts.accepted += 1
         self.accepted.append((number, program))
         choices = Seeded.by(f"sizes {self.seed} {number}")
@@ -210,7 +210,7 @@ class Run:
         self.counts.safe_accepted += verdict == "accepted"
 
     def sanitize(self, programs: Sequence[tuple[int, Program]], together: int = 50) -> None:
-        """Runs programs under the address and undefined-behaviour sanitizers, at two sizes each."""
+        """Run programs under the address and undefined-behaviour sanitizers, at two sizes each."""
         for start in range(0, len(programs), together):
             batch = programs[start : start + together]
             sanitized = Sanitized([program for _, program in batch])
@@ -233,7 +233,7 @@ class Run:
 
 
 def footprint_is_exact(program: Program, nest: LoopNest, sizes: Mapping[str, int]) -> bool:
-    """Whether the output cells that are stored are the image of the elements that are no padding, with their values."""
+    """Return whether exactly the elements that are not padding are stored, with the correct values."""
     arrays = arrays_of(program, sizes)
     meaning = denote(program, sizes, arrays, Machine())
     try:
@@ -247,9 +247,9 @@ def footprint_is_exact(program: Program, nest: LoopNest, sizes: Mapping[str, int
 
 
 def run_pads(n: int, seed: int, *, brute_force_every: int = 4, sanitize_every: int = 0, progress: bool = False) -> Run:
-    """Judges `n` programs; of every `brute_force_every`-th the safety is decided by brute force as well.
+    """Test `n` programs, and compare every `brute_force_every`-th decision with brute force.
 
-    Of the accepted ones every `sanitize_every`-th is compiled and run under sanitizers, with exactly sized buffers.
+    Every `sanitize_every`-th accepted program is compiled and run under sanitizers, with buffers of the exact size.
     """
     run = Run(seed)
     try:

@@ -1,7 +1,7 @@
-"""Random programs about padding: truncations, pads, concatenations, transposes, splits and flattenings in all nestings.
+"""Random programs with padding: nested truncations, pads, concatenations, transposes, splits and flattenings.
 
-Sizes and tile sizes are symbolic. A term is made together with what is known of the padding at the ends of its first
-dimension, so that truncations often, but not always, cut just padding.
+Sizes and tile sizes are symbolic. The generator tracks the padding at both ends of the first dimension, so that most
+truncations, but not all, cut only padding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Amount = IndexExpr | int
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """A tensor, and padding that is known at the left and the right end of its first dimension."""
+    """A tensor, with the known padding at both ends of its first dimension."""
 
     tensor: Tensor
     left: Amount = 0
@@ -31,7 +31,7 @@ class Padded:
 
 
 class Maker:
-    """Makes one program; `used` counts the operators in it."""
+    """Generates one program; `used` counts its operators."""
 
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
@@ -52,7 +52,7 @@ class Maker:
         return chosen
 
     def fresh(self, shape: tuple[IndexExpr, ...]) -> Padded:
-        """A generation of this shape, whose elements may be guarded, sums, or literals."""
+        """Generate a tensor of this shape whose elements may be guarded, sums, or literals."""
         guarded = choose(self.choices, ["no", "no", "tail", "head", "triangle", "sum", "sum of guards"])
         drop = choose(self.choices, [self.k * 0 + 1, self.k, self.t])
 
@@ -126,7 +126,7 @@ class Maker:
         return Padded(atl.padl(amount, inner.tensor), amount + inner.left, inner.right)
 
     def truncated(self, depth: int, rank: int) -> Padded:
-        """A truncation, mostly of padding that is there, at times of one element more or at the wrong end."""
+        """Generate a truncation, usually of known padding, sometimes by one element more or at the wrong end."""
         inner = self.padded(depth, rank) if chance(self.choices, 50) else self.term(depth - 1, rank)
         left = chance(self.choices, 50)
         there = inner.left if left else inner.right
@@ -146,7 +146,7 @@ class Maker:
         return Padded(made, 0 if left else inner.left, inner.right if left else 0)
 
     def tiled(self, depth: int, rank: int) -> Padded:
-        """flatten after split, whose tail is padding."""
+        """Generate flatten(split(…)), whose tail is padding."""
         inner = self.term(depth - 1, rank)
         by, extent = choose(self.choices, [self.k, self.t, self.n * 0 + 3]), inner.tensor.shape[0]
         self.used["split"] += 1
@@ -161,7 +161,7 @@ class Maker:
         return Padded(atl.split(choose(self.choices, [self.k, self.t, self.n * 0 + 2]), inner.tensor))
 
     def placed(self, depth: int, rank: int) -> Padded:
-        """One row, or several that a sum adds up, in more; what is known of the padding around it."""
+        """Place one row, or a sum of rows, in a larger tensor, and track the padding around it."""
         inner = Padded(self._scalar((self.n * 0,))) if rank == 1 else self.term(depth - 1, rank - 1)
         self.used["place"] += 1
         before, after = (
@@ -198,7 +198,7 @@ class Maker:
         return Padded(atl.concat(first.tensor, second.tensor), first.left, second.right)
 
     def bound(self, depth: int, rank: int) -> Padded:
-        """A let; its body may be a read of all of what is bound, which is then no padding."""
+        """Generate a let; its body may read the whole bound tensor, which makes the elements computed."""
         inner = self.term(depth - 1, rank)
         self.used["let"] += 1
         if chance(self.choices, 40):
@@ -211,7 +211,7 @@ class Maker:
         return Padded(atl.let(inner.tensor, reread), inner.left)
 
     def generated(self, depth: int, rank: int) -> Padded:
-        """The same inner term in every row."""
+        """Generate a tensor whose rows are all the same term."""
         if rank == 1:
             return self.fresh((self.extent(),))
         inner = self.term(depth - 1, rank - 1)

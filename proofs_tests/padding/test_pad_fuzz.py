@@ -1,4 +1,4 @@
-"""Random programs about padding: a few hundred in each run; `atl fuzz pads` makes as many as one likes."""
+"""Random programs with padding: a few hundred in each run; `atl fuzz pads` runs any number."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from proofs_tests.sampling import few_and_rest
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(260))
-def test_no_accepted_program_stores_where_it_must_not_and_few_safe_ones_are_refused(numbers: range) -> None:
+def test_inference_is_sound_and_rarely_refuses_safe_programs(numbers: range) -> None:
     counts = run_pads(len(numbers), seed=11 + numbers.start).counts
     print(counts)
     assert not counts.failures
     assert counts.accepted >= len(numbers) / 3
-    if not numbers.start:  # too few for what is counted below
+    if not numbers.start:  # too few programs for the statistics below
         return
     assert counts.refused >= 15
     assert counts.counterexamples == counts.refused - counts.gave_up
@@ -39,8 +39,8 @@ def test_accepted_programs_run_clean_under_sanitizers() -> None:
 
 
 @pytest.mark.long
-def test_an_unsound_inference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: a split forgets that only its tail is padding, and calls all of it so."""
+def test_fuzzer_detects_unsound_inference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: a split whose elements are all inferred to be padding."""
 
     def wrong(op: object, shape: object, at: object) -> Origin:
         found = origin(op, shape, at)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""Pad-sets: inference against evaluation, refusals with the element that would be lost, and mutants of every rule."""
+"""Pad-sets: inference compared with evaluation, refusals with the lost element, and mutants of every rule."""
 
-# ruff: noqa: E501 (a mutant is a line of its own, however long)
+# ruff: noqa: E501 (each mutant is one line)
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ X = atl.tensor("X", n, m)
 
 
 def corpus() -> dict[str, Tensor]:
-    """A term for every inference rule, and some in which they meet."""
+    """Return a term for each inference rule, and some combinations."""
     half = atl.gen(n, m, lambda i, j: atl.guard(i <= j, X[i, j]))
     tail = atl.ceildiv(n, k) * k - n
     return {
@@ -91,7 +91,7 @@ def leaves(sizes: dict[str, int]) -> Callable[[Leaf], int]:
 
 
 def disagreement(program: Program, inferred: PadSet) -> tuple[dict[str, int], tuple[int, ...]] | None:
-    """Sizes and an element where the pad-set and the evaluated padding differ."""
+    """Find sizes and an element for which the pad-set and the evaluated padding differ."""
     for sizes in small_sizes(program):
         padding = padding_of(program, sizes)
         for at in np.ndindex(padding.shape):
@@ -102,7 +102,7 @@ def disagreement(program: Program, inferred: PadSet) -> tuple[dict[str, int], tu
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", corpus())
-def test_a_pad_set_holds_exactly_what_evaluates_to_padding(name: str) -> None:
+def test_pad_sets_agree_with_evaluation(name: str) -> None:
     program = dict(programs())[name]
     assert disagreement(program, padtypes.infer(program)[()]) is None
 
@@ -128,7 +128,7 @@ def refusal(program: Program) -> UnsafeTruncation:
 
 
 def loses_an_element(program: Program) -> bool:
-    """Executes the counterexample of a refused truncation: evaluated there, an element that is cut is no padding."""
+    """Evaluate the counterexample of a refused truncation: a cut element is not padding."""
     for truncation in truncations(program):
         for case in truncation.operand.cases:
             answer = truncation.decide(case)
@@ -139,7 +139,7 @@ def loses_an_element(program: Program) -> bool:
     return False
 
 
-def test_a_truncation_of_computed_elements_on_the_left_is_refused() -> None:
+def test_left_truncation_of_computed_elements_is_refused() -> None:
     drop = atl.sizes("drop")
     program = atl.program("left", [x], atl.truncl(drop, atl.gen(n, lambda i: x[i])), given=[drop <= n])
     message = str(refusal(program))
@@ -148,7 +148,7 @@ def test_a_truncation_of_computed_elements_on_the_left_is_refused() -> None:
     assert loses_an_element(program)
 
 
-def test_a_truncation_inside_a_generation_of_what_is_computed_is_refused() -> None:
+def test_nested_truncation_of_computed_elements_is_refused() -> None:
     drop = atl.sizes("drop")
     rows = atl.gen(n, lambda i: atl.truncr(drop, atl.gen(m, lambda j: X[i, j])))
     program = atl.program("rows", [X], rows, given=[drop <= m])
@@ -164,7 +164,7 @@ def tiled(drop: IndexExpr) -> Tensor:
     return atl.truncr(drop, atl.flatten(tiles))
 
 
-def test_the_amount_printed_in_the_paper_is_refused_where_the_tile_divides() -> None:
+def test_printed_amount_is_refused_if_the_tile_divides() -> None:
     program = atl.program("tiled", [x], tiled(k - n % k), given=[n >= 1])
     error = refusal(program)
     assert "E10" in str(error)
@@ -176,7 +176,7 @@ def test_the_amount_printed_in_the_paper_is_refused_where_the_tile_divides() -> 
     assert loses_an_element(program)
 
 
-def test_the_corrected_amount_is_accepted() -> None:
+def test_corrected_amount_is_accepted() -> None:
     padtypes.check(atl.program("tiled", [x], tiled(atl.ceildiv(n, k) * k - n)))
     padtypes.check(atl.program("tiled", [x], tiled((k - n % k) % k)))
 
@@ -222,7 +222,7 @@ MUTANTS = {
 
 
 def mutated(changed: str, old: str, new: str) -> types.ModuleType:
-    """`padtypes.padset` built from the sources with one of them changed."""
+    """Build `padtypes.padset` from the sources with one replacement."""
     import atl.core.reshape_definitions
     import padtypes.padset
 
@@ -246,24 +246,24 @@ def mutated(changed: str, old: str, new: str) -> types.ModuleType:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_mutant_of_an_inference_rule_is_caught(mutant: str) -> None:
+def test_mutants_of_inference_rules_are_detected(mutant: str) -> None:
     module = mutated(*MUTANTS[mutant])
     for _, program in programs():
         inferred: PadSet = module.infer(program)[()]
         if disagreement(program, inferred) is not None:
             return
-    pytest.fail(f"no program tells the mutant: {mutant}")
+    pytest.fail(f"no program detects the mutant: {mutant}")
 
 
-def test_the_unmutated_sources_pass_the_same_check() -> None:
+def test_unmutated_sources_pass() -> None:
     module = mutated("padset", "yield Case(TRUE, leaf=path)", "yield Case(TRUE, leaf=path)")
     for name, program in programs():
         assert disagreement(program, module.infer(program)[()]) is None, name
 
 
 def cut_by_brute_force(truncation: Truncation, sizes: dict[str, int]) -> bool:
-    """Whether a computed element is cut at these sizes."""
-    picture = padtypes.picture_of(truncation.operand, leaves(sizes), cut=truncation.cut)
+    """Return whether a computed element is cut at these sizes."""
+    picture = padtypes.draw_pad_set(truncation.operand, leaves(sizes), cut=truncation.cut)
     return "lost" in picture.cells.values()
 
 
@@ -278,7 +278,7 @@ AMOUNTS: dict[str, Callable[[], Tensor]] = {
 
 
 @pytest.mark.parametrize("amount", AMOUNTS)
-def test_the_decision_on_a_truncation_is_that_of_brute_force(amount: str) -> None:
+def test_truncation_decisions_agree_with_brute_force(amount: str) -> None:
     program = atl.program("p", [x, X], AMOUNTS[amount]())
     for truncation in truncations(program):
         proved = all(isinstance(truncation.decide(case), Proved) for case in truncation.operand.cases)
@@ -288,19 +288,19 @@ def test_the_decision_on_a_truncation_is_that_of_brute_force(amount: str) -> Non
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_picture_tells_computed_padding_and_cut_elements_apart() -> None:
+def test_drawing_distinguishes_computed_padding_and_cut_elements() -> None:
     program = atl.program("tiled", [x], atl.truncr(atl.ceildiv(n, k) * k - n, atl.flatten(atl.split(k, x))))
     assert str(padtypes.draw(program, (0, 0), sizes={"n": 7, "k": 3})) == "###\n###\n#..\n# computed   . padding"
     assert str(padtypes.draw(program, sizes={"n": 7, "k": 3})) == "#######xx\n# computed   x cut, padding"
 
 
-def test_a_picture_as_svg_draws_every_element() -> None:
+def test_svg_has_a_square_for_each_element() -> None:
     program = atl.program("rows", [x], atl.split(k, x))
     svg = padtypes.draw(program, sizes={"n": 7, "k": 3}).svg()
     assert svg.count("<rect") == 1 + 9 + 2, "the background, nine elements, two in the legend"
 
 
-def test_a_picture_of_a_missing_size_or_path_is_refused() -> None:
+def test_missing_size_or_path_is_refused() -> None:
     program = atl.program("rows", [x], atl.split(k, x))
     with pytest.raises(atl.ATLError, match="the size k has no value"):
         padtypes.draw(program, sizes={"n": 7})
@@ -308,7 +308,7 @@ def test_a_picture_of_a_missing_size_or_path_is_refused() -> None:
         padtypes.draw(program, (3,), sizes={"n": 7, "k": 2})
 
 
-def test_the_picture_in_the_documents_is_the_one_that_is_drawn() -> None:
+def test_picture_in_the_documentation_is_current() -> None:
     program = atl.program("tiled", [x], atl.truncr(atl.ceildiv(n, k) * k - n, atl.flatten(atl.split(k, x))))
     shown = Path(__file__).resolve().parents[2] / "docs" / "padding.svg"
     assert padtypes.draw(program, (0, 0), sizes={"n": 10, "k": 4}).svg() == shown.read_text()

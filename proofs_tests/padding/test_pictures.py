@@ -1,4 +1,4 @@
-"""Pictures of pad-sets: panels, titles, what is empty, what is too large; and what is said of a pad-set in words."""
+"""Drawings of pad-sets (panels, titles, empty and large tensors), and pad-sets printed as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from atl.core.index import Leaf, Size
 from atl.core.predicate import TRUE
 from atl.core.terms import Padding
 from atl.errors import ArgumentError, WrongArgument
-from padtypes import Picture, draw, picture_of, truncations
+from padtypes import PadSetDrawing, draw, draw_pad_set, truncations
 
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=1)
@@ -32,13 +32,13 @@ def at(**sizes: int) -> Any:
     return leaf
 
 
-def losing() -> Picture:
+def losing() -> PadSetDrawing:
     truncation = next(truncations(LOSING))
     title = "what is <lost>, under a title that is longer than the picture"
-    return picture_of(truncation.operand, at(n=1, m=2), cut=truncation.cut, title=title)
+    return draw_pad_set(truncation.operand, at(n=1, m=2), cut=truncation.cut, title=title)
 
 
-def test_more_than_two_dimensions_are_drawn_as_panels() -> None:
+def test_higher_dimensions_are_drawn_as_panels() -> None:
     panels = ["[0, …]", "#.", "#.", "[1, …]", "xx", "xx"]
     assert str(draw(CUBE, sizes={"n": 1, "m": 2})).split("\n") == [*panels, "# computed   . padding   x cut, padding"]
     assert draw(CUBE, sizes={"n": 1, "m": 2}).shape == (2, 2, 2)
@@ -56,7 +56,7 @@ def test_scalars_and_empty_tensors_are_drawn() -> None:
 
 
 def drawings() -> str:
-    """Every kind of picture as SVG: with panels, a title, lost elements, none at all, wide and in other sizes."""
+    """Return SVG drawings of all kinds: panels, a title, lost elements, empty, wide, several cell sizes."""
     rows = atl.program("rows", [x], atl.split(4, x))
     wide = atl.program("wide", [x], atl.padr(3, x))
     made = [losing().svg(), draw(CUBE, sizes={"n": 2, "m": 1}).svg(cell=7), draw(rows, sizes={"n": 6}).svg(cell=40)]
@@ -65,45 +65,45 @@ def drawings() -> str:
     return "\n".join(made)
 
 
-def test_svg_is_drawn_as_it_was_when_it_was_looked_at() -> None:
+def test_svg_matches_the_golden_file() -> None:
     assert drawings() == SVG.read_text(encoding="utf-8")
 
 
-def test_a_notebook_shows_the_picture() -> None:
+def test_notebook_display_is_svg() -> None:
     picture = losing()
     assert picture._repr_svg_() == picture.svg() == picture.svg(cell=18)
     assert repr(picture) == str(picture)
 
 
 @pytest.mark.parametrize("cell", [0, -1, 10_001, 2.0, True, "18"])
-def test_an_element_has_a_side_in_whole_pixels(cell: Any) -> None:
+def test_invalid_cell_sizes_are_refused(cell: Any) -> None:
     with pytest.raises(ArgumentError, match="the side of an element in pixels, from 1 to 10,000"):
         losing().svg(cell=cell)
 
 
-def test_the_largest_and_the_smallest_elements_are_drawn() -> None:
+def test_extreme_cell_sizes() -> None:
     sides = {1: 1, 2: 1, 3: 1, 4: 2, 10_000: 9_998}
     for cell, side in sides.items():
         assert losing().svg(cell=cell).count(f'width="{side}" height="{side}"') == 4, cell
 
 
-def test_a_picture_that_cannot_be_read_is_refused() -> None:
+def test_large_drawings_are_refused() -> None:
     rows = atl.program("rows", [X], X)
     assert len(draw(rows, sizes={"n": 64, "m": 64}).cells) == 4096
-    with pytest.raises(ArgumentError, match="a picture of 4097 elements cannot be read") as caught:
+    with pytest.raises(ArgumentError, match="a drawing of 4097 elements would be too large") as caught:
         draw(rows, sizes={"n": 1, "m": 4097})
     assert caught.value.suggestions == ("draw smaller sizes",)
 
 
-def test_indices_around_a_sub_expression_are_given_by_name() -> None:
+def test_enclosing_indices_are_given_by_name() -> None:
     rows = atl.program("rows", [X], atl.gen(n, lambda i: atl.gen(m, lambda j: atl.guard(j < i, X[i, j]))))
     seen = [str(draw(rows, (0,), sizes={"n": 3, "m": 3}, indices=at)).split("\n")[0] for at in (None, {}, {"i": 2})]
     assert seen == ["...", "...", "##."]
     assert str(draw(rows, [0], sizes={"n": 3, "m": 3})) == str(draw(rows, (0,), sizes={"n": 3, "m": 3}))  # type: ignore[arg-type]
 
 
-def test_what_is_cut_may_depend_on_the_indices_around_it() -> None:
-    """Each row is padded by its number, and cut so; the picture is of one row."""
+def test_cut_elements_may_depend_on_enclosing_indices() -> None:
+    """Row i is padded by i elements and truncated again; one row is drawn."""
     rows = atl.gen(n, lambda i: atl.truncr(i, atl.padr(i, atl.gen(m, lambda j: X[i, j]))))
     program = atl.program("rows", [X], rows)
     assert str(draw(program, (0,), sizes={"n": 4, "m": 2}, indices={"i": 3})).split("\n")[0] == "##xxx"
@@ -111,7 +111,7 @@ def test_what_is_cut_may_depend_on_the_indices_around_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"sizes": {"n": -1}}, "sizes="),
         ({"sizes": {"n": True}}, "sizes="),
@@ -123,33 +123,33 @@ def test_what_is_cut_may_depend_on_the_indices_around_it() -> None:
         ({"sizes": {"n": 1}, "path": (0,)}, r"no sub-expression at \(0,\)"),
     ],
 )
-def test_sizes_and_indices_are_numbers_by_name(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(ArgumentError, match=says):
+def test_invalid_sizes_and_indices_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
         draw(atl.program("same", [x], x), **given)
     assert str(draw(atl.program("same", [x], x), sizes={"n": 0})) == "(empty)"
 
 
-def test_a_picture_is_of_a_program() -> None:
+def test_draw_needs_a_program() -> None:
     with pytest.raises(WrongArgument, match="no program"):
         draw(x, sizes={"n": 1})  # type: ignore[arg-type]
 
 
-def test_a_picture_is_of_a_pad_set_for_numbers() -> None:
+def test_draw_pad_set_checks_its_arguments() -> None:
     padset = padtypes.infer(atl.program("same", [x], x))[()]
     for wrong in ((x, at(n=1)), (padset, {"n": 1})):
-        with pytest.raises(ArgumentError, match="a picture of"):
-            picture_of(*wrong)
+        with pytest.raises(ArgumentError, match="draw_pad_set"):
+            draw_pad_set(*wrong)
 
 
-# -- in words ---------------------------------------------------------------------------------------------------------
+# -- as text ----------------------------------------------------------------------------------------------------------
 
 
 def padding(body: atl.Tensor, given: list[Any] | None = None) -> padtypes.PadSet:
     return padtypes.infer(atl.program("p", [x, X], body, given=given or []))[()]
 
 
-def test_a_pad_set_says_where_padding_is() -> None:
-    said = {
+def test_pad_sets_print_as_conditions() -> None:
+    found = {
         "no element is padding": padding(x),
         "padding where n <= e0": padding(atl.padr(2, x)),
         "every element is padding": padding(atl.gen(n, lambda i: atl.guard(atl.sizes("z") < 0, x[i]))),
@@ -161,10 +161,10 @@ def test_a_pad_set_says_where_padding_is() -> None:
             atl.concat(x, atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(j <= i, X[i, j]))))
         ),
     }
-    assert {str(padset): repr(padset) for padset in said.values()} == {text: text for text in said}
+    assert {str(padset): repr(padset) for padset in found.values()} == {text: text for text in found}
 
 
-def test_what_stores_nothing_is_padding_all_over() -> None:
+def test_term_that_stores_nothing_is_all_padding() -> None:
     nothing = padding(atl.gen(n, lambda i: atl.guard(n + 1 < n, x[i])))
     node = padtypes.infer(atl.Program("p", (), Padding(x.node.type)))[()]
     for padset in (nothing, node):
@@ -175,7 +175,7 @@ def test_what_stores_nothing_is_padding_all_over() -> None:
         assert padset.contains((0,), at(n=1))
 
 
-def test_a_notebook_shows_a_condition_as_a_formula_and_nothing_where_there_is_none() -> None:
+def test_notebook_display_is_a_formula_or_absent() -> None:
     shown = padding(atl.padr(2, x))._repr_latex_()
     assert shown is not None
     assert shown.startswith("$\\text{padding where } ")
@@ -189,14 +189,14 @@ def test_a_notebook_shows_a_condition_as_a_formula_and_nothing_where_there_is_no
         assert none._repr_latex_() is None
 
 
-def test_what_is_known_where_a_term_stands_is_not_said_again() -> None:
+def test_simplified_omits_facts_of_the_scope() -> None:
     padset = padding(atl.gen(n, lambda i: atl.guard(n < 3, x[i])), given=[n < 3])
     assert padset.simplified is not None
     assert str(padset) == "no element is padding"
     assert padset.predicate is not None
 
 
-def test_an_element_is_asked_for_by_whole_positions() -> None:
+def test_contains_checks_its_arguments() -> None:
     padset = padding(atl.padr(2, x))
     assert [padset.contains((position,), at(n=3)) for position in range(5)] == [False, False, False, True, True]
     for wrong in (3, (3, 0), (), (True,), (1.0,)):
@@ -206,17 +206,17 @@ def test_an_element_is_asked_for_by_whole_positions() -> None:
         padset.contains((3,), {"n": 3})  # type: ignore[arg-type]
 
 
-def test_a_pad_set_is_of_a_term_in_a_scope() -> None:
+def test_pad_set_needs_a_term_and_a_scope() -> None:
     from padtypes.padset import pad_set
 
     padset = padding(x)
     assert pad_set(x.node, padset.scope).cases == padset.cases
     for wrong in ((x, padset.scope), (x.node, TRUE)):
-        with pytest.raises(ArgumentError, match=r"padtypes\.infer gives all"):
+        with pytest.raises(ArgumentError, match=r"padtypes\.infer returns the pad-sets of a program"):
             pad_set(*wrong)
 
 
-def test_each_case_names_the_leaf_that_computes_it() -> None:
+def test_cases_record_the_path_of_their_leaf() -> None:
     body = atl.concat(
         atl.gen(n, lambda i: atl.guard(i < 2, atl.sum(n, lambda j: x[j]))),
         atl.let(x, lambda y: atl.padr(1, atl.gen(n, lambda i: atl.reduce("max", n, lambda j: y[j] * 2)))),

@@ -1,4 +1,4 @@
-"""What is said of a truncation that is refused: which end, which element, what is known, what to do, a picture."""
+"""Errors for unsafe truncations: the end, the lost element, known facts, suggestions and a drawing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import padtypes
 from atl.errors import UnsafeTruncation
 from atl.prove import without_smt
 from padtypes import truncations
-from padtypes.check import READABLE, unsafe_truncations
+from padtypes.check import MAX_PICTURE_ELEMENTS, unsafe_truncations
 
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=1)
@@ -25,13 +25,13 @@ def refused(body: atl.Tensor, *given: atl.Condition) -> UnsafeTruncation:
     return caught.value
 
 
-def test_the_end_the_number_and_the_element_are_named() -> None:
+def test_error_names_the_end_the_amount_and_the_element() -> None:
     last = refused(atl.truncr(1, atl.gen(n + 1, lambda i: 2.0)))
     assert last.summary == "the truncation of the last 1 elements would cut a computed element"
-    assert last.required == "every element that is cut to be padding"
+    assert last.required == "only padding may be cut"
     first = refused(atl.truncl(k, x), k <= n)
     assert first.summary == "the truncation of the first k elements would cut a computed element"
-    assert first.required == "every element that is cut to be padding  (known here: 1 <= k, k <= n)"
+    assert first.required == "only padding may be cut  (known here: 1 <= k, k <= n)"
     assert isinstance(first.numbers, str)
     assert first.numbers.startswith("k = ")
     assert ", n = " in first.numbers
@@ -39,34 +39,34 @@ def test_the_end_the_number_and_the_element_are_named() -> None:
     assert "e0" not in first.numbers
 
 
-def test_an_element_of_several_dimensions_is_named_by_all_its_positions() -> None:
+def test_error_names_all_indices_of_the_lost_element() -> None:
     assert str(refused(atl.truncl(1, atl.gen(2, 3, lambda i, j: 2.0))).numbers) == "the element at (0, 0) would be lost"
     assert str(refused(atl.truncl(1, atl.gen(2, lambda i: 2.0))).numbers) == "the element at 0 would be lost"
 
 
-def test_how_to_drop_a_tail_is_said_where_a_quotient_is_dropped() -> None:
+def test_error_for_a_quotient_suggests_the_tail_formula() -> None:
     tiles = atl.flatten(atl.gen(n, 2, lambda i, j: 2.0))
     guard, tail = refused(atl.truncr(n // 2, tiles)).suggestions
-    assert guard.startswith("guard the elements beyond the end")
+    assert guard.startswith("guard the computation of the elements beyond the end")
     assert "erratum E10" in tail
     assert refused(atl.truncr(1, tiles), n >= 1).suggestions == (guard,)
 
 
-def test_a_prover_that_gives_up_is_not_a_counterexample() -> None:
+def test_unknown_answer_is_not_reported_as_counterexample() -> None:
     body = atl.truncr(m, atl.gen(n, lambda i: atl.guard(2 * i * m > i * i + m * m, x[i])))
     with without_smt():
         error = refused(body, m <= n)
     assert "cannot be proved to cut only padding: the prover gave up (z3 was not asked)" in error.summary
     assert error.required is not None
-    assert error.required.startswith("every element that is cut to be padding  (known here: m <= n): that never ")
+    assert error.required.startswith("only padding may be cut  (known here: m <= n): never ")
     assert "2*e0*m" in error.required
     assert len(error.suggestions) == 2
-    assert "state what is known of the sizes" in error.suggestions[1]
+    assert "declare assumptions on the sizes" in error.suggestions[1]
     assert error.numbers is None
 
 
-@pytest.mark.parametrize(("rows", "shown"), [(READABLE // 2, True), (READABLE // 2 + 1, False)])
-def test_what_is_refused_is_drawn_where_it_can_be_read(rows: int, shown: bool) -> None:
+@pytest.mark.parametrize(("rows", "shown"), [(MAX_PICTURE_ELEMENTS // 2, True), (MAX_PICTURE_ELEMENTS // 2 + 1, False)])
+def test_error_includes_a_drawing_of_small_tensors(rows: int, shown: bool) -> None:
     error = refused(atl.truncl(1, atl.gen(rows, 2, lambda i, j: 2.0)))
     assert (error.picture is not None) == shown
     if error.picture is not None:
@@ -74,17 +74,15 @@ def test_what_is_refused_is_drawn_where_it_can_be_read(rows: int, shown: bool) -
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), atl.ATLError("no picture")])
-def test_a_picture_that_cannot_be_drawn_takes_no_refusal_away(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_is_raised_even_if_drawing_fails(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def undrawable(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(import_module("padtypes.check"), "picture_of", undrawable)  # `padtypes.check` is a function
+    monkeypatch.setattr(import_module("padtypes.check"), "draw_pad_set", undrawable)  # `padtypes.check` is a function
     assert refused(atl.truncl(1, atl.gen(2, lambda i: 2.0))).picture is None
 
 
-def test_each_truncation_is_refused_once_and_the_others_are_looked_at() -> None:
+def test_each_unsafe_truncation_is_reported_once() -> None:
     twice = atl.concat(x, x)
     body = atl.concat(atl.truncl(1, twice), atl.concat(atl.truncr(1, atl.padr(1, x)), atl.truncr(1, twice)))
     program = atl.program("p", [x], body, given=[n >= 1])
@@ -95,7 +93,7 @@ def test_each_truncation_is_refused_once_and_the_others_are_looked_at() -> None:
     assert [truncation.path for truncation in truncations(program)] == [(0,), (1, 0), (1, 1)]
 
 
-def test_what_is_no_program_has_no_truncations() -> None:
+def test_truncations_need_a_program() -> None:
     for ask in (truncations, unsafe_truncations):
         with pytest.raises(atl.ATLError):
             list(ask(x))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Matrices at the edges: empty ones, rows that are full or empty, what is stored twice or in disorder."""
+"""Edge cases of matrices: empty ones, full and empty rows, duplicates, unsorted entries."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ FORMATS: Final[dict[str, sparse.Format]] = {
     repr(form): form
     for form in (
         sparse.CSR, sparse.CSC, sparse.DCSR, sparse.DCSC, sparse.CSF, sparse.COO, sparse.BCSR, sparse.BCSR(2, 3),
-        sparse.CSB, sparse.DIA, sparse.BITMASK, sparse.HASH, sparse.HASH(16), sparse.CSR.with_index("int64"),
+        sparse.CSB, sparse.DIA, sparse.BITMASK, sparse.HASH, sparse.HASH(16), sparse.CSR.with_index_dtype("int64"),
     )
 }  # fmt: skip
 
 
 def dense(matrix: Matrix) -> Any:
-    """The elements, entries with equal coordinates added up."""
+    """Return the dense matrix; duplicates are summed."""
     return matrix.toarray()

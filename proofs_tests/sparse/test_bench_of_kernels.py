@@ -1,4 +1,4 @@
-"""The bench of sparse kernels: everybody computes the same, ratios are the rival's time over ours, faults are told."""
+"""The benchmark of sparse kernels: results are compared, ratios computed, and wrong baselines reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rewrites.certificates.certificate import dumps, loads
 
 
 @pytest.mark.parametrize("kind", MATRICES)
-def test_matrices_have_about_so_many_entries_and_are_the_same_each_time(kind: str) -> None:
+def test_generated_matrices_are_reproducible(kind: str) -> None:
     matrix = MATRICES[kind](20_000)
     assert 0.85 * 20_000 < matrix.nnz <= 20_500
     assert (matrix != MATRICES[kind](20_000)).nnz == 0
@@ -37,7 +37,7 @@ def test_matrices_have_about_so_many_entries_and_are_the_same_each_time(kind: st
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["CSR", "DCSC", "COO", "COO-cells", "DIA"])
-def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
+def test_all_spmv_implementations_agree(name: str) -> None:
     made = contest.product(name, MATRICES["banded"](3_000))
     samples = contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
     lines = contest.lines_of(samples, name, "banded", 3_000)
@@ -52,10 +52,10 @@ def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
     [(sparse.BCSR, ours.by_blocks), (sparse.BCSR(2, 8), ours.by_blocks), (sparse.DIA, ours.by_diagonals)],
     ids=["BCSR", "BCSR(2, 8)", "DIA"],
 )
-def test_blocks_in_registers_and_diagonals_by_columns_give_the_dense_product_at_the_edges(
+def test_register_blocks_and_tiled_diagonals_agree_with_dense(
     form: sparse.Format, schedule: Callable[[sparse.Format], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "COLUMNS", 4)  # of matrices that have a few
+    monkeypatch.setattr(ours, "COLUMNS", 4)  # smaller than the test matrices
     theorem = schedule(form).done()
     assert loads(dumps(theorem)).rhs == theorem.rhs
     kernel = compiled(theorem.rhs)
@@ -66,7 +66,7 @@ def test_blocks_in_registers_and_diagonals_by_columns_give_the_dense_product_at_
 
 
 @pytest.mark.long
-def test_kernels_on_tensors_and_patterns_agree_with_their_rivals() -> None:
+def test_tensor_and_sddmm_kernels_agree_with_baselines() -> None:
     cube = tensor(1e-3, 40)
     poses = (contest.tensor_times_vector(cube), contest.matricised(cube), contest.sampled(MATRICES["uniform"](2_000)))
     for made in poses:
@@ -74,16 +74,16 @@ def test_kernels_on_tensors_and_patterns_agree_with_their_rivals() -> None:
 
 
 @pytest.mark.long
-def test_every_kernel_of_the_rival_is_built() -> None:
+def test_all_baseline_kernels_are_built() -> None:
     assert all(callable(shaped(name, NATIVE)) for name in KERNELS)
 
 
-def test_a_rival_that_computes_something_else_is_told() -> None:
+def test_wrong_baseline_results_are_reported() -> None:
     right, out = np.ones(3), np.empty(3)
     theirs: dict[str, Run] = {
-        "another number": lambda: 2.0 * right,
-        "no number": lambda: np.nan * right,
-        "what the one before has stored": lambda: None,
+        "twice the result": lambda: 2.0 * right,
+        "NaN": lambda: np.nan * right,
+        "nothing stored": lambda: None,
         "all elements but one": lambda: out[1:].fill(1.0),
     }
     for name, run in theirs.items():
@@ -93,7 +93,7 @@ def test_a_rival_that_computes_something_else_is_told() -> None:
             contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
 
 
-def test_ratios_are_the_time_of_the_rival_over_ours() -> None:
+def test_ratios_are_baseline_time_over_atl_time() -> None:
     taken: dict[str, list[float | None]] = {
         "ours": [1.0, 2.0, 4.0],
         contest.PREPARED: [0.5, 1.0, 2.0],
@@ -104,7 +104,7 @@ def test_ratios_are_the_time_of_the_rival_over_ours() -> None:
     assert found == [("ours", 1.0, 1.0, 2.0), (contest.PREPARED, 0.5, 0.5, 1.0), ("theirs", 2.0, 2.0, 4.0)]
 
 
-def test_of_one_rival_with_two_kinds_of_flags_the_faster_counts(tmp_path: Path) -> None:
+def test_faster_flags_of_a_baseline_count(tmp_path: Path) -> None:
     lines = [
         Line("CSR", "banded", 7, "ours", 1.0, 1.0, 1.0, 1.5),
         Line("CSR", "banded", 7, contest.PREPARED, 0.7, 0.7, 0.7, 1.0),
@@ -116,12 +116,12 @@ def test_of_one_rival_with_two_kinds_of_flags_the_faster_counts(tmp_path: Path) 
     row = report.means(lines).splitlines()[-1]
     assert "4.00" in row
     assert row.endswith("6.00")
-    if find_spec("matplotlib") is not None:  # an extra
+    if find_spec("matplotlib") is not None:  # optional dependency
         report.plot(tmp_path / "ratios.png", lines)
         assert (tmp_path / "ratios.png").stat().st_size > 1000
 
 
-def test_a_matrix_that_is_not_installed_is_said_to_be_skipped(
+def test_uninstalled_matrices_are_reported_as_skipped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyamg.gallery", None)
@@ -131,7 +131,7 @@ def test_a_matrix_that_is_not_installed_is_said_to_be_skipped(
     assert "SKIPPED: pyamg.gallery is not installed" in said
 
 
-def test_means_of_small_matrices_stand_by_themselves() -> None:
+def test_small_matrices_have_separate_means() -> None:
     lines = [
         Line("CSR", matrix, 7, "scipy", 1.0, ratio, ratio, ratio) for matrix, ratio in (("pyamg bar", 0.5), ("a", 2.0))
     ]
@@ -141,7 +141,7 @@ def test_means_of_small_matrices_stand_by_themselves() -> None:
     assert "0.50" in said[-1]
 
 
-def test_what_is_measured_is_chosen_by_name_and_by_entries(capsys: pytest.CaptureFixture[str]) -> None:
+def test_benchmarks_are_selected_by_name_and_size(capsys: pytest.CaptureFixture[str]) -> None:
     asked = [(name, matrix) for name, matrix, _ in contests(["BCSR", "DIA"], [1000], quick=True)]
     assert ("BCSR", "blocks 1e+03") in asked
     assert ("DIA", "uniform 1e+03") not in asked

@@ -1,4 +1,4 @@
-"""What a kernel checks of a packed tensor it checks once; of anything that may change, in each call."""
+"""Validation of index arrays: once for immutable packed tensors, in each call for other arrays."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def spmv() -> Kernel:
     return compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
 
 
-def test_a_packed_tensor_is_checked_by_each_kernel_once() -> None:
+def test_each_kernel_validates_a_packed_tensor_once() -> None:
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     packed, first, second = sparse.pack(matrix, sparse.CSR), spmv(), spmv()
     for kernel in (first, second):
-        kernel(packed, vector)  # shapes are not known yet
+        kernel(packed, vector)  # the shapes are not cached yet
         kernel(packed, vector)
         assert np.array_equal(kernel(packed, vector), matrix @ vector)
-    assert len(packed.known or ()) == 2
+    assert len(packed.validation_cache or ()) == 2
     (limits,) = first._limits.values()
     assert asked(first, packed, vector) == asked(first, A=packed, v=vector) == ()
     assert len(asked(first, matrix, vector)) == len(limits.asked) == 1
 
 
 def asked(kernel: Kernel, *arrays: object, **named: object) -> tuple[Asked, ...]:
-    """What a call of shapes that are known asks of the elements of its arrays."""
+    """Return the checks of array elements in a call whose shapes are cached."""
     *_, notable = kernel._taking(arrays, named)
     (limits,) = kernel._limits.values()
     return limits.beyond(met_by(limits, notable))
 
 
-def test_its_indices_are_its_own_and_read_only() -> None:
+def test_packed_indices_are_copied_and_read_only() -> None:
     matrix, vector = MATRICES["int64 indices"](), np.arange(5.0)
-    for form in (sparse.CSR, sparse.CSR.with_index("int64"), sparse.COO, sparse.BCSR, sparse.DIA, sparse.HASH):
+    for form in (sparse.CSR, sparse.CSR.with_index_dtype("int64"), sparse.COO, sparse.BCSR, sparse.DIA, sparse.HASH):
         packed = sparse.pack(matrix, form)
         for array in packed.arrays[:-1]:
             assert not np.shares_memory(array, matrix.indices)
@@ -62,15 +62,15 @@ def test_its_indices_are_its_own_and_read_only() -> None:
                 array[...] = 7
             with pytest.raises(ValueError, match="WRITEABLE"):
                 array.flags.writeable = True
-    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR.with_index("int64")).goal)
-    packed = sparse.pack(matrix, sparse.CSR.with_index("int64"))
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR.with_index_dtype("int64")).goal)
+    packed = sparse.pack(matrix, sparse.CSR.with_index_dtype("int64"))
     expected = matrix @ vector
     matrix.indices[:] = 10**6
     for _ in range(3):
         assert np.array_equal(kernel(packed, vector), expected)
 
 
-def test_what_is_damaged_is_never_noted_as_right() -> None:
+def test_invalid_tensors_are_not_cached_as_valid() -> None:
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     packed, kernel = sparse.pack(matrix, sparse.CSR), spmv()
     for _ in range(2):
@@ -83,16 +83,16 @@ def test_what_is_damaged_is_never_noted_as_right() -> None:
     for _ in range(3):
         with pytest.raises(ArrayError, match="out of the declared range"):
             kernel(broken, vector)
-    assert broken.known is None  # whoever owns the array may make it writeable again
+    assert broken.validation_cache is None  # the owner of the array can make it writeable again
 
 
-def test_arrays_that_may_be_written_to_are_checked_in_each_call() -> None:
+def test_writeable_arrays_are_validated_in_each_call() -> None:
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     packed, kernel = sparse.pack(matrix, sparse.CSR), spmv()
     outer, inner = packed.levels
     held = {role: array.copy() for role, array in inner.arrays.items()}
     mine = replace(packed, levels=(outer, Metadata(held, inner.extents, inner.count)))
-    assert mine.known is None
+    assert mine.validation_cache is None
     for _ in range(3):
         assert np.array_equal(kernel(mine, vector), matrix @ vector)
     held["crd"][3] = -1
@@ -100,13 +100,13 @@ def test_arrays_that_may_be_written_to_are_checked_in_each_call() -> None:
         kernel(mine, vector)
 
 
-def test_copies_and_views_of_what_may_change_are_not_taken_for_what_never_does() -> None:
+def test_views_of_writeable_arrays_are_not_cached() -> None:
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     packed, kernel = sparse.pack(matrix, sparse.CSR), spmv()
     for _ in range(2):
         kernel(packed, vector)
     for again in (copy.deepcopy(packed), pickle.loads(pickle.dumps(packed))):
-        assert again.known == {}
+        assert again.validation_cache == {}
         for _ in range(3):
             assert np.array_equal(kernel(again, vector), matrix @ vector)
         with pytest.raises(ValueError, match="read-only"):
@@ -118,7 +118,7 @@ def test_copies_and_views_of_what_may_change_are_not_taken_for_what_never_does()
     seen = replace(packed, levels=(outer, Metadata({**inner.arrays, "crd": view}, inner.extents, inner.count)))
     mine = copy.deepcopy(seen)
     for each in (seen, mine):
-        assert each.known is None
+        assert each.validation_cache is None
         for _ in range(3):
             assert np.array_equal(kernel(each, vector), matrix @ vector)
     behind[3] = 10**6
@@ -129,7 +129,7 @@ def test_copies_and_views_of_what_may_change_are_not_taken_for_what_never_does()
         kernel(mine, vector)
 
 
-def test_what_is_noted_is_what_was_packed_whatever_is_done_to_its_arrays_since() -> None:
+def test_cache_is_unaffected_by_later_changes_to_arrays() -> None:
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     packed, kernel = sparse.pack(matrix, sparse.CSR), spmv()
     for _ in range(3):
@@ -140,14 +140,14 @@ def test_what_is_noted_is_what_was_packed_whatever_is_done_to_its_arrays_since()
     crd.__setstate__((1, crd.shape, crd.dtype, False, other.tobytes()))
     pos.__setstate__((1, (1,), pos.dtype, False, bytes(4)))
     assert np.array_equal(kernel(packed, vector), matrix @ vector)
-    # Of another kernel nothing is noted, and one that forgot what shapes were right is told what there is now.
+    # The cache is per kernel; a kernel that has forgotten its valid shapes validates the current arrays.
     for again in (spmv(), kernel):
         again._remembered.clear()
         with pytest.raises(ArrayError):
             again(packed, vector)
 
 
-def test_what_is_noted_are_the_very_bytes_wherever_in_them_an_array_begins() -> None:
+def test_cache_handles_arrays_at_an_offset() -> None:
     held = np.frombuffer(np.arange(10, dtype=np.int32).tobytes(), np.int32)
     for view in (held, held[3:7], held[2:8].reshape(2, 3), held[:0], held[4:].view(np.int64)):
         own = over_same_bytes(view)
@@ -159,26 +159,26 @@ def test_what_is_noted_are_the_very_bytes_wherever_in_them_an_array_begins() -> 
     assert over_same_bytes(held.copy()) is None
 
 
-def test_a_tensor_is_noted_once_for_calls_that_differ_in_other_operands() -> None:
+def test_cache_has_one_record_for_different_other_operands() -> None:
     n, m, k = atl.sizes("n m k")
     left, right = atl.tensor("A", n, m, dtype="float64"), atl.tensor("B", m, k, dtype="float64")
     body = atl.gen(n, k, lambda i, j: atl.sum(m, lambda p: left[i, p] * right[p, j]))
     kernel = compiled(reschedule(atl.program("spmm", [left, right], body)).sparsify("A", sparse.CSR).goal)
     matrix = MATRICES["no block divides it"]()
     packed = sparse.pack(matrix, sparse.CSR)
-    assert packed.known is not None
+    assert packed.validation_cache is not None
     noted = []
     for _ in range(3):
         for width in (1, 4):
             assert np.array_equal(kernel(packed, np.ones((13, width))), matrix @ np.ones((13, width)))
-            noted.append([*packed.known.values()])
+            noted.append([*packed.validation_cache.values()])
     assert len(noted[-1]) == 1
     assert noted[-1][0] is noted[2][0]
     assert asked(kernel, packed, np.ones((13, 4))) == ()
 
 
 @pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC])
-def test_matrices_with_as_many_entries_are_told_apart_by_their_shapes(form: sparse.Format) -> None:
+def test_cache_distinguishes_shapes_with_equal_entry_counts(form: sparse.Format) -> None:
     kernel = compiled(reschedule(SPMV).sparsify("A", form).goal)
     matrices = [np.eye(rows, columns)[:, ::-1] for rows, columns in ((3, 4), (6, 3), (3, 5), (9, 3), (3, 3))]
     for made in (sparse.pack, lambda dense, form: sparse.to_scipy(sparse.pack(dense, form))):
@@ -189,7 +189,7 @@ def test_matrices_with_as_many_entries_are_told_apart_by_their_shapes(form: spar
                 assert np.array_equal(kernel(operand, vector), dense @ vector)
 
 
-def test_values_of_a_packed_tensor_are_looked_at_in_each_call() -> None:
+def test_packed_values_are_validated_in_each_call() -> None:
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     values, kernel = matrix.data.copy(), spmv()
     packed = replace(sparse.pack(matrix, sparse.CSR), values=values)
@@ -205,21 +205,21 @@ def test_values_of_a_packed_tensor_are_looked_at_in_each_call() -> None:
     assert np.array_equal(kernel(packed, vector), matrix @ vector)
 
 
-# -- vectors of loops that gather -------------------------------------------------------------------------------------
+# -- vector length of gather loops -----------------------------------------------------------------------------------
 
 
 @pytest.mark.long
-def test_loops_that_read_where_they_read_have_short_vectors() -> None:
+def test_gather_loops_have_short_vectors() -> None:
     s = reschedule(SPMV)
     assert not gathers(compiled(s.goal).nest)
     for form, wanted in ((sparse.CSR, True), (sparse.CSC, True), (sparse.COO, True), (sparse.HASH, True)):
         assert gathers(compiled(reschedule(SPMV).sparsify("A", form).goal).nest) is wanted
     blocks = reschedule(SPMV).sparsify("A", sparse.BCSR).pad("v").tails(strategy="split")
-    assert not gathers(compiled(blocks.goal).nest)  # a block reads neighbours
+    assert not gathers(compiled(blocks.goal).nest)  # a block reads adjacent elements
 
 
 @pytest.mark.long
-def test_fibres_are_not_summed_in_vectors() -> None:
+def test_fibre_sums_are_not_vectorised() -> None:
     of_tensor = lower(reschedule(TTV).sparsify("T", sparse.CSF).goal)
     assert has_fibres(of_tensor)
     assert has_fibres(lower(reschedule(SPMSPM).sparsify("A", sparse.CSR).sparsify("E", sparse.CSR).goal))
@@ -231,7 +231,7 @@ def test_fibres_are_not_summed_in_vectors() -> None:
     assert gathering_flags(of_tensor, gcc) == wanted
 
 
-def test_only_gcc_on_this_kind_of_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_gcc_on_x86_gets_the_vector_width_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     nest, found = spmv().nest, find_compiler()
     gcc = replace(found, kind="gcc")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")

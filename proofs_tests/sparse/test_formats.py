@@ -1,4 +1,4 @@
-"""Encoding: whatever a matrix looks like, its arrays stand for it, by two ways that share no code."""
+"""Encoding and decoding in all formats, compared by two independent implementations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from rewrites import reschedule
 from sparse import compress, decompress, meaning, pack
 from sparse.levels import Compressed, Hashed
-from sparse.tensors import encoded, entries
+from sparse.tensors import encode, entries
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
-def test_the_arrays_of_every_matrix_mean_that_matrix(form: sparse.Format) -> None:
-    """DECOMPRESSCOMPRESS (§7.5.3), by the reference interpreter from the definition, and by NumPy."""
+def test_decompression_inverts_compression(form: sparse.Format) -> None:
+    """DECOMPRESSCOMPRESS (§7.5.3), by the reference interpreter and by NumPy."""
     program = meaning(form, 2, dtype="float64")
     for name, made in MATRICES.items():
         matrix = made()
@@ -32,13 +32,13 @@ def test_the_arrays_of_every_matrix_mean_that_matrix(form: sparse.Format) -> Non
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
-def test_one_format_becomes_another(form: sparse.Format) -> None:
+def test_conversion_between_formats(form: sparse.Format) -> None:
     first = pack(MATRICES["no block divides it"](), form)
     for other in FORMATS.values():
         assert np.array_equal(decompress(pack(first, other)), decompress(first))
 
 
-def test_tensors_of_three_dimensions_have_formats_too() -> None:
+def test_formats_for_tensors_of_rank_3() -> None:
     random = np.random.default_rng(4)
     tensor = random.integers(1, 9, (4, 5, 3)) * (random.random((4, 5, 3)) < 0.3) * 1.0
     for form in (sparse.CSF, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.MODE_GENERIC):
@@ -48,7 +48,7 @@ def test_tensors_of_three_dimensions_have_formats_too() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
-def test_tensors_go_back_to_scipy(form: sparse.Format) -> None:
+def test_conversion_to_scipy(form: sparse.Format) -> None:
     for made in MATRICES.values():
         back = sparse.to_scipy(pack(made(), form))
         assert np.array_equal(back.toarray(), dense(made()))
@@ -58,58 +58,58 @@ def test_tensors_go_back_to_scipy(form: sparse.Format) -> None:
 
 
 @pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO, sparse.BCSR, sparse.DIA], ids=repr)
-def test_what_scipy_has_too_goes_back_without_a_copy(form: sparse.Format) -> None:
+def test_conversion_to_scipy_shares_arrays(form: sparse.Format) -> None:
     packed = pack(MATRICES["blocks divide it"](), form)
     back = sparse.to_scipy(packed)
     assert back.format == {"BCSR": "bsr"}.get(form.name, form.name.lower())
     assert np.shares_memory(back.data, packed.values)
 
 
-def test_what_scipy_converts_has_each_entry_once_and_sorted() -> None:
-    """Whatever scipy gives, and whatever it was given in: the arrays are those that our own encoder makes."""
+def test_scipy_conversion_sorts_and_sums_duplicates() -> None:
+    """Conversion by scipy gives the same arrays as the encoder, for all scipy formats."""
     for name, made in MATRICES.items():
         for kind in ("csr", "csc", "coo", "lil", "dok"):
             value = made().asformat(kind)
             before = value.toarray()
             for form in (sparse.CSR, sparse.CSC):
                 found, coordinates = pack(value, form), value.tocoo()
-                own = encoded(form, value.shape, coordinates.coords, coordinates.data)
+                own = encode(form, value.shape, coordinates.coords, coordinates.data)
                 for a, b in zip(found.arrays, own.arrays, strict=True):
                     assert a.tolist() == b.tolist(), (name, kind, form)
             assert np.array_equal(value.toarray(), before)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "float16", "int8", "bool"])
-def test_coordinates_that_were_packed_become_what_our_own_encoder_makes(dtype: str) -> None:
-    """Those of numbers are converted by scipy, which counts where we sort; others it cannot, or only to other ones."""
+def test_packed_coordinates_convert_like_the_encoder(dtype: str) -> None:
+    """scipy's counting sort is used for the dtypes that it supports, and the encoder for the others."""
     for made in MATRICES.values():
         packed = pack(made(), sparse.COO)
         packed = replace(packed, values=packed.values.astype(dtype))
         coordinates, values = entries(packed)
-        for form in (sparse.CSR, sparse.CSC.in_order(), sparse.CSR.with_index("int64")):
-            found, own = pack(packed, form), encoded(form, packed.shape, coordinates, values)
+        for form in (sparse.CSR, sparse.CSC.sorted(), sparse.CSR.with_index_dtype("int64")):
+            found, own = pack(packed, form), encode(form, packed.shape, coordinates, values)
             assert (found.format, found.shape, found.values.dtype) == (form, packed.shape, values.dtype)
             for a, b in zip(found.arrays, own.arrays, strict=True):
                 assert (a.dtype, a.tolist()) == (b.dtype, b.tolist())
-            assert found.known == {}
+            assert found.validation_cache == {}
 
 
-def test_arrays_of_scipy_that_are_longer_than_their_entries_are_packed() -> None:
+def test_scipy_arrays_with_unused_capacity_are_packed() -> None:
     matrix = sp.csr_array((np.arange(1.0, 5.0), np.array([1, 0, 1, 9], np.int64), np.array([0, 1, 2])), shape=(2, 2))
     assert [array.tolist() for array in pack(matrix, sparse.CSR).arrays] == [[0, 1, 2], [1, 0], [1.0, 2.0]]
 
 
-def test_coordinates_keep_their_order_and_are_not_added_up() -> None:
+def test_coo_keeps_order_and_duplicates() -> None:
     packed = pack(MATRICES["duplicates"](), sparse.COO)
     assert [array.tolist() for array in packed.arrays] == [[1, 0, 1, 1], [2, 1, 2, 0], [1.0, 2.0, 4.0, 8.0]]
 
 
-def test_equal_coordinates_are_added_up_where_a_level_holds_them_once() -> None:
+def test_unique_levels_sum_duplicates() -> None:
     packed = pack(MATRICES["duplicates"](), sparse.CSR)
     assert [array.tolist() for array in packed.arrays] == [[0, 1, 3, 3], [1, 0, 2], [2.0, 8.0, 5.0]]
 
 
-def test_a_small_matrix_has_the_arrays_that_one_would_write_by_hand() -> None:
+def test_csr_arrays_of_a_small_matrix() -> None:
     matrix = np.array([[6, 0, 9, 8], [0, 0, 0, 0], [5, 0, 0, 7]])
     pos, crd, val = pack(matrix, sparse.CSR).arrays
     assert (pos.tolist(), crd.tolist(), val.tolist()) == ([0, 3, 3, 5], [0, 2, 3, 0, 3], [6, 9, 8, 5, 7])
@@ -124,18 +124,18 @@ def refused(error: type[Exception], form: sparse.Format, value: Any) -> str:
     return str(caught.value)
 
 
-def test_a_hash_table_that_is_too_full_is_refused_with_the_width_that_is_needed() -> None:
-    text = refused(sparse.NoSpace, sparse.HASH(3), np.ones((2, 5)))
-    assert "a hash table of width 3 is too full" in text
-    assert "room for the 5 entries below one parent" in text
+def test_full_hash_table_error_states_the_required_width() -> None:
+    text = refused(sparse.CapacityExceeded, sparse.HASH(3), np.ones((2, 5)))
+    assert "5 entries do not fit in a hash table of width 3" in text
+    assert "a width of at least 5, the largest number of entries of one parent" in text
     assert "use Hashed(10)" in text
 
 
-def test_a_table_that_is_exactly_full_has_room() -> None:
+def test_hash_table_may_be_exactly_full() -> None:
     assert np.array_equal(decompress(pack(np.ones((2, 5)), sparse.HASH(5))), np.ones((2, 5)))
 
 
-def test_entries_of_a_table_that_hash_alike_are_all_found() -> None:
+def test_hash_collisions_are_resolved() -> None:
     form = sparse.HASH(7, lambda coordinate: 0 * coordinate + 5)
     tensor = np.diag(np.arange(1.0, 8.0)) + np.eye(7, k=1)
     packed = pack(tensor, form)
@@ -145,76 +145,78 @@ def test_entries_of_a_table_that_hash_alike_are_all_found() -> None:
     assert level.crd_pos(m, 0, (6,)) is None
 
 
-def test_a_rank_that_a_format_does_not_have_is_refused() -> None:
+def test_unsupported_rank_is_refused() -> None:
     text = refused(sparse.FormatError, sparse.CSR, np.zeros(3))
-    assert "the format CSR holds 2 dimensions of a tensor that has 1" in text
-    assert "diagonals of a tensor of 3 dimensions" in refused(sparse.FormatError, sparse.DIA, np.zeros((1, 2, 3)))
-    assert "blocks of 2 dimensions" in refused(sparse.FormatError, sparse.BCSR, np.zeros((1, 2, 3)))
-    assert "the order (1, 0) is none of 3 dimensions" in refused(sparse.FormatError, sparse.CSC, np.zeros((1, 2, 3)))
+    assert "the format CSR stores 2 dimensions, not 1" in text
+    assert "a tensor of rank 3 has no diagonals" in refused(sparse.FormatError, sparse.DIA, np.zeros((1, 2, 3)))
+    assert "blocks with 2 dimensions do not fit a tensor of rank 3" in refused(
+        sparse.FormatError, sparse.BCSR, np.zeros((1, 2, 3))
+    )
+    assert "(1, 0) is not a permutation of 3 dimensions" in refused(sparse.FormatError, sparse.CSC, np.zeros((1, 2, 3)))
 
 
-def test_what_is_no_tensor_is_refused() -> None:
-    assert "'matrix' (str) cannot be packed as CSR" in refused(sparse.NotSparse, sparse.CSR, "matrix")
+def test_string_cannot_be_packed() -> None:
+    assert "'matrix' (str) cannot be packed as CSR" in refused(sparse.NotPackable, sparse.CSR, "matrix")
 
 
-def test_indices_that_do_not_fit_are_refused_with_the_format_that_holds_them() -> None:
+def test_index_overflow_error_suggests_int64() -> None:
     wide = sp.coo_array((np.array([1.0]), (np.array([0]), np.array([2**40]))), shape=(2, 2**41))
     text = refused(sparse.FormatError, sparse.CSR, wide)
     assert "does not fit into int32" in text
-    assert '.with_index("int64")' in text
-    assert pack(wide, sparse.CSR.with_index("int64")).arrays[1].tolist() == [2**40]
+    assert '.with_index_dtype("int64")' in text
+    assert pack(wide, sparse.CSR.with_index_dtype("int64")).arrays[1].tolist() == [2**40]
 
 
 @pytest.mark.parametrize("by", [(0, 4), (2, -1), (), (2.0, 2)])
-def test_blocks_without_an_extent_are_refused(by: Any) -> None:
-    with pytest.raises(sparse.FormatError, match="positive numbers"):
+def test_invalid_block_shapes_are_refused(by: Any) -> None:
+    with pytest.raises(sparse.FormatError, match="a tuple of positive integers"):
         sparse.Blocked(by)
 
 
-def test_formats_are_put_together_by_users() -> None:
-    """A matrix by columns of blocks of rows: no name of ours."""
-    view = sparse.Then(sparse.Permuted((1, 0)), sparse.Blocked((1, 4)))
+def test_user_defined_format() -> None:
+    """A format that has no name: columns of 1 × 4 blocks."""
+    view = sparse.Composed(sparse.Permuted((1, 0)), sparse.Blocked((1, 4)))
     form = sparse.Format("by columns of blocks", (Compressed(), Compressed(), sparse.Dense(), sparse.Dense()), view)
     for made in MATRICES.values():
         assert np.array_equal(decompress(pack(made(), form)), dense(made()))
 
 
 @pytest.mark.parametrize(
-    ("levels", "says"),
+    ("levels", "message"),
     [([Compressed()], "a tuple of level formats"), ((Compressed(), "dense"), "a tuple of level formats")],
 )
-def test_what_is_no_level_is_refused(levels: Any, says: str) -> None:
-    with pytest.raises(sparse.FormatError, match=says):
+def test_invalid_levels_are_refused(levels: Any, message: str) -> None:
+    with pytest.raises(sparse.FormatError, match=message):
         sparse.Format("mine", levels)
 
 
-def test_names_without_parameters_are_not_called() -> None:
-    with pytest.raises(atl.ATLError, match="the format CSR is called"):
+def test_format_without_parameters_is_not_callable() -> None:
+    with pytest.raises(atl.ATLError, match="the format CSR takes no parameters"):
         sparse.CSR(4)
     assert repr(sparse.BCSR(2, 8)) == "BCSR(2, 8)"
     assert sparse.HASH(4).levels_of((1,))[0][0] == Hashed(4)
 
 
-def test_levels_for_fewer_dimensions_than_a_view_has_are_refused_with_both_numbers() -> None:
+def test_level_count_must_match_the_view() -> None:
     rows = sparse.Format("rows of blocks", (sparse.Dense(), Compressed(), sparse.Dense()), sparse.Blocked((1, 4)))
-    said = "holds 3 dimensions of a tensor that has 4 as its view shows it, and 2 itself"
-    with pytest.raises(sparse.FormatError, match=said):
+    found = r"stores 3 dimensions, not 4 after applying its view \(the tensor has 2\)"
+    with pytest.raises(sparse.FormatError, match=found):
         pack(np.eye(4), rows)
 
 
 @pytest.mark.parametrize("dimensions", [0, -1, True, "2"])
-def test_a_compressed_level_holds_at_least_one_dimension(dimensions: object) -> None:
-    with pytest.raises(sparse.FormatError, match="a compressed level of"):
+def test_compressed_level_needs_a_dimension(dimensions: object) -> None:
+    with pytest.raises(sparse.FormatError, match="a compressed level with"):
         sparse.Compressed(dimensions)  # type: ignore[arg-type]
 
 
-def test_a_hash_function_gives_integers() -> None:
-    with pytest.raises(sparse.FormatError, match="a hash function that gives float64"):
+def test_hash_function_must_return_integers() -> None:
+    with pytest.raises(sparse.FormatError, match="the hash function returns float64"):
         sparse.pack(np.eye(4), sparse.HASH(8, lambda c: c / 2))
     assert np.array_equal(sparse.decompress(sparse.pack(np.eye(4), sparse.HASH(8, lambda _: 5))), np.eye(4))
 
 
-def test_a_matrix_of_scipy_given_to_a_dense_kernel_is_refused_with_both_ways_on() -> None:
+def test_dense_kernel_refuses_scipy_matrix_with_two_suggestions() -> None:
     n, m = atl.sizes("n m")
     a, v = atl.tensor("A", n, m), atl.tensor("v", m)
     times = atl.program("times", [a, v], atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j] * v[j])))

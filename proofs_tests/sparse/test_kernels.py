@@ -1,4 +1,4 @@
-"""Kernels for formulas of many kinds, with one sparse operand or several, each in its own format."""
+"""Kernels for various formulas, with one or several sparse operands in different formats."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ FORMS = (sparse.CSR, sparse.CSC, sparse.COO, sparse.BCSR(2, 3))
 
 
 def body(s: Session) -> str:
-    """The goal without its declaration, on one line."""
+    """Return the body of the goal on one line."""
     return " ".join(str(s.goal).partition(":=\n")[2].split())
 
 
 def entries_are_searched_for(s: Session) -> bool:
-    """Whether a dense loop compares its index with coordinates: [j = A_crd[p]] with ⊞[j < m] around it."""
+    """Return whether a dense loop compares its index with coordinates: [j = A_crd[p]] below ⊞[j < m]."""
     return any(f"[{index} = " in body(s) for index in "ijk")
 
 
@@ -214,7 +214,7 @@ MEANT: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_order_of_the_calls_is_the_schedule(schedule: str) -> None:
+def test_order_of_sparsify_calls_determines_the_schedule(schedule: str) -> None:
     program, calls, wanted = SCHEDULES[schedule]
     s = reschedule(program)
     for name, form in calls:
@@ -231,7 +231,7 @@ def test_the_order_of_the_calls_is_the_schedule(schedule: str) -> None:
         assert np.array_equal(kernel(*arrays), MEANT[program.name](*arrays))
 
 
-def test_a_vector_of_scipy_is_an_operand() -> None:
+def test_scipy_vector_operand() -> None:
     s = reschedule(SPMSPV).sparsify("x", sparse.VECTOR).sparsify("A", sparse.CSC)
     kernel = compiled(s.goal)
     matrix, vector = MATRICES["no block divides it"](), np.zeros(13)
@@ -240,7 +240,7 @@ def test_a_vector_of_scipy_is_an_operand() -> None:
         assert np.array_equal(kernel(matrix.tocsc(), sp.coo_array(vector)), matrix @ vector)
 
 
-def test_rows_of_the_result_are_computed_in_vectors_once_loops_have_changed_places() -> None:
+def test_interchange_enables_vectorised_rows() -> None:
     s = reschedule(SPMSPM).sparsify("A", sparse.CSR).interchange("k")
     assert body(s) == "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] ⊞[k < q] A_val[p] * E[A_crd[p], k]"
     matrix = MATRICES["no block divides it"]()
@@ -265,7 +265,7 @@ def test_rows_of_the_result_are_computed_in_vectors_once_loops_have_changed_plac
     ],
     ids=["blocks", "diagonals"],
 )
-def test_inner_loops_test_nothing_once_guards_are_bounds(
+def test_tails_turn_guards_into_loop_bounds(
     form: sparse.Format, steps: Callable[[Session], Session], wanted: str
 ) -> None:
     program = atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j])))
@@ -295,9 +295,7 @@ THREE = (A, D, atl.tensor("F", n, m, dtype="float64"))
 @pytest.mark.parametrize("forms", [(sparse.CSR, sparse.CSC, sparse.COO), (sparse.DIA, sparse.CSR, sparse.BCSR(2, 3))])
 @pytest.mark.parametrize("times", ["", " times v"])
 @pytest.mark.parametrize("added", ADDED)
-def test_sums_of_three_operands_each_in_its_own_format(
-    added: str, times: str, forms: tuple[sparse.Format, ...]
-) -> None:
+def test_sums_of_three_operands_in_different_formats(added: str, times: str, forms: tuple[sparse.Format, ...]) -> None:
     def at(i: Any, j: Any) -> Any:
         return ADDED[added](*(each[i, j] for each in THREE))
 

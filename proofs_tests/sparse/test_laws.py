@@ -1,4 +1,4 @@
-"""The laws of level formats hold for every instance, on all small tensors; a fault in any encoder is found."""
+"""The laws of level formats, checked exhaustively for the built-in levels, and violated by faulty ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
 from sparse import Bitmask, Compressed, Dense, Hashed, Level, pack
 from sparse.laws import LAWS, check_level
-from sparse.levels import Declaring, Metadata, Stored
+from sparse.levels import Declarer, Encoded, Metadata
 from sparse.levels.level import Number
 
 
 def reversed_bits(coordinate: Any) -> Any:
-    """A hash function under which neighbours stand apart and some coordinates meet."""
+    """A hash function that scatters neighbours and has collisions."""
     return (5 * coordinate + 3) % 7
 
 
@@ -42,9 +42,9 @@ INSTANCES: list[Level] = [
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("number", range(len(INSTANCES)))
-def test_the_laws_hold_for_every_instance(number: int) -> None:
+def test_builtin_levels_satisfy_the_laws(number: int) -> None:
     level = INSTANCES[number]
-    assert check_level(level, most=8 if level.dims == 1 else 6) > 400
+    assert check_level(level, max_elements=8 if level.dims == 1 else 6) > 400
     assert len(LAWS) == 16
 
 
@@ -57,15 +57,15 @@ class ShortDense(Dense):
 
 
 class MarklessBitmask(Bitmask):
-    def store(self, extents: Any, parents: Any, parent: Any, coordinates: Any, *, root: bool) -> Stored:
-        made = super().store(extents, parents, parent, coordinates, root=root)
+    def encode(self, extents: Any, parents: Any, parent: Any, coordinates: Any, *, root: bool) -> Encoded:
+        made = super().encode(extents, parents, parent, coordinates, root=root)
         mask = made.metadata.arrays["mask"].copy()
         mask[:1] = 0
-        return Stored(Metadata({"mask": mask}, made.metadata.extents, made.metadata.count), made.positions)
+        return Encoded(Metadata({"mask": mask}, made.metadata.extents, made.metadata.count), made.positions)
 
 
 class ForgetfulHash(Hashed):
-    """Entries that meet another at their slot are looked for at that slot only."""
+    """Looks up a coordinate at its first slot only, and misses entries moved by collisions."""
 
     def crd_pos(self, m: Metadata, parent: int, coordinates: tuple[int, ...]) -> int | None:
         table = m.arrays["crd"][parent]
@@ -74,14 +74,14 @@ class ForgetfulHash(Hashed):
 
 
 class UnmarkedHash(Hashed):
-    """Free slots are no different from entries at 0: the table that E19 corrects has no way to say so either."""
+    """Does not mark free slots as invalid, as in the printed table before erratum E19."""
 
     def valid(self, m: Metadata, parent: Number, p: Number) -> Any:
         return True
 
 
 class PrintedCompressed(Compressed):
-    """The printed rule for appending, which drops the last position instead of the first (erratum E18)."""
+    """Appends by the printed rule, which drops the last position instead of the first (erratum E18)."""
 
     def append(self, first: Metadata, second: Metadata) -> Metadata:
         made = super().append(first, second)
@@ -98,21 +98,21 @@ class UnshiftedCompressed(Compressed):
 
 
 class DisorderedCompressed(Compressed):
-    """Encodes the values in another order than the coordinates."""
+    """Encodes values in a different order than coordinates."""
 
-    def store(self, extents: Any, parents: Any, parent: Any, coordinates: Any, *, root: bool) -> Stored:
-        made = super().store(extents, parents, parent, coordinates, root=root)
-        return Stored(made.metadata, made.positions[::-1])
+    def encode(self, extents: Any, parents: Any, parent: Any, coordinates: Any, *, root: bool) -> Encoded:
+        made = super().encode(extents, parents, parent, coordinates, root=root)
+        return Encoded(made.metadata, made.positions[::-1])
 
 
 class MergedCompressed(Compressed):
-    """Entries of neighbouring rows with equal coordinates become one."""
+    """Merges entries of adjacent rows that have equal coordinates."""
 
-    def store(self, extents: Any, parents: Any, parent: Any, coordinates: Sequence[Any], *, root: bool) -> Stored:
+    def encode(self, extents: Any, parents: Any, parent: Any, coordinates: Sequence[Any], *, root: bool) -> Encoded:
         first = np.ones(len(parent), bool)
         first[1:] = coordinates[0][1:] != coordinates[0][:-1]
-        kept = super().store(extents, parents, parent[first], [each[first] for each in coordinates], root=root)
-        return Stored(kept.metadata, np.cumsum(first) - 1)
+        kept = super().encode(extents, parents, parent[first], [each[first] for each in coordinates], root=root)
+        return Encoded(kept.metadata, np.cumsum(first) - 1)
 
 
 @pytest.mark.parametrize(
@@ -124,21 +124,21 @@ class MergedCompressed(Compressed):
         (UnmarkedHash(4), "POSCRDINJ"),
         (PrintedCompressed(), "MONOIDSTRUCT"),
         (UnshiftedCompressed(), "MONOIDSTRUCT"),
-        (DisorderedCompressed(), "STOREAPP"),
-        (MergedCompressed(), "STOREAPP"),
+        (DisorderedCompressed(), "ENCODEAPP"),
+        (MergedCompressed(), "ENCODEAPP"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Level) else value,
 )
-def test_a_planted_fault_breaks_a_law_which_is_named_with_a_tensor(level: Level, law: str) -> None:
-    with pytest.raises(sparse.LawBroken) as caught:
+def test_faulty_level_violates_a_named_law(level: Level, law: str) -> None:
+    with pytest.raises(sparse.LawViolation) as caught:
         check_level(level)
     text = str(caught.value)
-    assert f"breaks {law}" in text
+    assert f"violates {law}" in text
     assert "rows = " in text
 
 
-def test_each_law_has_a_fault_that_only_it_finds_first_or_is_implied_by_those_before_it() -> None:
-    """No law is true of anything: with a structure that is wrong in one way, each of them is false somewhere."""
+def test_laws_detect_an_inconsistent_structure() -> None:
+    """A structure with coordinates out of bounds violates exactly these laws."""
     from sparse import laws
 
     right = laws.case(Compressed(), (3,), [{(0,): 1, (2,): 2}, {}, {(1,): 3}])
@@ -147,16 +147,16 @@ def test_each_law_has_a_fault_that_only_it_finds_first_or_is_implied_by_those_be
     swapped = Metadata({**right.whole.arrays, "crd": right.whole.arrays["crd"] + 2}, (3,), 3)
     wrong = laws.Case(right.level, right.extents, right.rows, right.parts, swapped, right.data)
     assert {name for name, law in LAWS.items() if not law(wrong)} == {
-        "MONOIDSTRUCT", "CRDBOUND", "CRDPOSAPP", "APPGET", "STOREAPP",
+        "MONOIDSTRUCT", "CRDBOUND", "CRDPOSAPP", "APPGET", "ENCODEAPP",
     }  # fmt: skip
 
 
-# -- a level of a user's own ------------------------------------------------------------------------------------------
+# -- a user-defined level ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Padded(Level):
-    """ELLPACK: a table as wide as the fullest row needs, filled from the left; free places hold -1."""
+    """ELLPACK: a table as wide as the fullest row, filled from the left; -1 marks unused positions."""
 
     width: int | None = None
 
@@ -176,13 +176,13 @@ class Padded(Level):
         (found,) = np.nonzero(m.arrays["crd"][parent] == coordinates[0])
         return int(found[0]) if len(found) else None
 
-    def store(self, extents: Any, parents: int, parent: Any, coordinates: Sequence[Any], *, root: bool) -> Stored:
+    def encode(self, extents: Any, parents: int, parent: Any, coordinates: Sequence[Any], *, root: bool) -> Encoded:
         counts = np.bincount(parent, minlength=parents)
         width = int(counts.max(initial=0)) if self.width is None else self.width
         crd = np.full((parents, width), -1, np.int64)
         at = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
         crd[parent, at] = coordinates[0]
-        return Stored(Metadata({"crd": crd}, extents, crd.size), parent * width + at)
+        return Encoded(Metadata({"crd": crd}, extents, crd.size), parent * width + at)
 
     def append(self, first: Metadata, second: Metadata) -> Metadata:
         crd = np.concatenate([first.arrays["crd"], second.arrays["crd"]])
@@ -195,14 +195,14 @@ class Padded(Level):
         crd = m.arrays["crd"]
         return bool(((crd >= -1) & (crd < m.extents[0])).all()) and crd.size == m.count
 
-    def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
-        width = declaring.size("width")
-        crd = declaring.array("crd", parents, width, low=-1, high=extents[0])
+    def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
+        width = declarer.size("width")
+        crd = declarer.array("crd", parents, width, low=-1, high=extents[0])
         return Metadata({"crd": crd}, extents, parents * width)
 
 
 @pytest.mark.long
-def test_a_format_of_a_user_works_once_its_laws_hold() -> None:
+def test_user_defined_level_compiles() -> None:
     assert check_level(Padded(8)) > 400
     ell = sparse.Format("ELL", (Dense(), Padded()))
     s = reschedule(SPMV).sparsify("A", ell)

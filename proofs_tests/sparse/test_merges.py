@@ -1,4 +1,4 @@
-"""Kernels that merge sorted entries, and that add up runs of them, on matrices at the edges."""
+"""Kernels with co-iteration of sorted entries and with segmented reductions, on edge-case matrices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ n, m, k = atl.sizes("n m k")
 A, B = atl.tensor("A", n, m, dtype="float64"), atl.tensor("B", m, k, dtype="float64")
 C = atl.tensor("C", n, m, dtype="float64")
 x = atl.tensor("x", m, dtype="float64")
-ROWS, VECTORS = CSR.in_order(), VECTOR.in_order()
+ROWS, VECTORS = CSR.sorted(), VECTOR.sorted()
 PRODUCT: Final = atl.program("product", [A, x], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * x[j])))
 MATRICES_TIMES: Final = atl.program(
     "times", [A, B], atl.gen(n, k, lambda i, c: atl.sum(m, lambda j: A[i, j] * B[j, c]))
@@ -50,7 +50,7 @@ def elementwise(form: sparse.Format) -> Kernel:
 @cache
 def rows_and_columns(form: sparse.Format) -> Kernel:
     s = reschedule(MATRICES_TIMES).sparsify("A", ROWS).sparsify("B", form)
-    if form == DCSC.in_order():
+    if form == DCSC.sorted():
         return marked(s, "merge", "p1", "p2")
     return marked(s, "merge", "p", "p1")
 
@@ -62,7 +62,7 @@ def vector_of(count: int) -> Any:
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", MATRICES)
-def test_merges_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> None:
+def test_merges_agree_with_the_dense_formula(name: str) -> None:
     matrix = MATRICES[name]()
     held = dense(matrix)
     columns = matrix.shape[1]
@@ -71,12 +71,12 @@ def test_merges_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> No
     other = np.roll(held, 1, axis=-1)
     assert np.allclose(elementwise(ROWS)(A=first, C=other), held * other)
     second = np.roll(held, 1, axis=0).T.copy()
-    for form in (CSC.in_order(), DCSC.in_order()):
+    for form in (CSC.sorted(), DCSC.sorted()):
         assert np.allclose(rows_and_columns(form)(A=first, B=second), held @ second)
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_runs_of_coordinates_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> None:
+def test_segmented_reductions_agree_with_the_dense_formula(name: str) -> None:
     matrix = MATRICES[name]()
     kernel = in_runs()
     v = np.arange(1.0, matrix.shape[1] + 1)
@@ -92,7 +92,7 @@ def in_runs() -> Kernel:
     return marked(reschedule(PRODUCT).sparsify("A", COO), "runs", "p")
 
 
-def test_entries_out_of_order_and_entries_twice_are_refused_with_the_call_that_mends_it() -> None:
+def test_unsorted_and_duplicate_entries_are_refused_with_a_suggestion() -> None:
     kernel = by_rows_and_vector()
     for name in ("unsorted", "duplicates by rows"):
         matrix = MATRICES[name]()
@@ -103,21 +103,21 @@ def test_entries_out_of_order_and_entries_twice_are_refused_with_the_call_that_m
         for _ in range(2):
             with pytest.raises(ArrayError, match="the elements of A_crd do not increase strictly") as refused:
                 kernel(A=matrix, x=v)
-            assert "pass sparse.pack(A, CSR.in_order()) for A" in str(refused.value)
+            assert "pass sparse.pack(A, CSR.sorted()) for A" in str(refused.value)
         assert np.allclose(kernel(A=pack(matrix, ROWS), x=v), dense(matrix) @ v)
 
 
-def test_a_merge_of_entries_in_any_order_is_refused_when_it_is_lowered() -> None:
+def test_merge_of_unsorted_formats_is_refused_by_lowering() -> None:
     s = reschedule(PRODUCT).sparsify("A", CSR).sparsify("x", VECTORS).mark("p", "merge").mark("p1", "merge")
     with pytest.raises(IllegalMark) as refused:
         lower(s.goal)
     assert "the keys A_crd[p] of p need not rise" in str(refused.value)
-    assert "CSR.in_order()" in str(refused.value)
+    assert "CSR.sorted()" in str(refused.value)
 
 
 @pytest.mark.long
-def test_formats_in_order_are_kept_in_certificates_with_the_marks(tmp_path: Path) -> None:
-    s = reschedule(PRODUCT).sparsify("A", DCSR.in_order()).sparsify("x", VECTORS)
+def test_certificates_keep_sorted_formats_and_marks(tmp_path: Path) -> None:
+    s = reschedule(PRODUCT).sparsify("A", DCSR.sorted()).sparsify("x", VECTORS)
     s = s.mark("p1", "merge").mark("p2", "merge")
     s.done().save(tmp_path / "merged.atl.json")
     loaded = sparse.load(tmp_path / "merged.atl.json")
@@ -128,8 +128,8 @@ def test_formats_in_order_are_kept_in_certificates_with_the_marks(tmp_path: Path
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("text", ["CSR.in_order()", "BCSR(2, 8).in_order()", "DCSR.in_order().with_index('int64')"])
-def test_formats_in_order_are_known_by_their_names(text: str) -> None:
+@pytest.mark.parametrize("text", ["CSR.sorted()", "BCSR(2, 8).sorted()", "DCSR.sorted().with_index_dtype('int64')"])
+def test_sorted_formats_are_parsed_from_their_names(text: str) -> None:
     form = sparse.format_named(text)
     assert form is not None
     assert form.ordered

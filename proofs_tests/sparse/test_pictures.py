@@ -1,4 +1,4 @@
-"""Pictures of small matrices with their arrays, and descriptions of formats."""
+"""Drawings of small matrices with their arrays, and descriptions of formats."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sparse import description, draw, pack
 MATRIX = np.array([[6, 0, 9, 8], [0, 0, 0, 0], [5, 0, 0, 7]])
 
 
-def boxes(picture: sparse.Picture) -> list[tuple[str, str]]:
-    """The colour of each box, with what is written in it."""
+def boxes(picture: sparse.MatrixDrawing) -> list[tuple[str, str]]:
+    """Return the colour and the text of each box."""
     root = ElementTree.fromstring(picture.svg())
     found: list[tuple[str, str]] = []
     for part in root:
@@ -31,7 +31,7 @@ def boxes(picture: sparse.Picture) -> list[tuple[str, str]]:
     return found
 
 
-def test_a_value_has_the_colour_of_its_entry_in_every_format() -> None:
+def test_values_and_entries_have_the_same_colour() -> None:
     for form in FORMATS.values():
         all_boxes = boxes(draw(pack(MATRIX, form)))
         values = all_boxes[-len(pack(MATRIX, form).values) :]
@@ -40,20 +40,20 @@ def test_a_value_has_the_colour_of_its_entry_in_every_format() -> None:
         assert {text: fill for fill, text in values if text != "0"} == where, form
 
 
-def test_a_value_that_stands_for_no_element_has_no_row() -> None:
+def test_padding_values_are_grey() -> None:
     values = boxes(draw(pack(MATRIX, sparse.HASH)))[-len(pack(MATRIX, sparse.HASH).values) :]
     assert {fill for fill, text in values if text == "0"} == {"#f2f2f2"}
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_every_matrix_at_the_edges_has_a_picture(name: str) -> None:
+def test_edge_case_matrices_are_drawn(name: str) -> None:
     for form in (sparse.CSR, sparse.COO, sparse.BCSR, sparse.DIA):
         picture = draw(pack(MATRICES[name](), form))
         ElementTree.fromstring(picture.svg())
         assert str(picture).splitlines()[0] == repr(form)
 
 
-def test_it_is_written_where_a_path_says(tmp_path: Path) -> None:
+def test_drawing_is_written_to_a_file(tmp_path: Path) -> None:
     picture = draw(pack(MATRIX, sparse.CSR), tmp_path / "matrix.svg")
     assert (tmp_path / "matrix.svg").read_text(encoding="utf-8") == picture.svg()
     with pytest.raises(ATLError, match="cannot be written"):
@@ -61,26 +61,26 @@ def test_it_is_written_where_a_path_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    ("value", "message"),
     [
         (pack(np.ones((40, 40)), sparse.CSR), "a matrix of at most 1024 elements"),
         (pack(np.ones((2, 2, 2)), sparse.CSF), "a matrix of at most 1024 elements"),
-        (np.eye(2), "is no packed tensor"),
+        (np.eye(2), "is not a SparseTensor"),
     ],
     ids=["large", "a cube", "not packed"],
 )
-def test_what_cannot_be_drawn_is_refused(value: Any, says: str) -> None:
-    with pytest.raises(ATLError, match=says):
+def test_undrawable_tensors_are_refused(value: Any, message: str) -> None:
+    with pytest.raises(ATLError, match=message):
         draw(value)
 
 
-def test_descriptions_are_data_and_say_how_each_format_is_stored() -> None:
+def test_descriptions_of_formats() -> None:
     for form in FORMATS.values():
         packed = pack(MATRIX, form)
-        said = json.loads(json.dumps(description(packed)))
-        assert said["format"]["name"] == repr(form)
-        assert said["number_of_stored_values"] == len(packed.values)
-        level, ranks = said["format"]["custom"]["level"], []
+        found = json.loads(json.dumps(description(packed)))
+        assert found["format"]["name"] == repr(form)
+        assert found["number_of_stored_values"] == len(packed.values)
+        level, ranks = found["format"]["custom"]["level"], []
         while level["level_desc"] != "element":
             ranks.append(level["rank"])
             level = level["level"]

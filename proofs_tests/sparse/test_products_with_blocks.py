@@ -1,4 +1,4 @@
-"""Products of two sparse matrices, one in blocks that hang over the edge: what a range of a loop reads is there."""
+"""Products of two sparse matrices, one of them in blocks that do not divide its extents."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ LOOKED_UP: Final = [
     *((first, sparse.BCSR(2, 3)) for first in (sparse.CSC, sparse.DIA, sparse.BITMASK)),
     (sparse.CSB(3, 2), sparse.CSR), (sparse.CSC, sparse.CSB(3, 2)),
 ]  # fmt: skip
-"""Those in which rows or columns of blocks look up others, and one for each way to look; the slow test has all."""
+"""Pairs with a lookup of block rows or columns, one for each kind; the slow test covers all pairs."""
 
 
 def derived(program: atl.Program, forms: tuple[Format, Format], first: int) -> Session:
-    """The kernel for two operands in these formats, of which one is made sparse first."""
+    """Derive the kernel for two operands in these formats; `first` is sparsified first."""
     s = reschedule(program)
     names = [each.name for each in program.inputs]
     for at in (first, 1 - first):
@@ -47,8 +47,8 @@ def derived(program: atl.Program, forms: tuple[Format, Format], first: int) -> S
     return s
 
 
-def beside(shape: tuple[int, int], seed: int) -> Matrix:
-    """Another matrix: with explicit zeros, with entries that stand twice, and in no order."""
+def second_matrix(shape: tuple[int, int], seed: int) -> Matrix:
+    """Return a matrix with explicit zeros, duplicates and unsorted entries."""
     random = np.random.default_rng(seed)
     count = shape[0] * shape[1] // 2
     rows, columns = (random.integers(0, max(extent, 1), count) for extent in shape)
@@ -56,17 +56,17 @@ def beside(shape: tuple[int, int], seed: int) -> Matrix:
 
 
 def check(s: Session, program: atl.Program) -> None:
-    """The kernel's numbers are NumPy's, whichever operand is at an edge, and its certificate is accepted."""
+    """Compare the kernel with NumPy, with an edge case for either operand, and replay its certificate."""
     assert loads(dumps(s.done())).rhs == s.goal
     kernel = compiled(s.goal)
     for name, made in MATRICES.items():
         edge: Any = made()
         rows, columns = edge.shape
         if program is ELEMENTWISE:
-            cases = [(edge, beside((rows, columns), 1)), (beside((rows, columns), 2), edge)]
+            cases = [(edge, second_matrix((rows, columns), 1)), (second_matrix((rows, columns), 2), edge)]
             expected = [dense(a) * dense(b) for a, b in cases]
         else:
-            cases = [(edge, beside((columns, 7), 1)), (beside((5, rows), 2), edge)]
+            cases = [(edge, second_matrix((columns, 7), 1)), (second_matrix((5, rows), 2), edge)]
             expected = [dense(a) @ dense(b) for a, b in cases]
         for (a, b), wanted in zip(cases, expected, strict=True):
             assert np.array_equal(kernel(a, b), wanted), name
@@ -74,7 +74,7 @@ def check(s: Session, program: atl.Program) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("forms", LOOKED_UP, ids=repr)
-def test_a_matrix_in_blocks_times_one_in_another_format(forms: tuple[Format, Format]) -> None:
+def test_block_matrix_times_other_format(forms: tuple[Format, Format]) -> None:
     check(derived(SPMSPM, forms, 0 if forms[0] in BLOCKS else 1), SPMSPM)
 
 
@@ -84,7 +84,7 @@ def test_a_matrix_in_blocks_times_one_in_another_format(forms: tuple[Format, For
     [((sparse.BCSR(2, 3), sparse.CSC), 0), ((sparse.BCSR(2, 3), sparse.CSC), 1), ((sparse.CSB(3, 2), sparse.HASH), 1)],
     ids=["blocks, then columns", "columns, then blocks", "tables, then blocks"],
 )
-def test_elements_of_a_matrix_in_blocks_times_those_of_another(forms: tuple[Format, Format], first: int) -> None:
+def test_elementwise_product_with_a_block_matrix(forms: tuple[Format, Format], first: int) -> None:
     check(derived(ELEMENTWISE, forms, first), ELEMENTWISE)
 
 
@@ -92,27 +92,25 @@ def test_elements_of_a_matrix_in_blocks_times_those_of_another(forms: tuple[Form
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("program", [SPMSPM, ELEMENTWISE], ids=lambda program: program.name)
 @pytest.mark.parametrize("forms", PAIRS, ids=repr)
-def test_both_products_with_blocks_in_both_orders(
-    forms: tuple[Format, Format], program: atl.Program, first: int
-) -> None:
+def test_products_with_blocks_in_both_orders(forms: tuple[Format, Format], program: atl.Program, first: int) -> None:
     check(derived(program, forms, first), program)
 
 
 @pytest.mark.long
-def test_wide_indices_of_blocks_and_of_rows() -> None:
-    forms = (sparse.BCSR(2, 3).with_index("int64"), sparse.CSR.with_index("int64"))
+def test_int64_indices_of_blocks_and_rows() -> None:
+    forms = (sparse.BCSR(2, 3).with_index_dtype("int64"), sparse.CSR.with_index_dtype("int64"))
     check(derived(SPMSPM, forms, 0), SPMSPM)
 
 
 @pytest.mark.long
-def test_the_row_is_tested_before_the_entries_in_it_are_looked_for() -> None:
+def test_row_is_checked_before_its_entries_are_searched() -> None:
     s = derived(SPMSPM, (sparse.BCSR(2, 3), sparse.CSR), 0)
     tested = "[3*A_crd[p1] + p3 < m] · Σ[E_pos[3*A_crd[p1] + p3] <= p4 < E_pos[3*A_crd[p1] + p3 + 1]] place q E_crd[p4]"
     assert tested in body(s)
 
 
 @pytest.mark.long
-def test_conditions_are_tested_after_those_that_make_their_reads_safe() -> None:
+def test_conditions_follow_those_that_make_their_reads_safe() -> None:
     s = derived(ELEMENTWISE, (sparse.BCSR(2, 3), sparse.HASH), 1)
     assert "[2*p1 + p3 < n ∧ 0 <= C_crd[2*p1 + p3, p]]" in body(s)
 
@@ -123,7 +121,7 @@ f (pos : int32[n + 1] in [0, nnz + 1), x : float64[nnz], m : size) : float64[m] 
 """
 
 
-def test_a_condition_stays_that_follows_from_a_range_only_if_what_the_range_reads_is_there() -> None:
+def test_range_with_unsafe_reads_does_not_remove_a_guard() -> None:
     s = reschedule(atl.parse(ROWS.format(outside="", inside="[i < n] · ")))
     with pytest.raises(NoSite, match="no guard in the goal is known"):
         s.simpl_guard()
@@ -138,7 +136,7 @@ f (mark : int32[n], x : float64[n], m : size) : float64[m] :=
 """
 
 
-def test_a_condition_stays_that_follows_from_another_only_if_what_that_reads_is_there() -> None:
+def test_guard_with_unsafe_reads_does_not_remove_a_guard() -> None:
     with pytest.raises(NoSite, match="no guard in the goal is known"):
         reschedule(atl.parse(MARKED.format(outside="mark[i] = 1", inside="i < n"))).simpl_guard()
     s = reschedule(atl.parse(MARKED.format(outside="mark[i] = 1 ∧ i < n", inside="1 <= mark[i]")))

@@ -1,4 +1,4 @@
-"""Results that are stored as an operand is: the theorem, the values, the arrays that are shared, what is refused."""
+"""Results in the format of an operand: the theorem, the values, the shared index arrays, and refusals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proofs_tests.sparse.matrices import MATRICES, dense
 from rewrites import Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import NoSite
-from sparse.levels import Declaring
+from sparse.levels import Declarer
 
 n, m = atl.sizes("n m")
 A, D = atl.tensor("A", n, m, dtype="float64"), atl.tensor("D", n, m, dtype="float64")
@@ -52,7 +52,7 @@ def on_pattern(form: sparse.Format, formula: str = "A * (U @ V)") -> Session:
 
 
 def arguments(formula: str, matrix: Any) -> tuple[list[Any], list[Any]]:
-    """What a call is passed, and the same with the matrix dense."""
+    """Return the arguments of a call, and the same with the matrix dense."""
     random = np.random.default_rng(1)
     extents = {"n": matrix.shape[0], "m": matrix.shape[1]}
     arrays = [
@@ -70,19 +70,19 @@ def as_dense(result: Any) -> Any:
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(("form", "formula"), CASES, ids=str)
-def test_the_values_of_every_matrix_are_those_of_the_dense_formula(form: sparse.Format, formula: str) -> None:
+def test_sparse_results_agree_with_the_dense_formula(form: sparse.Format, formula: str) -> None:
     s = on_pattern(form, formula)
     assert loads(dumps(s.done()), formats=sparse.format_named).rhs == s.goal
     kernel, expected = compiled(s.goal), FORMULAS[formula][2]
     for name, made in MATRICES.items():
         passed, arrays = arguments(formula, made())
-        for _ in range(2):  # the second time shapes are remembered
+        for _ in range(2):  # the second call uses cached shapes
             assert np.array_equal(as_dense(kernel(*passed)), expected(*arrays)), name
         if name == "no block divides it":
             assert np.array_equal(atl.evaluate(s.goal, *passed), expected(*arrays))
 
 
-def test_the_theorem_says_that_the_decompressed_values_are_the_dense_result() -> None:
+def test_theorem_equates_decompressed_values_and_dense_result() -> None:
     theorem = on_pattern(sparse.CSR).done()
     assert " ".join(str(theorem.rhs).partition(":=\n")[2].split()) == (
         "let A_out := Σ[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] place A_nnz p "
@@ -92,11 +92,11 @@ def test_the_theorem_says_that_the_decompressed_values_are_the_dense_result() ->
     assert "A_pos : int32[n + 1] in [0, A_nnz + 1) rising" in str(theorem.rhs)
     (packed,) = theorem.rhs.packed
     assert theorem.rhs.stored is not None
-    assert theorem.lhs.stored is None  # the dense formula, which says what the arrays mean
+    assert theorem.lhs.stored is None  # the dense formula on the decompressed operand
     assert packed.result == theorem.rhs.body.body  # type: ignore[union-attr]
 
 
-def test_coordinates_need_no_order_and_entries_with_equal_ones_stay_apart() -> None:
+def test_coo_results_keep_unsorted_and_duplicate_entries() -> None:
     s = on_pattern(sparse.COO, "-3 A / 2")
     assert "let A_out := ⊞[p < A_nnz]" in str(s.goal)
     assert "rising" not in str(s.goal)
@@ -119,7 +119,7 @@ def test_index_arrays_are_those_of_the_operand(form: sparse.Format) -> None:
 
 
 @pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO], ids=repr)
-def test_a_result_whose_indices_were_made_for_the_call_may_be_changed(form: sparse.Format) -> None:
+def test_result_with_converted_indices_is_writeable(form: sparse.Format) -> None:
     kernel = compiled(on_pattern(form, "-3 A / 2").goal)
     result = kernel(sp.lil_array(np.array([[0.0, 2.0, 0.0], [4.0, 0.0, 6.0]])))
     result.data[1] = 0.0
@@ -132,7 +132,7 @@ def test_a_result_whose_indices_were_made_for_the_call_may_be_changed(form: spar
 
 
 @pytest.mark.long
-def test_what_is_packed_comes_back_packed_and_what_scipy_lacks_too() -> None:
+def test_result_type_follows_the_operand_and_scipy_support() -> None:
     matrix = MATRICES["no block divides it"]()
     packed = sparse.pack(matrix, sparse.CSR)
     result = compiled(on_pattern(sparse.CSR, "-3 A / 2").goal)(packed)
@@ -141,14 +141,14 @@ def test_what_is_packed_comes_back_packed_and_what_scipy_lacks_too() -> None:
     assert isinstance(compiled(on_pattern(sparse.HASH, "-3 A / 2").goal)(matrix), sparse.SparseTensor)
 
 
-def test_arrays_that_are_passed_one_by_one_give_the_values_alone() -> None:
+def test_separately_passed_arrays_return_only_values() -> None:
     matrix = MATRICES["no block divides it"]()
     kernel = compiled(on_pattern(sparse.CSR, "-3 A / 2").goal)
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
     assert np.array_equal(kernel(m=13, **held), -1.5 * matrix.data)
 
 
-def test_a_goal_that_is_no_let_of_values_any_more_has_a_dense_result() -> None:
+def test_goal_without_the_let_of_values_has_a_dense_result() -> None:
     s = on_pattern(sparse.COO, "-3 A / 2").inline("A_out")
     assert s.goal.stored is None
     matrix = MATRICES["no block divides it"]()
@@ -156,22 +156,22 @@ def test_a_goal_that_is_no_let_of_values_any_more_has_a_dense_result() -> None:
 
 
 @pytest.mark.long
-def test_a_loaded_certificate_gives_a_kernel_with_the_same_result(tmp_path: Path) -> None:
+def test_loaded_certificate_compiles_to_the_same_result(tmp_path: Path) -> None:
     file = tmp_path / "formula.atl.json"
     on_pattern(sparse.CSR, "-3 A / 2").done().save(file)
     matrix = MATRICES["no block divides it"]()
     result = compiled(sparse.load(file).rhs)(matrix)
     assert np.shares_memory(result.indices, matrix.indices)
-    # Without the formats the arrays are passed one by one, and the result is the dense one.
+    # Without the formats, the arrays are passed separately and the result is dense.
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
     assert np.array_equal(compiled(load(file).rhs)(m=13, **held), -1.5 * dense(matrix))
     broken = file.read_text().replace('"result": true', '"result": "yes"')
     assert broken != file.read_text()
-    with pytest.raises(ATLError, match="is no packed operand"):
+    with pytest.raises(ATLError, match="is not a sparse operand"):
         loads(broken, formats=sparse.format_named)
 
 
-def test_a_result_is_stored_so_where_sizes_are_fixed_too() -> None:
+def test_specialised_program_keeps_the_sparse_result() -> None:
     matrix = MATRICES["no block divides it"]()
     goal = on_pattern(sparse.CSR, "-3 A / 2").goal
     for sizes in ({"m": 13}, {"n": matrix.shape[0], "m": 13}):
@@ -185,7 +185,7 @@ def test_a_result_is_stored_so_where_sizes_are_fixed_too() -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
-    ("formula", "says"),
+    ("formula", "message"),
     [
         (atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), "there is no sum over the entries of A"),
         (atl.gen(m, n, lambda i, j: A[j, i]), "its elements are placed elsewhere than those of A"),
@@ -194,24 +194,24 @@ def test_a_result_is_stored_so_where_sizes_are_fixed_too() -> None:
         (atl.gen(n, m, lambda i, j: D[i, j]), "there is no sum over the entries of A"),
     ],
 )
-def test_a_result_that_is_on_no_such_pattern_is_refused(formula: Any, says: str) -> None:
+def test_result_without_the_operand_pattern_is_refused(formula: Any, message: str) -> None:
     s = reschedule(atl.program("formula", [A, D], formula))
     with pytest.raises(NoSite) as caught:
         s.sparsify("A", sparse.CSR, result=True)
     assert "the result is not stored as A is" in str(caught.value)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "required: a result with a value for each entry of the operand" in str(caught.value)
     assert not s.steps
 
 
-def test_without_an_order_of_positions_the_theorem_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Declaring, "bounds", Declaring.array)
+def test_sparse_result_needs_nondecreasing_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Declarer, "bounds", Declarer.array)
     with pytest.raises(NoSite, match="two entries of A may have one position: that none do is not proved"):
         on_pattern(sparse.CSR)
 
 
-def test_positions_that_belong_to_two_rows_are_refused() -> None:
-    """The theorem needs that rows do not overlap: each call checks it, with ranges that alone would be right."""
+def test_overlapping_rows_are_refused() -> None:
+    """Each call checks that rows do not overlap, even if every index is within its range."""
     kernel = compiled(on_pattern(sparse.CSR, "-3 A / 2").goal)
     matrix = MATRICES["no block divides it"]()
     kernel(matrix)
@@ -221,6 +221,6 @@ def test_positions_that_belong_to_two_rows_are_refused() -> None:
             kernel(matrix)
 
 
-def test_a_flag_is_true_or_false() -> None:
+def test_result_flag_must_be_a_bool() -> None:
     with pytest.raises(WrongArgument, match="result='A'"):
         reschedule(atl.program("f", [A], A)).sparsify("A", sparse.CSR, result="A")  # type: ignore[arg-type]

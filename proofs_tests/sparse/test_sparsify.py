@@ -1,4 +1,4 @@
-"""Sparse kernels, derived from dense programs by rules: what comes out, that it is proved, and what is refused."""
+"""Sparse kernels derived from dense programs: generated code, proofs and refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPMV = atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i
 
 
 def body(s: Session) -> str:
-    """The goal without its declaration, on one line."""
+    """Return the body of the goal on one line."""
     return " ".join(str(s.goal).partition(":=\n")[2].split())
 
 
@@ -43,7 +43,7 @@ DERIVED = {
 
 
 @pytest.mark.parametrize("name", DERIVED)
-def test_the_kernel_is_the_one_that_a_person_would_write(name: str) -> None:
+def test_derived_kernels_match_handwritten_ones(name: str) -> None:
     assert body(reschedule(SPMV).sparsify("A", getattr(sparse, name))) == DERIVED[name]
 
 
@@ -56,12 +56,12 @@ def test_matrix_times_vector_in_every_format(form: sparse.Format) -> None:
     for name, made in MATRICES.items():
         matrix = made()
         vector = np.arange(1.0, matrix.shape[1] + 1)
-        for _ in range(2):  # the second time shapes are remembered
+        for _ in range(2):  # the second call uses cached shapes
             assert np.array_equal(kernel(A=matrix, v=vector), dense(matrix) @ vector), name
         assert np.array_equal(kernel(dense(matrix), vector), dense(matrix) @ vector), name
 
 
-def test_the_left_side_of_the_theorem_says_what_the_arrays_mean() -> None:
+def test_lhs_of_the_theorem_decompresses_the_arrays() -> None:
     theorem = reschedule(SPMV).sparsify("A", sparse.CSR).done()
     assert " ".join(str(theorem.lhs).partition(":=\n")[2].split()) == (
         "let A := Σ[p < n] place n p Σ[A_pos[p] <= p1 < A_pos[p + 1]] place m A_crd[p1] A_val[p1] in "
@@ -75,19 +75,19 @@ def test_the_left_side_of_the_theorem_says_what_the_arrays_mean() -> None:
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def test_steps_that_were_taken_before_are_taken_again() -> None:
+def test_sparsify_replays_earlier_steps() -> None:
     s = reschedule(SPMV).tile("i", 4).rename("io", "blocks").mark("blocks", "parallel")
     dense_goal, tile = s.goal, s.find("ii")
     s.sparsify("A", sparse.CSR)
     assert "⊞[blocks < ⌈n / 4⌉ | parallel] ⊞[ii < 4]" in body(s)
     assert "Σ[A_pos[ii + 4*blocks] <= p" in body(s) or "Σ[A_pos[4*blocks + ii] <= p" in body(s)
     assert s.goal.body != dense_goal.body
-    s.unroll(tile)  # the handle is on what it was found on
+    s.unroll(tile)  # the handle still refers to its loop
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     assert np.array_equal(compiled(s.goal)(matrix, vector), matrix @ vector)
 
 
-def test_a_call_is_undone_and_made_again() -> None:
+def test_sparsify_can_be_undone_and_redone() -> None:
     s = reschedule(SPMV)
     s.sparsify("A", sparse.CSR)
     derived = s.goal
@@ -99,7 +99,7 @@ def test_a_call_is_undone_and_made_again() -> None:
     assert "⊞[row < n]" in body(other)
 
 
-def test_names_of_arrays_are_new_ones() -> None:
+def test_array_names_are_fresh() -> None:
     taken = atl.tensor("A_pos", n, dtype="float64")
     program = atl.program(
         "scaled", [A, v, taken], atl.gen(n, lambda i: taken[i] * atl.sum(m, lambda j: A[i, j] * v[j]))
@@ -111,18 +111,18 @@ def test_names_of_arrays_are_new_ones() -> None:
     assert np.array_equal(compiled(s.goal)(A=matrix, v=vector, A_pos=scale), scale * (matrix @ vector))
 
 
-def test_the_arrays_may_be_passed_one_by_one() -> None:
+def test_arrays_may_be_passed_separately() -> None:
     kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
     assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
 
 
-def test_arrays_of_scipy_are_passed_as_they_are() -> None:
+def test_scipy_matrices_are_passed_directly() -> None:
     (packed,) = reschedule(SPMV).sparsify("A", sparse.CSR).goal.packed
     matrix = MATRICES["no block divides it"]()
     for made in (matrix, sp.csr_matrix(matrix)):
-        arrays, shape = packed.apart(made)
+        arrays, shape = packed.unpack(made)
         assert all(a is b for a, b in zip(arrays, (made.indptr, made.indices, made.data), strict=True))
         assert shape == made.shape
 
@@ -130,8 +130,10 @@ def test_arrays_of_scipy_are_passed_as_they_are() -> None:
 # -- certificates -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [sparse.CSR, sparse.BCSR(2, 3), sparse.HASH, sparse.COO.with_index("int64")], ids=repr)
-def test_a_loaded_certificate_gives_the_same_kernel(form: sparse.Format, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "form", [sparse.CSR, sparse.BCSR(2, 3), sparse.HASH, sparse.COO.with_index_dtype("int64")], ids=repr
+)
+def test_loaded_certificate_compiles_to_the_same_kernel(form: sparse.Format, tmp_path: Path) -> None:
     theorem = reschedule(SPMV).sparsify("A", form).done()
     file = tmp_path / "spmv.atl.json"
     theorem.save(file)
@@ -144,7 +146,7 @@ def test_a_loaded_certificate_gives_the_same_kernel(form: sparse.Format, tmp_pat
     assert dumps(again) == dumps(theorem)
 
 
-def test_without_formats_arrays_are_passed_one_by_one(tmp_path: Path) -> None:
+def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
     file = tmp_path / "spmv.atl.json"
     reschedule(SPMV).sparsify("A", sparse.CSR).done().save(file)
     kernel = compiled(load(file).rhs)
@@ -157,52 +159,52 @@ def test_without_formats_arrays_are_passed_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
         (
             ('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'),
-            "the arrays of A are no inputs of the program",
+            "the arrays of A are not inputs of the program",
         ),
-        (('"shape"', '"form"'), "is no packed operand"),
-        (('"dtype": "float64"', '"dtype": "float16"'), "is no packed operand"),
+        (('"shape"', '"form"'), "is not a sparse operand"),
+        (('"dtype": "float64"', '"dtype": "float16"'), "is not a sparse operand"),
         (('"shape": ["n", "m"]', '"shape": ["n"]'), "the operand A is refused"),
         (('"shape": ["n", "m"]', '"shape": ["n", "n"]'), "other arrays"),
     ],
 )
-def test_a_certificate_that_names_another_format_is_refused(change: tuple[str, str], says: str) -> None:
+def test_certificate_with_another_format_is_refused(change: tuple[str, str], message: str) -> None:
     text = dumps(reschedule(SPMV).sparsify("A", sparse.CSR).done())
     assert change[0] in text
     with pytest.raises(ATLError) as caught:
         loads(text.replace(*change), formats=sparse.format_named)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.long
-def test_a_format_of_the_same_arrays_and_another_meaning_is_refused() -> None:
-    """Of a square matrix rows and columns have the same arrays."""
+def test_format_with_equal_arrays_and_other_meaning_is_refused() -> None:
+    """For a square matrix, CSR and CSC have the same arrays."""
     square, x = atl.tensor("A", n, n, dtype="float64"), atl.tensor("v", n, dtype="float64")
     product = atl.program("spmv", [square, x], atl.gen(n, lambda i: atl.sum(n, lambda j: square[i, j] * x[j])))
     columns = sparse.Format("CSR", sparse.CSR.levels, sparse.Permuted((1, 0)))
     text = dumps(reschedule(product).sparsify("A", columns).done())
-    says = "arrays in the format CSR mean another tensor A"
-    with pytest.raises(ATLError, match=says):
+    message = "arrays in the format CSR mean another tensor A"
+    with pytest.raises(ATLError, match=message):
         loads(text, formats=sparse.format_named)
     held = np.array([[0.0, 2.0], [0.0, 1.0]])
     again = loads(text, formats=lambda name: sparse.format_named(name, {"CSR": columns}))
     assert compiled(again.rhs)(held, np.array([1.0, 10.0])).tolist() == [20.0, 10.0]
     rows = dumps(reschedule(product).sparsify("A", sparse.CSR).done()).replace('"format": "CSR"', '"format": "CSC"')
-    with pytest.raises(ATLError, match=says.replace("CSR", "CSC")):
+    with pytest.raises(ATLError, match=message.replace("CSR", "CSC")):
         loads(rows, formats=sparse.format_named)
 
 
-def test_an_array_of_a_packed_operand_is_no_operand() -> None:
+def test_array_of_a_sparse_operand_cannot_be_sparsified() -> None:
     s = reschedule(SPMV).sparsify("A", sparse.CSR)
     with pytest.raises(ATLError, match="A_val is one of the arrays of A, which a call passes as one object"):
         s.sparsify("A_val", sparse.VECTOR)
 
 
-def test_names_of_formats_are_read_back_and_nothing_else_is() -> None:
+def test_format_names_round_trip() -> None:
     for form in FORMATS.values():
         assert sparse.format_named(repr(form)) == form
     for text in (
@@ -212,7 +214,7 @@ def test_names_of_formats_are_read_back_and_nothing_else_is() -> None:
         "BCSR('x')",
         "BCSR(2, 3).index",
         "CSR(2)",
-        "CSR.with_index('int8')",
+        "CSR.with_index_dtype('int8')",
         "__import__('os')",
     ):
         assert sparse.format_named(text) is None
@@ -228,7 +230,7 @@ def refused(error: type[ATLError], act: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("formula", "form", "says"),
+    ("formula", "form", "message"),
     [
         (
             atl.gen(n, m, lambda i, j: atl.exp(A[i, j])),
@@ -244,17 +246,17 @@ def refused(error: type[ATLError], act: Any) -> str:
         (atl.gen(n, m, lambda i, j: atl.maximum(A[i, j], v[j])), sparse.COO, "entries are found below max"),
     ],
 )
-def test_a_loop_that_stays_dense_is_named_with_the_reason(formula: Any, form: sparse.Format, says: str) -> None:
+def test_error_names_the_dense_loop_and_the_reason(formula: Any, form: sparse.Format, message: str) -> None:
     s = reschedule(atl.program("formula", [A, v], formula))
     text = refused(NoSite, lambda: s.sparsify("A", form))
-    assert says in text
+    assert message in text
     assert "required: an operand that is only multiplied, added, negated or divided" in text
     assert not s.steps
 
 
 @pytest.mark.parametrize("first", ["A", "C"])
-def test_a_loop_by_whose_index_entries_are_found_stays_and_is_compared_with_those_of_the_other(first: str) -> None:
-    """A by columns times C by rows, element by element: of each entry the column of A, or the row of C, is searched."""
+def test_elementwise_csc_times_csr_searches_entries(first: str) -> None:
+    """For each entry, the kernel searches the column of A or the row of C."""
     other = atl.tensor("C", n, m, dtype="float64")
     rows = atl.program("rows", [A, other], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * other[i, j])))
     s = reschedule(rows)
@@ -267,30 +269,28 @@ def test_a_loop_by_whose_index_entries_are_found_stays_and_is_compared_with_thos
         assert np.array_equal(kernel(made, sp.csr_array(dense(made)[:, ::-1])), expected.sum(axis=1))
 
 
-def test_an_operator_that_a_sum_does_not_leave_is_called_by_its_name() -> None:
+def test_error_names_the_nonlinear_operator() -> None:
     padded = atl.gen(n, lambda i: atl.padr(2, atl.gen(m, lambda j: A[i, j])))
     assert "below padr, which" in refused(
         NoSite, lambda: reschedule(atl.program("padded", [A], padded)).sparsify("A", sparse.CSC)
     )
 
 
-def test_what_is_no_input_or_no_format_is_refused() -> None:
+def test_invalid_inputs_and_formats_are_refused() -> None:
     s = reschedule(SPMV)
     assert "one of A, v" in refused(ATLError, lambda: s.sparsify("B", sparse.CSR))
-    assert "'CSR' is no format" in refused(ATLError, lambda: s.sparsify("A", "CSR"))  # type: ignore[arg-type]
-    assert "holds 2 dimensions of a tensor that has 1" in refused(
-        sparse.FormatError, lambda: s.sparsify("v", sparse.CSR)
-    )
+    assert "'CSR' is not a sparse format" in refused(ATLError, lambda: s.sparsify("A", "CSR"))  # type: ignore[arg-type]
+    assert "stores 2 dimensions, not 1" in refused(sparse.FormatError, lambda: s.sparsify("v", sparse.CSR))
 
 
-def test_elements_that_are_indices_are_refused() -> None:
+def test_input_used_as_index_is_refused() -> None:
     at = atl.tensor("at", n, dtype="int32", range=(0, m))
     program = atl.program("gather", [at, v], atl.gen(n, lambda i: v[at[i]]))
     text = refused(NoSite, lambda: reschedule(program).sparsify("at", sparse.VECTOR))
     assert "elements of at are used as indices" in text
 
 
-def test_truth_values_are_refused_with_the_numbers_that_do_the_same() -> None:
+def test_boolean_input_is_refused_with_a_numeric_suggestion() -> None:
     mask = atl.tensor("M", n, m, dtype="bool")
     masked = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(mask[i, j], v[j])))
     text = refused(NoSite, lambda: reschedule(atl.program("masked", [mask, v], masked)).sparsify("M", sparse.CSR))
@@ -304,7 +304,7 @@ def test_truth_values_are_refused_with_the_numbers_that_do_the_same() -> None:
 
 
 @pytest.mark.long
-def test_a_call_with_the_wrong_operand_is_refused() -> None:
+def test_call_with_the_wrong_operand_is_refused() -> None:
     kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     kernel(matrix, vector)
@@ -312,16 +312,16 @@ def test_a_call_with_the_wrong_operand_is_refused() -> None:
         text = refused(ArrayError, lambda: kernel(matrix, vector[:-1]))
         assert "dimension 1 of A and dimension 0 of v give different m" in text
         text = refused(ArrayError, lambda: kernel(matrix.astype(np.float32), vector))
-        assert "the elements of A are float32, not float64" in text
+        assert "A has dtype float32, not float64" in text
         assert "pass A.astype(np.float64)" in text
         assert "A: an operand in the format CSR" in refused(ArgumentError, lambda: kernel(v=vector))
         assert "is given A twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A=matrix))
         assert "is given A_pos twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A_pos=matrix.indptr))
-        assert "cannot be packed as CSR" in refused(sparse.NotSparse, lambda: kernel("matrix", vector))
+        assert "cannot be packed as CSR" in refused(sparse.NotPackable, lambda: kernel("matrix", vector))
 
 
 @pytest.mark.parametrize(("role", "fault"), [("indices", 13), ("indices", -1), ("indptr", 10**6), ("indptr", -1)])
-def test_a_matrix_that_is_damaged_is_refused_and_not_read(role: str, fault: int) -> None:
+def test_invalid_matrix_is_refused_before_it_is_read(role: str, fault: int) -> None:
     kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
     vector = np.arange(13.0)
     matrix = MATRICES["no block divides it"]()

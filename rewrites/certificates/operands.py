@@ -1,4 +1,4 @@
-"""Packed operands in certificates: the name of the format, from which the rest is made anew."""
+"""SparseOperand operands in certificates: the name of the format, from which the rest is made anew."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from atl.core.dtypes import DTYPES
 from atl.core.index import Array
-from atl.core.program import Apart, Packed, Program
+from atl.core.program import Program, SparseOperand, Unpacked
 from atl.errors import ArgumentError, ATLError
 from atl.surface.declarations import extent_written
 from atl.text.printing import show_index
@@ -54,7 +54,7 @@ def with_packed(program: Program, recorded: Sequence[Json], formats: Formats) ->
     return replace(program, packed=tuple(_read(program, each, formats) for each in recorded))
 
 
-def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
+def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
     match recorded:
         case {
             "name": str(name),
@@ -73,19 +73,19 @@ def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
             result = "result" in further
         case _:
             raise CertificateError(
-                f"{abbreviated(recorded)} is no packed operand",
+                f"{abbreviated(recorded)} is not a sparse operand",
                 field="packed",
                 required="its name, shape, dtype, arrays and format",
             )
     inputs = {array.name: array for array in program.inputs}
     if any(each not in inputs for each in arrays):
-        raise CertificateError(f"the arrays of {name} are no inputs of the program", field="packed")
+        raise CertificateError(f"the arrays of {name} are not inputs of the program", field="packed")
     try:
         shape = tuple(extent_written(str(extent)) for extent in extents)
         form = formats(text)
         if form is None:
-            return Packed(name, shape, tuple(map(str, arrays)), text, _Unknown(name, text))
-        made = form.operand(Array(name, shape, dtype), inputs.keys() - set(arrays), apart=result)
+            return SparseOperand(name, shape, tuple(map(str, arrays)), text, _Unknown(name, text))
+        made = form.operand(Array(name, shape, dtype), inputs.keys() - set(arrays), distinct=result)
     except ATLError as error:
         raise CertificateError(f"the operand {name} is refused: {error.summary}", field="packed") from error
     if any(inputs.get(each.name) != each for each in made.inputs) or made.packed.arrays != tuple(arrays):
@@ -100,7 +100,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
             f"arrays in the format {text} mean another tensor {name} than where the certificate was made",
             field="packed",
             required=f"the format that was called {text} there",
-            suggestions=("load the certificate with sparse.load(path, own={...}), your own formats by their names",),
+            suggestions=("load the certificate with sparse.load(path, custom={...}), your own formats by their names",),
         )
     return made.of_result if result else made.packed
 
@@ -111,7 +111,7 @@ class _Unknown:
     def __init__(self, name: str, form: str) -> None:
         self._name, self._form = name, form
 
-    def __call__(self, _: object) -> Apart:
+    def __call__(self, _: object) -> Unpacked:
         raise ArgumentError(
             f"the format {self._form} of {self._name} is not known where the certificate was loaded",
             required="the arrays of the operand, one by one",

@@ -1,4 +1,4 @@
-"""The bitmask level: a position for each coordinate, and a mark where there is an entry (§7.4.3, E20)."""
+"""The bitmask level: one position for each coordinate, and a mask of the valid ones (§7.4.3, E20)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparse.levels.level import Condition, Declaring, Integers, Level, Metadata, Number, Stored
+from sparse.levels.level import Condition, Declarer, Encoded, Integers, Level, Metadata, Number
 
 
 @dataclass(frozen=True)
 class Bitmask(Level):
-    """Every coordinate has a position; those with `mask` 1 are valid, the others hold nothing.
+    """A level that has a position for every coordinate; the positions with `mask` 1 are valid.
 
     >>> import numpy as np
     >>> from sparse.levels import Bitmask
-    >>> Bitmask().store((4,), 1, np.array([0]), [np.array([2])], root=True).metadata.arrays["mask"].tolist()
+    >>> Bitmask().encode((4,), 1, np.array([0]), [np.array([2])], root=True).metadata.arrays["mask"].tolist()
     [0, 0, 1, 0]
     """
 
@@ -36,13 +36,13 @@ class Bitmask(Level):
         (c,) = coordinates
         return c if self.valid(m, parent, c) else None
 
-    def store(
+    def encode(
         self, extents: tuple[int, ...], parents: int, parent: Integers, coordinates: Sequence[Integers], *, root: bool
-    ) -> Stored:
+    ) -> Encoded:
         positions = parent * extents[0] + coordinates[0]
         mask = np.zeros(parents * extents[0], np.int64)
         mask[positions] = 1
-        return Stored(Metadata({"mask": mask}, extents, len(mask)), positions)
+        return Encoded(Metadata({"mask": mask}, extents, len(mask)), positions)
 
     def append(self, first: Metadata, second: Metadata) -> Metadata:
         mask = np.concatenate([first.arrays["mask"], second.arrays["mask"]])
@@ -56,6 +56,6 @@ class Bitmask(Level):
         whole = len(mask) % extent == 0 if extent else len(mask) == 0
         return whole and len(mask) == m.count and bool(np.isin(mask, (0, 1)).all())
 
-    def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
+    def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
         count = parents * extents[0]
-        return Metadata({"mask": declaring.array("mask", count, low=0, high=2)}, extents, count)
+        return Metadata({"mask": declarer.array("mask", count, low=0, high=2)}, extents, count)

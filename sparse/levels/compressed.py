@@ -1,4 +1,4 @@
-"""The compressed level: entries one behind the other, each with its coordinates (§7.4.5, E18)."""
+"""The compressed level: consecutive entries, each with its coordinates (§7.4.5, E18)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import numpy as np
 from atl.core.node import is_position
 from atl.errors import brief
 from sparse.errors import FormatError
-from sparse.levels.level import Declaring, Integers, Level, Metadata, Number, Stored
+from sparse.levels.level import Declarer, Encoded, Integers, Level, Metadata, Number
 
 
 @dataclass(frozen=True)
 class Compressed(Level):
-    """The entries below parent r stand at pos[r], …, pos[r + 1] - 1, with their coordinates in `crd`.
+    """A level that stores its entries consecutively: parent r has the positions pos[r] to pos[r + 1] - 1.
 
-    Of several dimensions at once each has an array, `crd0`, `crd1`, …. A level that is not `unique` keeps entries with
-    equal coordinates apart; what they stand for is their sum. At the root there is no `pos`. With `is_ordered` entries
-    are declared to be sorted by their (first) coordinates below each parent: calls check it, and merges rest on it.
+    The coordinates are in `crd`, or in `crd0`, `crd1`, … for several dimensions. The root level has no `pos`. If
+    `is_unique` is false, several entries may have the same coordinates, and an element is their sum. If `is_ordered` is
+    true, the entries of each parent are declared to be sorted by their (first) coordinate; co-iteration requires it,
+    and each call checks it.
 
     >>> import numpy as np
     >>> from sparse.levels import Compressed
-    >>> stored = Compressed().store((9,), 2, np.array([0, 0, 1]), [np.array([2, 7, 7])], root=False)
+    >>> stored = Compressed().encode((9,), 2, np.array([0, 0, 1]), [np.array([2, 7, 7])], root=False)
     >>> {role: array.tolist() for role, array in stored.metadata.arrays.items()}
     {'pos': [0, 2, 3], 'crd': [2, 7, 7]}
     """
@@ -35,7 +36,7 @@ class Compressed(Level):
     def __post_init__(self) -> None:
         if not is_position(self.dimensions) or not self.dimensions:
             raise FormatError(
-                f"a compressed level of {brief(self.dimensions)} dimensions", required="a positive number"
+                f"a compressed level with {brief(self.dimensions)} dimensions", required="a positive integer"
             )
 
     @property
@@ -46,12 +47,12 @@ class Compressed(Level):
     def unique(self) -> bool:
         return self.is_unique
 
-    def in_order(self) -> Compressed:
+    def sorted(self) -> Compressed:
         return replace(self, is_ordered=True)
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What the arrays of coordinates are called."""
+        """The names of the coordinate arrays."""
         return ("crd",) if self.dimensions == 1 else tuple(f"crd{k}" for k in range(self.dimensions))
 
     def pos_bounds(self, m: Metadata, parent: Number) -> tuple[Number, Number]:
@@ -69,9 +70,9 @@ class Compressed(Level):
         low, high = self.pos_bounds(m, parent)
         return next((p for p in range(low, high) if self.pos_crd(m, parent, p) == coordinates), None)
 
-    def store(
+    def encode(
         self, extents: tuple[int, ...], parents: int, parent: Integers, coordinates: Sequence[Integers], *, root: bool
-    ) -> Stored:
+    ) -> Encoded:
         first = np.ones(len(parent), bool)
         if self.unique and len(parent):
             np.not_equal(parent[1:], parent[:-1], out=first[1:])
@@ -82,7 +83,7 @@ class Compressed(Level):
             pos = np.zeros(parents + 1, np.int64)
             np.cumsum(np.bincount(parent[first], minlength=parents), out=pos[1:])
             held = {"pos": pos, **held}
-        return Stored(Metadata(held, extents, int(first.sum())), np.cumsum(first) - 1)
+        return Encoded(Metadata(held, extents, int(first.sum())), np.cumsum(first) - 1)
 
     def append(self, first: Metadata, second: Metadata) -> Metadata:
         begin, further = first.arrays["pos"], second.arrays["pos"]
@@ -97,28 +98,28 @@ class Compressed(Level):
     def well_formed(self, m: Metadata) -> bool:
         held = [m.arrays[role] for role in self.roles]
         pos = m.arrays.get("pos", np.array([0, m.count]))
-        rises = len(pos) > 0 and pos[0] == 0 and pos[-1] == m.count and bool((pos[1:] >= pos[:-1]).all())
-        inside = all(
+        nondecreasing = len(pos) > 0 and pos[0] == 0 and pos[-1] == m.count and bool((pos[1:] >= pos[:-1]).all())
+        in_bounds = all(
             len(each) == m.count and bool(((each >= 0) & (each < extent)).all())
             for each, extent in zip(held, m.extents, strict=True)
         )
-        if not (rises and inside):
+        if not (nondecreasing and in_bounds):
             return False
         parent = np.repeat(np.arange(len(pos) - 1), np.diff(pos))
         if self.is_ordered and bool(((parent[1:] == parent[:-1]) & (held[0][1:] < held[0][:-1])).any()):
             return False
         if not self.unique:
             return True
-        # Below one parent no coordinates occur twice.
+        # The coordinates below one parent are distinct.
         return bool(np.unique(np.stack([parent, *held]), axis=1).shape[1] == m.count)
 
-    def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
-        count = declaring.size("nnz")
-        held = {} if root else {"pos": declaring.bounds("pos", parents + 1, low=0, high=count + 1)}
+    def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
+        count = declarer.size("nnz")
+        held = {} if root else {"pos": declarer.bounds("pos", parents + 1, low=0, high=count + 1)}
         rises = "strict" if self.unique and self.dimensions == 1 else "rising"
         for role, extent in zip(self.roles, extents, strict=True):
             order: object = None
             if self.is_ordered and role == self.roles[0]:
                 order = rises if root else (rises, held["pos"])
-            held[role] = declaring.array(role, count, low=0, high=extent, order=order)
+            held[role] = declarer.array(role, count, low=0, high=extent, order=order)
         return Metadata(held, extents, count)

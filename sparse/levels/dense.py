@@ -1,16 +1,16 @@
-"""The dense level: a position for each coordinate (§7.4.2)."""
+"""The dense level: one position for each coordinate (§7.4.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparse.levels.level import Declaring, Integers, Level, Metadata, Number, Stored
+from sparse.levels.level import Declarer, Encoded, Integers, Level, Metadata, Number
 
 
 @dataclass(frozen=True)
 class Dense(Level):
-    """Every coordinate has a position, and no array is stored.
+    """A level that has a position for every coordinate and stores no array.
 
     >>> from sparse.levels import Dense
     >>> m = Dense().empty((5,))
@@ -30,10 +30,10 @@ class Dense(Level):
     def crd_pos(self, m: Metadata, parent: int, coordinates: tuple[int, ...]) -> int | None:
         return coordinates[0]
 
-    def store(
+    def encode(
         self, extents: tuple[int, ...], parents: int, parent: Integers, coordinates: Sequence[Integers], *, root: bool
-    ) -> Stored:
-        return Stored(Metadata({}, extents, parents * extents[0]), parent * extents[0] + coordinates[0])
+    ) -> Encoded:
+        return Encoded(Metadata({}, extents, parents * extents[0]), parent * extents[0] + coordinates[0])
 
     def append(self, first: Metadata, second: Metadata) -> Metadata:
         return Metadata({}, first.extents, first.count + second.count)
@@ -45,5 +45,5 @@ class Dense(Level):
         extent = m.extents[0]
         return not m.arrays and extent >= 0 and (m.count % extent == 0 if extent else m.count == 0)
 
-    def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
+    def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
         return Metadata({}, extents, parents * extents[0])

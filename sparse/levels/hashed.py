@@ -1,4 +1,4 @@
-"""The hash level: a table of fixed width below each parent (§7.4.4, E19)."""
+"""The hash level: one hash table of fixed width for each parent (§7.4.4, E19)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from sparse.errors import FormatError, NoSpace
-from sparse.levels.level import Condition, Declaring, Integers, Level, Metadata, Number, Stored
+from sparse.errors import CapacityExceeded, FormatError
+from sparse.levels.level import Condition, Declarer, Encoded, Integers, Level, Metadata, Number
 
 
-def itself(coordinate: Any) -> Any:
-    """The hash function that is none: neighbours stand beside each other."""
+def identity(coordinate: Any) -> Any:
+    """Return the coordinate unchanged: the default hash function."""
     return coordinate
 
 
 @dataclass(frozen=True, repr=False)
 class Hashed(Level):
-    """Below each parent stand `width` slots, each with a coordinate, or -1 where it is free.
+    """A hash table of `width` slots for each parent; a slot holds a coordinate, or -1 if it is free.
 
-    An entry stands in the first free slot from the one on that `function` of its coordinate says, around the end. Where
-    no width is given, tables are twice as wide as the fullest one needs. Raises `NoSpace` for a table that is too full.
+    Collisions are resolved by linear probing, starting at slot `function(coordinate) % width`. The default width is
+    twice the largest number of entries of a parent. Encoding raises `CapacityExceeded` if the width is too small.
 
     >>> import numpy as np
     >>> from sparse.levels import Hashed
-    >>> Hashed(4).store((99,), 1, np.array([0, 0]), [np.array([6, 42])], root=True).metadata.arrays["crd"].tolist()
+    >>> Hashed(4).encode((99,), 1, np.array([0, 0]), [np.array([6, 42])], root=True).metadata.arrays["crd"].tolist()
     [[-1, -1, 6, 42]]
     """
 
     width: int | None = None
-    function: Callable[[Any], Any] = itself
+    function: Callable[[Any], Any] = identity
 
     def __repr__(self) -> str:
         called = getattr(self.function, "__name__", type(self.function).__name__)
@@ -60,41 +60,44 @@ class Hashed(Level):
                 break
         return None
 
-    def store(
+    def encode(
         self, extents: tuple[int, ...], parents: int, parent: Integers, coordinates: Sequence[Integers], *, root: bool
-    ) -> Stored:
+    ) -> Encoded:
         new = np.ones(len(parent), bool)
         np.logical_or(parent[1:] != parent[:-1], coordinates[0][1:] != coordinates[0][:-1], out=new[1:])
         owner, held = parent[new], coordinates[0][new]
         fullest = int(np.bincount(owner, minlength=1).max())
         width = max(2 * fullest, 1) if self.width is None else self.width
         if fullest > width:
-            raise NoSpace(
-                f"a hash table of width {width} is too full",
-                required=f"room for the {fullest} entries below one parent",
-                suggestions=(f"use Hashed({2 * fullest}), or Hashed() for a width that is chosen",),
+            raise CapacityExceeded(
+                f"{fullest} entries do not fit in a hash table of width {width}",
+                required=f"a width of at least {fullest}, the largest number of entries of one parent",
+                suggestions=(f"use Hashed({2 * fullest}), or Hashed() to choose the width automatically",),
             )
         crd = np.full((parents, width), -1, np.int64)
-        slot = self._slots(owner, held, crd)
+        slot = self._assign_slots(owner, held, crd)
         positions = (owner * width + slot)[np.cumsum(new) - 1]
-        return Stored(Metadata({"crd": crd}, extents, parents * width), positions)
+        return Encoded(Metadata({"crd": crd}, extents, parents * width), positions)
 
-    def _slots(self, owner: Integers, held: Integers, crd: Integers) -> Integers:
-        """Fills the tables. In each round every entry without a slot tries the next; the first at a free one has it."""
+    def _assign_slots(self, owner: Integers, held: Integers, crd: Integers) -> Integers:
+        """Fill the tables by linear probing, vectorised: in each round, every unplaced entry probes its next slot.
+
+        The first entry that probes a free slot takes it. Returns the slots.
+        """
         width = crd.shape[1]
-        slot, left, probe = np.full(len(held), -1), np.arange(len(held)), 0
+        slot, unplaced, probe = np.full(len(held), -1), np.arange(len(held)), 0
         hashes = np.asarray(self.function(held))
         if hashes.dtype.kind not in "iu":
-            raise FormatError(f"a hash function that gives {hashes.dtype}", required="integers for coordinates")
+            raise FormatError(f"the hash function returns {hashes.dtype}", required="an integer for each coordinate")
         hashes = np.broadcast_to((hashes % width).astype(np.int64), held.shape)
-        while len(left):
-            wanted = owner[left] * width + (hashes[left] + probe) % width
-            free = np.flatnonzero(crd.flat[wanted] < 0)
-            taken, first = np.unique(wanted[free], return_index=True)
-            who = left[free[first]]
-            crd.flat[taken] = held[who]
-            slot[who] = taken % width
-            left, probe = left[slot[left] < 0], probe + 1
+        while len(unplaced):
+            probed = owner[unplaced] * width + (hashes[unplaced] + probe) % width
+            free = np.flatnonzero(crd.flat[probed] < 0)
+            taken, first = np.unique(probed[free], return_index=True)
+            placed = unplaced[free[first]]
+            crd.flat[taken] = held[placed]
+            slot[placed] = taken % width
+            unplaced, probe = unplaced[slot[unplaced] < 0], probe + 1
         return slot
 
     def append(self, first: Metadata, second: Metadata) -> Metadata:
@@ -107,15 +110,15 @@ class Hashed(Level):
 
     def well_formed(self, m: Metadata) -> bool:
         crd = m.arrays["crd"]
-        inside = bool(((crd >= -1) & (crd < m.extents[0])).all()) and crd.size == m.count
-        return inside and all(
+        in_bounds = bool(((crd >= -1) & (crd < m.extents[0])).all()) and crd.size == m.count
+        return in_bounds and all(
             self.crd_pos(m, parent, (int(c),)) == p
             for parent, table in enumerate(crd)
             for p, c in enumerate(table)
             if c >= 0
         )
 
-    def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
-        width = declaring.size("width")
-        crd = declaring.array("crd", parents, width, low=-1, high=extents[0])
+    def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
+        width = declarer.size("width")
+        crd = declarer.array("crd", parents, width, low=-1, high=extents[0])
         return Metadata({"crd": crd}, extents, parents * width)

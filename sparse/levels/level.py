@@ -1,9 +1,9 @@
-"""What a level format is (Fig. 7.5, with errata E18 to E21): how it encodes, and how its positions are read.
+"""The interface of level formats (Fig. 7.5, with errata E18 to E21): encoding entries, and iterating over positions.
 
-A level holds one coordinate of a tensor's element, or several. Below an entry of the level above, its *parent*, stand
-the positions `pos_bounds`; a valid one holds the coordinates `pos_crd`, and is itself the parent `pos_pos` of what
-stands below. These functions are written once. A kernel contains what they give for index expressions and declared
-arrays; the laws evaluate them for numbers and NumPy's arrays.
+A level stores one or several coordinates of each element. Each entry of the level above is a *parent*: it has the
+positions `pos_bounds`. A valid position has the coordinates `pos_crd`, and is the parent `pos_pos` of the next level.
+These functions are defined once and applied in two ways: lowering applies them to index expressions and declared
+arrays, the laws to integers and NumPy arrays.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy.typing as npt
 import atl
 
 Number: TypeAlias = Any
-"""An index expression in a program, or an integer; coordinates of many entries at once are an array of integers."""
+"""An index expression in a program, an integer, or an integer array of the coordinates of many entries."""
 Condition: TypeAlias = Any
-"""A condition of the surface language, or a truth value; True where there is nothing to test."""
+"""A condition of the surface language, or a Boolean; True if there is nothing to test."""
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The metadata-index structure of a level: its arrays, and the extents of the dimensions that it holds.
+    """The metadata-index structure of a level: its arrays, and the extents of the dimensions that it stores.
 
-    In a program the arrays are declared tensors and the extents index expressions. `count` is the number of positions
-    there are below all parents together.
+    In a program the arrays are declared tensors and the extents are index expressions. `count` is the total number of
+    positions, over all parents.
     """
 
     arrays: Mapping[str, Any]
@@ -39,47 +39,50 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What encoding gives: the metadata, and the position of each entry that was encoded."""
+class Encoded:
+    """The result of encoding: the metadata, and the position of each encoded entry."""
 
     metadata: Metadata
     positions: Integers
 
 
-class Declaring:
-    """Makes the inputs of a program that the arrays of a level are: `declare(role, extents, low, high)`."""
+class Declarer:
+    """Declares the arrays of a level as inputs of a program.
+
+    If `distinct` is true, no two parents may share a position.
+    """
 
     def __init__(
         self,
         tensor: Callable[..., atl.Tensor],
         size: Callable[[str], atl.IndexExpr],
-        index: str,
+        index_dtype: str,
         *,
-        apart: bool = False,
+        distinct: bool = False,
     ) -> None:
-        self._tensor, self._size, self._index, self._apart = tensor, size, index, apart
+        self._tensor, self._size, self._index_dtype, self._distinct = tensor, size, index_dtype, distinct
 
     def __repr__(self) -> str:
-        return f"Declaring(index={self._index!r}, apart={self._apart})"
+        return f"Declarer(index_dtype={self._index_dtype!r}, distinct={self._distinct})"
 
     def array(self, role: str, *shape: Number, low: Number, high: Number, order: object = None) -> atl.Tensor:
-        """An array of integers, low <= element < high, in an order if one is given (`atl.tensor`)."""
-        return self._tensor(role, *shape, dtype=self._index, range=(low, high), order=order)
+        """Declare an array of integers, low <= element < high; `order` is that of `atl.tensor`."""
+        return self._tensor(role, *shape, dtype=self._index_dtype, range=(low, high), order=order)
 
     def bounds(self, role: str, *shape: Number, low: Number, high: Number) -> atl.Tensor:
-        """An array of positions, of which two neighbours bound those below one parent.
+        """Declare an array of position bounds: elements r and r + 1 bound the positions of parent r.
 
-        Where no two parents may share a position, none is below the one before it.
+        It is declared nondecreasing if no two parents may share a position.
         """
-        return self.array(role, *shape, low=low, high=high, order="rising" if self._apart else None)
+        return self.array(role, *shape, low=low, high=high, order="rising" if self._distinct else None)
 
     def size(self, role: str) -> atl.IndexExpr:
-        """A size that the arrays of a call determine."""
+        """Declare a size that is inferred from the arrays of a call."""
         return self._size(role)
 
 
 class Level(ABC):
-    """A level format. `dims` is the number of coordinates that one entry holds."""
+    """A level format. `dims` is the number of coordinates that each entry stores."""
 
     @property
     def dims(self) -> int:
@@ -87,64 +90,64 @@ class Level(ABC):
 
     @property
     def unique(self) -> bool:
-        """Whether no two valid positions below one parent hold the same coordinates: the laws then hold as they are.
+        """True if the valid positions of each parent have distinct coordinates.
 
-        Else an element is the sum of all entries that hold its coordinates.
+        Otherwise an element is the sum of all entries with its coordinates, and the laws are weaker accordingly.
         """
         return True
 
-    def in_order(self) -> Level:
-        """The level whose arrays are declared to be sorted, as encoding gives them: each call checks it then."""
+    def sorted(self) -> Level:
+        """Return this level with its arrays declared sorted, as `encode` produces them; each call then checks it."""
         return self
 
     # -- the functions of positions -----------------------------------------------------------------------------------
 
     @abstractmethod
     def pos_bounds(self, m: Metadata, parent: Number) -> tuple[Number, Number]:
-        """From where to where the positions below a parent run."""
+        """Return the half-open range of the positions of a parent."""
 
     @abstractmethod
     def pos_crd(self, m: Metadata, parent: Number, p: Number) -> tuple[Number, ...]:
-        """The coordinates that a position holds."""
+        """Return the coordinates at a position."""
 
     @abstractmethod
     def pos_pos(self, m: Metadata, parent: Number, p: Number) -> Number:
-        """What a position is as the parent of the next level: its place among all positions of this one."""
+        """Return the number of a position among all positions of this level, which identifies it as a parent."""
 
     def valid(self, m: Metadata, parent: Number, p: Number) -> Condition:
-        """Whether there is an entry at a position."""
+        """Return the condition that there is an entry at a position."""
         del m, parent, p
         return True
 
     @abstractmethod
     def crd_pos(self, m: Metadata, parent: int, coordinates: tuple[int, ...]) -> int | None:
-        """The first position below a parent that holds these coordinates; None where there is none."""
+        """Return the first position of a parent with these coordinates, or None."""
 
     # -- encoding -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def store(
+    def encode(
         self, extents: tuple[int, ...], parents: int, parent: Integers, coordinates: Sequence[Integers], *, root: bool
-    ) -> Stored:
-        """Encodes entries, which come sorted by parent and coordinates, below that many parents.
+    ) -> Encoded:
+        """Encode entries, sorted by parent and coordinates, for the given number of parents.
 
-        A level at the `root` has one parent, and need not say where its positions begin and end.
+        A level at the `root` has one parent and may omit its position bounds.
         """
 
     @abstractmethod
     def append(self, first: Metadata, second: Metadata) -> Metadata:
-        """The structure of all that two hold, the parents of the second after those of the first."""
+        """Concatenate two structures: the parents of the second follow those of the first."""
 
     @abstractmethod
     def empty(self, extents: tuple[int, ...]) -> Metadata:
-        """The structure of no parents, the identity of `append` for tensors of these extents."""
+        """Return the structure without parents, the identity of `append` for these extents."""
 
     @abstractmethod
     def well_formed(self, m: Metadata) -> bool:
-        """Whether the arrays are what a structure of this format has."""
+        """Return whether the arrays form a valid structure of this format."""
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
-        """The inputs of a program that hold this level below so many parents."""
+    def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
+        """Declare the inputs of a program that store this level, for the given number of parents."""

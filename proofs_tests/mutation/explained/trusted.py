@@ -47,7 +47,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "else f'$\\\\text{{padding where }} {shown.strip('$: never::0": (
         "equivalent: there is a formula for every condition; the question is for the type checker"
     ),
-    "padtypes/picture.py::_holds_at::True: negated::0": _COMPARED_BEFORE,
+    "padtypes/drawing.py::_holds_at::True: negated::0": _COMPARED_BEFORE,
     "rewrites/certificates/certificate.py::_arguments::True: negated::0": _SAME_LENGTH,
     "rewrites/certificates/certificate.py::_replayed_from::True: negated::0": _SAME_LENGTH,
     "rewrites/certificates/certificate.py::dumps::True: negated::0": _SAME_LENGTH,

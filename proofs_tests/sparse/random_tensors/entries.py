@@ -1,4 +1,4 @@
-"""Tensors of special forms for `atl fuzz sparse`: their entries, and the ways to pass them."""
+"""Edge-case tensors for `atl fuzz sparse`: their entries, and the objects that represent them in calls."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import scipy.sparse as sp
 
 from proofs_tests.programs.choices import Choices, chance, choose
 from sparse import Blocked, Format
-from sparse.tensors import encoded
+from sparse.tensors import encode
 
 Shape = tuple[int, ...]
 LARGEST: Final = 12
 INDIVISIBLE: Final = (5, 7, 11)
-"""Extents that no block of 2, 3 or 4 divides."""
+"""Extents that are not divisible by block sizes of 2, 3 or 4."""
 EDGES: Final = (
     "any", "empty", "one entry", "full row", "empty rows", "no rows", "no columns", "zeros", "repeated", "in disorder",
     "int64", "undivided",
@@ -24,13 +24,13 @@ IN_SCIPY: Final = ("csr", "csc", "coo", "coo", "bsr", "bsr", "dia", "lil")
 
 
 def tensor_at(choices: Choices, edge: str, rank: int, shape: Shape | None = None) -> tuple[Shape, list[Any], Any]:
-    """A shape, and entries: coordinates that may repeat, in any order, and values that may be zero, at an edge."""
+    """Draw a shape and entries of an edge case, with duplicates, unsorted coordinates and zeros."""
     shape = shape or _shape_at(choices, edge, rank)
-    room = int(np.prod(shape))
-    count = 0 if not room else choices.integer(1, max(1, (room * choices.integer(0, 120)) // 100))
-    count = {"empty": 0, "one entry": min(1, room)}.get(edge, count)
+    elements = int(np.prod(shape))
+    count = 0 if not elements else choices.integer(1, max(1, (elements * choices.integer(0, 120)) // 100))
+    count = {"empty": 0, "one entry": min(1, elements)}.get(edge, count)
     at = [np.array([choices.integer(0, extent - 1) for _ in range(count)], np.int64) for extent in shape]
-    if edge == "full row" and room:
+    if edge == "full row" and elements:
         row = choices.integer(0, shape[0] - 1)
         whole = np.arange(shape[-1])
         fixed = [np.full(shape[-1], row), *(np.zeros(shape[-1], np.int64) for _ in shape[1:-1]), whole][-rank:]
@@ -57,7 +57,7 @@ def _shape_at(choices: Choices, edge: str, rank: int) -> Shape:
 
 
 def dense_of_entries(shape: Shape, coordinates: list[Any], values: Any) -> Any:
-    """The tensor as an array, entries with equal coordinates added up."""
+    """Return the tensor as a dense array; duplicates are summed."""
     made = np.zeros(shape)
     np.add.at(made, tuple(coordinates), values)
     return made
@@ -66,16 +66,16 @@ def dense_of_entries(shape: Shape, coordinates: list[Any], values: Any) -> Any:
 def passed_in(
     choices: Choices, form: Format, shape: Shape, coordinates: list[Any], values: Any, *, wide: bool
 ) -> tuple[str, Any]:
-    """What a call passes for a tensor, and what to call it: packed, as scipy has it, or an array.
+    """Return the kind and the value of an argument for a tensor: packed, a scipy matrix, or a dense array.
 
-    What scipy holds is as the entries come: in disorder, and more than once. With `wide` its indices have 64 bits.
-    Blocks are those of the format where it has some and they divide the shape; beside a diagonal stands no number.
+    A scipy matrix keeps unsorted and duplicate entries; its indices are int64 if `wide` is true. Block sizes are those
+    of the format if it has blocks and they divide the shape. The padding of diagonals is NaN.
     """
     way = choose(choices, WAYS)
     if way == "dense":
         return way, dense_of_entries(shape, coordinates, values)
     if way == "packed":
-        return "packed", encoded(form, shape, coordinates, values)
+        return "packed", encode(form, shape, coordinates, values)
     index = np.int64 if wide else np.int32
     held = sp.coo_array((values, tuple(each.astype(index) for each in coordinates)), shape=shape)
     if len(shape) != 2:
@@ -89,11 +89,11 @@ def passed_in(
         by = form.view.by if isinstance(form.view, Blocked) else (1, 1)
         divided = not any(extent % size for extent, size in zip(shape, by, strict=True))
         return kind, held.tobsr(by if divided else None)
-    return kind, _with_numbers_inside(held.todia()) if kind == "dia" else getattr(held, f"to{kind}")()
+    return kind, _with_nan_padding(held.todia()) if kind == "dia" else getattr(held, f"to{kind}")()
 
 
-def _with_numbers_inside(matrix: Any) -> Any:
-    """A matrix by diagonals, in which what stands beside them is no number."""
+def _with_nan_padding(matrix: Any) -> Any:
+    """Return a dia matrix whose padding is NaN."""
     rows, (_, stored) = matrix.shape[0], matrix.data.shape
     at = np.arange(stored) - matrix.offsets[:, None]
     matrix.data[(at < 0) | (at >= rows)] = np.nan
@@ -101,7 +101,7 @@ def _with_numbers_inside(matrix: Any) -> Any:
 
 
 def _by_rows(kind: str, shape: Shape, coordinates: list[Any], values: Any, index: Any) -> Any:
-    """A matrix by rows, or by columns, of which each has its entries in the order in which they come."""
+    """Return a csr or csc matrix that keeps the given order of entries in each row or column."""
     outer, inner = coordinates if kind == "csr" else coordinates[::-1]
     order = np.argsort(outer, kind="stable")
     extent = shape[0 if kind == "csr" else 1]
@@ -112,7 +112,7 @@ def _by_rows(kind: str, shape: Shape, coordinates: list[Any], values: Any, index
 
 
 def is_sorted(matrix: Any) -> bool:
-    """Whether the entries of each row, or column, of a matrix of scipy's rise strictly."""
+    """Return whether the indices in each row or column of a scipy matrix are strictly increasing."""
     pos, crd = matrix.indptr, matrix.indices
     owner = np.repeat(np.arange(len(pos) - 1), np.diff(pos))
     return not bool(((owner[1:] == owner[:-1]) & (crd[1:] <= crd[:-1])).any())

@@ -1,4 +1,4 @@
-"""The formulas of `atl fuzz sparse`, each with the formats that it is tried in, and their kernels."""
+"""The formulas of `atl fuzz sparse`, the formats tested for each, and their kernels."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ n, m, k = atl.sizes("n m k")
 
 MATRICES: Final = (
     sparse.CSR, sparse.CSC, sparse.DCSR, sparse.DCSC, sparse.CSF, sparse.COO, sparse.BCSR, sparse.BCSR(2, 3),
-    sparse.CSB(3, 2), sparse.DIA, sparse.BITMASK, sparse.HASH, CSR.in_order(), DCSR.in_order(), COO.in_order(),
+    sparse.CSB(3, 2), sparse.DIA, sparse.BITMASK, sparse.HASH, CSR.sorted(), DCSR.sorted(), COO.sorted(),
 )  # fmt: skip
-CUBES: Final = (sparse.CSF, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.MODE_GENERIC, CSF.in_order())
+CUBES: Final = (sparse.CSF, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.MODE_GENERIC, CSF.sorted())
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula on a tensor A and one more operand, by the extents of both.
+    """A formula on a tensor A and a second operand, as functions of the extents.
 
-    `second` is the format of the other operand, if it is sparse too. `walk` finishes the schedule for a format of A.
-    With `result` the result is stored as A is.
+    `second` is the format of the second operand if it is sparse too. `finish` completes the schedule. If `result` is
+    true, the result is stored in the format of A.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Formula:
     formats: tuple[Format, ...] = MATRICES
     cubes: tuple[Format, ...] = ()
     second: Format | None = None
-    walk: Callable[[Session], Session] = field(default=lambda s: s, compare=False)
+    finish: Callable[[Session], Session] = field(default=lambda s: s, compare=False)
     result: bool = False
 
 
@@ -62,12 +62,12 @@ def _elementwise(a: atl.Tensor, d: atl.Tensor, shape: tuple[Any, ...]) -> atl.Te
 
 
 def merged(s: Session) -> Session:
-    """The schedule in which the two innermost sums, of which the condition compares the coordinates, are a merge."""
+    """Mark the two innermost sums, whose coordinates are compared, for co-iteration."""
     return _marked(s, _sums(s)[-2:])
 
 
 def merged_at_all_levels(s: Session) -> Session:
-    """The schedule in which all sums are merges, a pair of them for each level."""
+    """Mark all sums for co-iteration, one pair for each level."""
     return _marked(s, _sums(s))
 
 
@@ -108,72 +108,72 @@ FORMULAS: Final = (
         lambda shape: shape[-1:],
         _times_vector,
         lambda a, x: a @ x,
-        formats=(CSR.in_order(), DCSR.in_order()),
-        cubes=(CSF.in_order(),),
-        second=VECTOR.in_order(),
-        walk=merged,
+        formats=(CSR.sorted(), DCSR.sorted()),
+        cubes=(CSF.sorted(),),
+        second=VECTOR.sorted(),
+        finish=merged,
     ),
     Formula(
         "A * C merged, C by rows",
         lambda shape: shape,
         _elementwise,
         lambda a, c: a * c,
-        formats=(CSR.in_order(), DCSR.in_order()),
-        second=CSR.in_order(),
-        walk=merged,
+        formats=(CSR.sorted(), DCSR.sorted()),
+        second=CSR.sorted(),
+        finish=merged,
     ),
     Formula(
         "A * C merged twice, by rows",
         lambda shape: shape,
         _elementwise,
         lambda a, c: a * c,
-        formats=(DCSR.in_order(),),
-        second=DCSR.in_order(),
-        walk=merged_at_all_levels,
+        formats=(DCSR.sorted(),),
+        second=DCSR.sorted(),
+        finish=merged_at_all_levels,
     ),
     Formula(
         "A * C merged twice, by columns",
         lambda shape: shape,
         _elementwise,
         lambda a, c: a * c,
-        formats=(DCSC.in_order(),),
-        second=DCSC.in_order(),
-        walk=merged_at_all_levels,
+        formats=(DCSC.sorted(),),
+        second=DCSC.sorted(),
+        finish=merged_at_all_levels,
     ),
     Formula(
         "A B merged, B by columns",
         lambda shape: (shape[-1], shape[0]),
         _times_matrix,
         lambda a, b: a @ b,
-        formats=(CSR.in_order(), DCSR.in_order()),
-        second=CSC.in_order(),
-        walk=merged,
+        formats=(CSR.sorted(), DCSR.sorted()),
+        second=CSC.sorted(),
+        finish=merged,
     ),
     Formula(
         "A * C of three dimensions, merged",
         lambda shape: shape,
         _elementwise,
         lambda a, c: a * c,
-        formats=(CSF.in_order(),),
-        cubes=(CSF.in_order(),),
-        second=CSF.in_order(),
-        walk=merged_at_all_levels,
+        formats=(CSF.sorted(),),
+        cubes=(CSF.sorted(),),
+        second=CSF.sorted(),
+        finish=merged_at_all_levels,
     ),
     Formula(
         "A v in runs",
         lambda shape: shape[-1:],
         _times_vector,
         lambda a, v: a @ v,
-        formats=(COO, COO.in_order()),
+        formats=(COO, COO.sorted()),
         cubes=(COO,),
-        walk=_in_runs,
+        finish=_in_runs,
     ),
 )  # fmt: skip
 
 
 @cache
 def kernel_for(form: Format, formula: Formula, rank: int) -> Kernel:
-    """The kernel of a formula on a tensor in a format."""
+    """Compile a formula for a tensor in a format."""
     shape = (n, m, k)[:rank]
     tensor = atl.tensor("A", *shape, dtype="float64")
     other = atl.tensor("B", *formula.operand(shape), dtype="float64")
@@ -181,11 +181,11 @@ def kernel_for(form: Format, formula: Formula, rank: int) -> Kernel:
     s = reschedule(program).sparsify("A", form, result=formula.result)
     if formula.second is not None:
         s = s.sparsify("B", formula.second)
-    return compiled(formula.walk(s).done().rhs)
+    return compiled(formula.finish(s).done().rhs)
 
 
 def dense_of(result: Any) -> Any:
-    """A result as an array, however it is stored."""
+    """Return a result as a dense array."""
     if isinstance(result, sparse.SparseTensor):
         return sparse.decompress(result)
     return result if isinstance(result, np.ndarray) else result.toarray()

@@ -1,8 +1,8 @@
-"""Random sparse tensors in every format, through kernels: each cell of a result against the dense formula.
+"""A fuzzer for sparse kernels: random sparse tensors in every format, compared with the dense formula.
 
-`atl fuzz sparse --n 5000 --seed 1` prints how many tensors there were for each formula, format and edge, and of a cell
-that is wrong the entries of the tensor. A call may be refused for one reason: a kernel walks through entries in their
-order, and is given a matrix of scipy's whose entries have none.
+`atl fuzz sparse --n 5000 --seed 1` prints the number of tensors for each formula, format and edge case, and the entries
+of the tensors with wrong results. Only one refusal is accepted: a kernel that requires sorted entries is given an
+unsorted scipy matrix.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from proofs_tests.programs.choices import Choices, Seeded, chance, choose
 from proofs_tests.sparse.random_tensors.entries import EDGES, dense_of_entries, is_sorted, passed_in, tensor_at
 from proofs_tests.sparse.random_tensors.formulas import FORMULAS, Formula, dense_of, kernel_for
 from sparse import CSC, CSR, Format, decompress
-from sparse.tensors import encoded
+from sparse.tensors import encode
 
 BLOCK: Final = 250
-"""So many tensors in a row meet one formula: a short run needs few kernels."""
-ORDERED: Final = {"csr": CSR.in_order(), "csc": CSC.in_order()}
-"""What scipy's matrices share their arrays with."""
+"""The number of consecutive tensors that use the same formula, so that a short run compiles few kernels."""
+ORDERED: Final = {"csr": CSR.sorted(), "csc": CSC.sorted()}
+"""The sorted formats that share the arrays of scipy matrices."""
 
 
 @dataclass(slots=True)
 class Report(Tally[str]):
-    """How many tensors there were, by formula, format and edge, how they were passed, and what was wrong."""
+    """Counts of tensors by formula, format and edge case, the ways they were passed, and the findings."""
 
     cells: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     ways: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class Report(Tally[str]):
 
     @property
     def formats(self) -> set[str]:
-        """The formats that there were tensors in."""
+        """The tested formats."""
         return {form for _, form, _ in self.cells}
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Report(Tally[str]):
         return "\n".join([self.opening("tensors"), *parts, ways, f"{len(self.findings)} findings", *self.findings])
 
     def _table(self, formula: str) -> str:
-        """How many tensors there were in each format, at each edge; WRONG where one was."""
+        """Tabulate the number of tensors by format and edge case; WRONG marks findings."""
         wide = [max(len(edge), 5) for edge in EDGES]
         lines = [f"{formula:32}" + "  ".join(f"{edge:>{w}}" for edge, w in zip(EDGES, wide, strict=True))]
         for form in sorted({name for of, name, _ in self.cells if of == formula}):
@@ -64,7 +64,7 @@ class Report(Tally[str]):
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A tensor by its entries, how a call passes it, and what it is."""
+    """A drawn tensor: its entries, the object passed in a call, and its dense value."""
 
     text: str
     way: str
@@ -73,33 +73,33 @@ class _Drawn:
 
 
 def one(report: Report, number: int) -> None:
-    """Encodes a tensor, takes it apart again, and puts it through a kernel."""
+    """Encode a tensor, decode it, and run a kernel on it."""
     choices = Seeded.by(f"sparse {report.seed} {number}")
     formula, edge = FORMULAS[number // BLOCK % len(FORMULAS)], choose(choices, EDGES)
     rank = 3 if formula.cubes and chance(choices, 30) else 2
     form = choose(choices, formula.cubes if rank == 3 else formula.formats)
-    stored = form.with_index("int64") if edge == "int64" and chance(choices, 50) else form
+    stored = form.with_index_dtype("int64") if edge == "int64" and chance(choices, 50) else form
     key = (formula.name, repr(form), edge)
     report.cells[key] += 1
     shape, coordinates, values = tensor_at(choices, edge, rank)
-    said = f"tensor {number} of seed {report.seed}, {formula.name}, {stored!r} of shape {shape}, {edge}"
+    label = f"tensor {number} of seed {report.seed}, {formula.name}, {stored!r} of shape {shape}, {edge}"
     try:
-        found = decompress(encoded(stored, shape, coordinates, values))
+        found = decompress(encode(stored, shape, coordinates, values))
         tensor = _drawn(choices, stored, edge, (shape, coordinates, values))
         other = _other(choices, formula, formula.operand(shape))
         report.ways[tensor.way] += 1
         made = _results(report, (stored, formula, rank), (tensor, other))
-    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (whatever is raised is what is looked for)
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (any exception is a finding)
         kind = "refused" if isinstance(error, ATLError) else type(error).__name__
         report.wrong.add(key)
-        report.findings.append(f"{said}, entries {_entries(coordinates, values)}: {kind}: {error}")
+        report.findings.append(f"{label}, entries {_entries(coordinates, values)}: {kind}: {error}")
         return
     meant = formula.meant(tensor.dense, other.dense)
     for name, result, right in (("unpacked", found, tensor.dense), *((formula.name, each, meant) for each in made)):
         if result.shape != right.shape or not np.array_equal(result, right):
             at = tuple(np.argwhere(result != right)[0].tolist()) if result.shape == right.shape else result.shape
             report.wrong.add(key)
-            what = f"{said}, A {tensor.text}, B {other.text}"
+            what = f"{label}, A {tensor.text}, B {other.text}"
             report.findings.append(f"{what}: {name}, the cell {at} is wrong: {result.tolist()}")
 
 
@@ -109,7 +109,7 @@ def _drawn(choices: Choices, form: Format, edge: str, entries: tuple[tuple[int, 
 
 
 def _other(choices: Choices, formula: Formula, extents: tuple[int, ...]) -> _Drawn:
-    """The second operand: numbers that tell where they stand, or entries at an edge of their own."""
+    """Draw the second operand: distinct numbers, or the entries of another edge case."""
     if formula.second is not None:
         edge = choose(choices, EDGES)
         return _drawn(choices, formula.second, edge, tensor_at(choices, edge, len(extents), extents))
@@ -122,7 +122,7 @@ def _entries(coordinates: list[Any], values: Any) -> list[Any]:
 
 
 def _results(report: Report, of: tuple[Format, Formula, int], operands: tuple[_Drawn, _Drawn]) -> list[Any]:
-    """The results of two calls, in the second of which shapes are remembered; none, where order is rightly missed."""
+    """Return the results of two calls, the second with cached shapes; none if unsorted entries are refused."""
     form, formula, _ = of
     kernel, passed = kernel_for(*of), [each.passed for each in operands]
     pairs = zip((form, formula.second), operands, strict=True)
@@ -136,26 +136,26 @@ def _results(report: Report, of: tuple[Format, Formula, int], operands: tuple[_D
 
 
 def _must_be_refused(form: Format, drawn: _Drawn) -> bool:
-    """Whether a call shares the arrays of a matrix of scipy's, and these are not in the order that the format has."""
+    """Return whether a call shares the arrays of a scipy matrix that is not sorted as the format requires."""
     if not form.ordered or drawn.way not in ("csr", "csc"):
         return False
-    shared = drawn.passed.indices.dtype == form.index and form.with_index("int32") == ORDERED[drawn.way]
+    shared = drawn.passed.indices.dtype == form.index_dtype and form.with_index_dtype("int32") == ORDERED[drawn.way]
     return shared and not is_sorted(drawn.passed)
 
 
 def run_sparse(
     numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, first: bool = False
 ) -> Report:
-    """These tensors of a seed; with `first`, no more than up to the first finding."""
+    """Run the given tensors of a seed; stop at the first finding if `first` is true."""
     report = Report(seed, len(numbers))
     try_all(report, numbers, lambda number: one(report, number), progress, first=first)
     return report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 without findings, 1 with some, 130 when interrupted."""
-    said = "Random sparse tensors in every format, through kernels."
-    return command(arguments, run_sparse, name="sparse", what="tensors", description=said)
+    """Run the command; the exit status is 0 without findings, 1 with findings, 130 if interrupted."""
+    summary = "Random sparse tensors in every format, compiled and compared with the dense formula."
+    return command(arguments, run_sparse, name="sparse", what="tensors", description=summary)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Random tensors come out of every format as they went in, and a planted fault does not stay unseen."""
+"""Random sparse tensors through all formats and kernels; planted faults are detected."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from proofs_tests.sampling import few_and_rest
 from proofs_tests.sparse.random_tensors import fuzz
 from proofs_tests.sparse.random_tensors.formulas import FORMULAS, kernel_for
 from sparse import CSR
-from sparse.levels import Compressed, Stored
+from sparse.levels import Compressed, Encoded
 
 MERGED = next(formula for formula in FORMULAS if formula.name == "A x merged, x sparse")
-"""With the fewest loops around its merge."""
+"""The formula with the fewest loops around its merge."""
 
 
 @pytest.fixture
 def by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A merge of rows is all that is tried, and its kernel is made anew."""
-    monkeypatch.setattr(fuzz, "FORMULAS", (replace(MERGED, name="by rows", formats=(CSR.in_order(),), cubes=()),))
+    """Restrict the fuzzer to a merge of rows, with a freshly compiled kernel."""
+    monkeypatch.setattr(fuzz, "FORMULAS", (replace(MERGED, name="by rows", formats=(CSR.sorted(),), cubes=()),))
     yield
     kernel_for.cache_clear()
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(150))
-def test_no_cell_of_random_tensors_is_wrong(numbers: range) -> None:
+def test_random_tensors_give_correct_results(numbers: range) -> None:
     report = fuzz.run_sparse(numbers, 11)
     assert report.findings == []
-    if numbers.start:  # the first are too few to have every format
+    if numbers.start:  # the first range is too short to cover every format
         assert len(report.formats) >= 13
         assert "in disorder" in str(report)
     assert "A v" in str(report)
 
 
 @pytest.mark.long
-def test_merges_and_runs_of_random_tensors_are_right_or_refused_for_their_disorder() -> None:
+def test_random_merges_are_correct_or_refused_as_unsorted() -> None:
     of = {formula.name: at * fuzz.BLOCK for at, formula in enumerate(FORMULAS)}
     begins = (of["A x merged, x sparse"], of["A v in runs"])
     report = fuzz.run_sparse([begin + at for begin in begins for at in range(60)], 5)
@@ -48,7 +48,7 @@ def test_merges_and_runs_of_random_tensors_are_right_or_refused_for_their_disord
 
 
 @pytest.mark.long
-def test_a_cell_that_is_wrong_is_said_in_the_table_and_ends_the_command_with_1(
+def test_wrong_results_are_reported_with_exit_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = replace(FORMULAS[0], meant=lambda a, v: 2.0 * (a @ v))
@@ -57,15 +57,15 @@ def test_a_cell_that_is_wrong_is_said_in_the_table_and_ends_the_command_with_1(
     assert "WRONG" in capsys.readouterr().out
 
 
-def test_a_value_that_goes_to_its_neighbour_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Compressed.store
+def test_fuzzer_detects_shifted_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Compressed.encode
 
-    def shifted(self: Compressed, *arguments: Any, **options: Any) -> Stored:
+    def shifted(self: Compressed, *arguments: Any, **options: Any) -> Encoded:
         made = original(self, *arguments, **options)
         count = made.metadata.count
-        return Stored(made.metadata, (made.positions + 1) % count if count > 4 else made.positions)
+        return Encoded(made.metadata, (made.positions + 1) % count if count > 4 else made.positions)
 
-    monkeypatch.setattr(Compressed, "store", shifted)
+    monkeypatch.setattr(Compressed, "encode", shifted)
     report = fuzz.run_sparse(range(250), 11, first=True)
     assert "is wrong" in report.findings[0]
     assert "entries [" in report.findings[0]
@@ -73,7 +73,7 @@ def test_a_value_that_goes_to_its_neighbour_is_found(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.long
 @pytest.mark.usefixtures("by_rows_alone")
-def test_a_wrong_step_of_a_merge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzzer_detects_a_wrong_merge_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def both(positions: list[str], keys: list[str], _: list[bool]) -> list[str]:
         (p, q), (a, b) = positions, keys
         return [f"{p}++;", f"{q} += {b} <= {a};"]
@@ -85,7 +85,7 @@ def test_a_wrong_step_of_a_merge_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.long
 @pytest.mark.usefixtures("by_rows_alone")
-def test_a_refusal_without_need_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzzer_detects_an_unnecessary_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "is_sorted", lambda _: False)
     report = fuzz.run_sparse(range(100), 5, first=True)
     assert "DID NOT RAISE" in report.findings[0]

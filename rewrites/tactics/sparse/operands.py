@@ -9,7 +9,7 @@ from typing import Protocol
 from atl.checks.assembly import make_program
 from atl.core.index import Array, Read, atoms
 from atl.core.predicate import expressions
-from atl.core.program import Packed
+from atl.core.program import SparseOperand
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Input, Let
 from atl.core.traversal import children, indices_in, subterms
@@ -35,10 +35,10 @@ class Given:
 class Operand(Given):
     """An input that a call passes as one object."""
 
-    packed: Packed
+    packed: SparseOperand
 
     @property
-    def of_result(self) -> Packed:
+    def of_result(self) -> SparseOperand:
         """The packed operand that says that the result is stored as it is.
 
         What values mean in the place of its own, the last of the inputs, is a body for the let that binds them.
@@ -56,10 +56,10 @@ class InputForm(Protocol):
 class OperandFormat(Protocol):
     """How a tensor is given by arrays that a call passes as one object."""
 
-    def operand(self, array: Array, taken: Collection[str], *, apart: bool = False) -> Operand:
+    def operand(self, array: Array, taken: Collection[str], *, distinct: bool = False) -> Operand:
         """The arrays for an input, with names that are not taken, what they mean, and how a call passes them.
 
-        With `apart` they are declared so that no two entries have one position.
+        If `distinct` is true, they are declared such that no two entries share a position.
         """
 
 
@@ -71,7 +71,7 @@ class OfResult:
 
     def operand(self, array: Array, taken: Collection[str]) -> Operand:
         """As that of the format; no two entries have one position."""
-        made = self.form.operand(array, taken, apart=True)
+        made = self.form.operand(array, taken, distinct=True)
         return replace(made, packed=made.of_result)
 
 
@@ -84,7 +84,7 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     if not isinstance(name, str):
         raise WrongArgument(f"{brief(name)} names no input", required="the name of an input, a text")
     if not callable(getattr(form.form if isinstance(form, OfResult) else form, "operand", None)):
-        raise WrongArgument(f"{brief(form)} is no format", required="a format, such as sparse.CSR")
+        raise WrongArgument(f"{brief(form)} is not a sparse format", required="a format, such as sparse.CSR")
     start = theorem.lhs
     array = next((each for each in start.inputs if each.name == name), None)
     if array is None:

@@ -1,4 +1,4 @@
-"""Pictures of pad-sets: a small tensor, element by element, as text or as SVG."""
+"""Drawings of pad-sets: the state of each element of a small tensor, as text or SVG."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MAX_CELLS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Picture:
-    """The state of every element of a tensor, for some sizes.
+class PadSetDrawing:
+    """The state of every element of a tensor, for given sizes.
 
-    `str()` draws it with one sign an element: `#` computed, `.` padding, `x` padding that is cut, `!` a computed
-    element that is cut. Rows and columns are the last two dimensions; the dimensions before them make panels.
+    `str()` draws one character for each element: `#` computed, `.` padding, `x` padding that is cut, `!` a computed
+    element that is cut. Rows and columns are the last two dimensions; each index of the other dimensions is a panel.
     """
 
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class Picture:
     __repr__ = __str__
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows."""
+        """Return the drawing as SVG, for notebooks."""
         return self.svg()
 
     def _panels(self) -> list[tuple[int, ...]]:
@@ -74,7 +74,7 @@ class Picture:
         return [[self.cells[(*panel, i, j)] for j in range(m)] for i in range(n)]
 
     def svg(self, *, cell: int = 18) -> str:
-        """The picture as a standalone SVG document; `cell` is the side of an element in pixels."""
+        """Return the drawing as a standalone SVG document; `cell` is the side of an element in pixels."""
         if type(cell) is not int or not 1 <= cell <= 10_000:
             raise ArgumentError(f"cell={brief(cell)}", required="the side of an element in pixels, from 1 to 10,000")
         drawn: list[str] = []
@@ -122,11 +122,11 @@ def _square(x: float, y: float, side: int, state: State) -> str:
 
 def draw(
     program: Program, path: Path = (), *, sizes: Mapping[str, int], indices: Mapping[str, int] | None = None
-) -> Picture:
-    """The pad-set of a sub-expression for these sizes; of a truncation, its operand, and what is cut of it.
+) -> PadSetDrawing:
+    """Draw the pad-set of a sub-expression for given sizes; for a truncation, its operand with the cut elements marked.
 
-    `indices` gives values, by name, to the indices bound around the sub-expression (0 where it does not). Raises
-    `ArgumentError` for a path or a size that there is not, and for tensors of more than 4096 elements.
+    `indices` maps the names of enclosing indices to values (default 0). Raises `ArgumentError` for an unknown path, a
+    missing size, or a tensor of more than 4096 elements.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -142,12 +142,13 @@ def draw(
     found = next((part for part in parts_in_scope(program.body, outermost(program)) if part[0] == where), None)
     if found is None:
         raise ArgumentError(
-            f"{program.name} has no sub-expression at {brief(path)}", required="a path of padtypes.infer"
+            f"{program.name} has no sub-expression at {brief(path)}", required="a key of padtypes.infer(program)"
         )
-    for what, values in (("sizes", sizes), ("indices", indices or {})):
+    for name, values in (("sizes", sizes), ("indices", indices or {})):
         if not isinstance(values, Mapping) or any(type(value) is not int or value < 0 for value in values.values()):
             raise ArgumentError(
-                f"{what}={brief(values)}", required=f'a dictionary from names to integers from 0 on: {what}={{"n": 8}}'
+                f"{name}={brief(values)}",
+                required=f'a dictionary from names to non-negative integers: {name}={{"n": 8}}',
             )
     missing = [name for name in program.sizes if name not in sizes]
     if missing:
@@ -162,29 +163,29 @@ def draw(
             case Var(name=name):
                 return given.get(name, 0)
             case Bound():
-                raise AssertionError("what is bound around a term has a name in its scope")
+                raise AssertionError("every enclosing binder is named in the scope")
             case _:
                 assert_never(leaf)
 
     truncation = truncation_at(at, scope, path)
     if truncation is not None:
-        return picture_of(truncation.operand, leaf, cut=truncation.cut)
-    return picture_of(pad_set(at, scope), leaf)
+        return draw_pad_set(truncation.operand, leaf, cut=truncation.cut)
+    return draw_pad_set(pad_set(at, scope), leaf)
 
 
-def picture_of(
+def draw_pad_set(
     padset: PadSet,
     leaf: Leaves,
     element: Callable[[Array, tuple[int, ...]], int] = lambda array, indices: 0,
     *,
     cut: Predicate = FALSE,
     title: str = "",
-) -> Picture:
-    """The picture of a pad-set where sizes, indices and array elements have these values, and of what is cut of it."""
+) -> PadSetDrawing:
+    """Draw a pad-set and the elements that `cut` removes, for given values of sizes, indices and array elements."""
     if not isinstance(padset, PadSet) or not callable(leaf):
         raise ArgumentError(
-            f"a picture of {brief(padset)} for {brief(leaf)}",
-            required="a pad-set, and a function from sizes and indices to numbers: padtypes.draw makes both",
+            f"draw_pad_set({brief(padset)}, {brief(leaf)})",
+            required="a pad-set, and a function from sizes and indices to integers; padtypes.draw takes a program",
         )
     shape = tuple(value_of(extent, leaf, element) for extent in padset.shape)
     count = 1
@@ -192,8 +193,8 @@ def picture_of(
         count *= extent
     if count > MAX_CELLS:
         raise ArgumentError(
-            f"a picture of {count} elements cannot be read",
-            required=f"at most {MAX_CELLS}",
+            f"a drawing of {count} elements would be too large",
+            required=f"at most {MAX_CELLS} elements",
             suggestions=("draw smaller sizes",),
         )
     cells: dict[tuple[int, ...], State] = {}
@@ -201,7 +202,7 @@ def picture_of(
         padding = padset.contains(at, leaf, element)
         dropped = _holds_at(padset, cut, at, leaf, element)
         cells[at] = ("cut" if padding else "lost") if dropped else ("padding" if padding else "value")
-    return Picture(shape, cells, title)
+    return PadSetDrawing(shape, cells, title)
 
 
 def _holds_at(

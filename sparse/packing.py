@@ -1,0 +1,185 @@
+"""Conversion of call arguments to the arrays of a format, without a copy if they are already in that format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from atl.core.dtypes import range_of
+from atl.core.program import Unpacked
+from atl.errors import ArrayError, ATLError, WrongArgument, brief
+from sparse.errors import NotPackable
+from sparse.scipy_interop import (
+    ArraysOf,
+    compressed_scipy_format,
+    coordinates_of,
+    from_scipy,
+    is_coordinate_format,
+    scipy_view,
+    validated,
+    zero_copy,
+)
+from sparse.storage import Storage
+from sparse.tensors import AnyArray, SparseTensor, encode, entries
+
+
+@dataclass(frozen=True)
+class Unpacker:
+    """Converts an argument to the arrays of a format, for an operand with this name, dtype and rank."""
+
+    format: Storage
+    name: str
+    dtype: str
+    rank: int
+
+    @cached_property
+    def _zero_copy(self) -> tuple[str, ArraysOf]:
+        return zero_copy(self.format, self.rank)
+
+    @cached_property
+    def _element(self) -> np.dtype[Any]:
+        return np.dtype(self.dtype)
+
+    @cached_property
+    def _index(self) -> np.dtype[Any]:
+        return np.dtype(self.format.index_dtype)
+
+    def __call__(self, value: Any) -> Unpacked:
+        """Return the arrays, in the order of the program's inputs, and the shape of the tensor.
+
+        Raises `ArrayError` if the dtype differs, and the errors of `pack`.
+        """
+        form = getattr(value, "format", None)
+        if form is self.format and type(value) is SparseTensor and value.values.dtype is self._element:
+            return value.arrays, value.shape
+        name, arrays_of = self._zero_copy
+        if form == name and len(shape := value.shape) == self.rank:
+            try:
+                arrays = arrays_of(value)
+                if arrays is not None and (matching := self._matching_arrays(arrays)) is not None:
+                    return matching, shape
+            except AttributeError:  # not a scipy matrix: `pack` reports it
+                pass
+        made = pack(value, self.format)
+        if made.values.dtype != self._element:
+            raise ArrayError(
+                f"{self.name} has dtype {made.values.dtype}, not {self.dtype}",
+                required=f"a tensor of {self.dtype}, in the format {self.format!r}",
+                suggestions=(f"pass {self.name}.astype(np.{self.dtype})",),
+            )
+        return made.arrays, made.shape
+
+    def _matching_arrays(self, arrays: tuple[AnyArray, ...]) -> tuple[AnyArray, ...] | None:
+        """Return the arrays with the index dtype of the format, converted if needed; None if `pack` must convert them.
+
+        A sorted format is left to `pack` if a conversion is needed, so that one copy also sorts the entries.
+        """
+        *indices, values = arrays
+        if values.dtype is not self._element:
+            return None
+        if all(each.dtype is self._index for each in indices):
+            return arrays
+        if self.format.ordered:
+            return None
+        least, greatest = range_of(self.format.index_dtype)
+        for each in indices:
+            if each.dtype.kind != "i" or (each.size and not least <= each.min() <= each.max() <= greatest):
+                return None
+        return (*(each.astype(self._index, copy=False) for each in indices), values)
+
+    def validation_cache(self, value: object) -> dict[object, object] | None:
+        """Return the validation cache of a `SparseTensor` in this format; None for any other object."""
+        if not isinstance(value, SparseTensor):
+            return None
+        return value.validation_cache if value.format is self.format or value.format == self.format else None
+
+    def rebuild(self, operand: Any, arrays: Sequence[AnyArray], values: AnyArray) -> object:
+        """Return a tensor with these values and the index arrays of `operand`, which are shared.
+
+        The result is a `SparseTensor` if the operand is one or scipy lacks the format, otherwise a scipy.sparse array.
+        """
+        if not isinstance(operand, SparseTensor):
+            name, arrays_of = self._zero_copy
+            own = set(map(id, arrays_of(operand) or ())) if getattr(operand, "format", None) == name else set()
+            # Arrays converted for this call are read-only, but in-place methods of scipy need writable arrays.
+            held = [each if id(each) in own else np.require(each, requirements="W") for each in arrays[:-1]]
+            made = scipy_view(self.format, np.shape(operand), (*held, values))
+            if made is not None:
+                return made
+        return replace(pack(operand, self.format), values=values)
+
+
+def pack(value: object, form: Storage) -> SparseTensor:
+    """Convert a scipy.sparse matrix, a NumPy array or another sparse tensor to a format.
+
+    The entries are the nonzero elements of a NumPy array, or all stored elements of a sparse matrix, including explicit
+    zeros. Raises `NotPackable`, `FormatError`, `CapacityExceeded`.
+
+    >>> import numpy as np
+    >>> from sparse import CSR, pack
+    >>> packed = pack(np.array([[0, 7], [5, 0]]), CSR)
+    >>> [array.tolist() for array in packed.arrays]
+    [[0, 1, 2], [1, 0], [7, 5]]
+    """
+    if not isinstance(form, Storage):
+        raise WrongArgument(f"{brief(form)} is not a sparse format", required="a format, such as CSR")
+    if isinstance(value, SparseTensor):
+        if value.format == form:
+            return value
+        if made := _convert_with_scipy(value, form):
+            return made
+        coordinates, values = entries(value)
+        return encode(form, value.shape, coordinates, values)
+    if hasattr(value, "tocoo") and not isinstance(value, type):
+        try:
+            return _from_scipy_matrix(value, form)
+        except ATLError:
+            raise
+        except (TypeError, ValueError, AttributeError, IndexError) as error:  # scipy, for inconsistent arrays
+            raise ArrayError(
+                f"scipy cannot convert the sparse matrix: {brief(str(error))}",
+                required="a valid scipy.sparse matrix",
+            ) from error
+    if isinstance(value, np.ma.MaskedArray):
+        raise NotPackable(
+            "a masked array cannot be packed: its mask would be lost",
+            required="an array without a mask",
+            suggestions=("call .filled(0) on it to replace the masked elements by zeros",),
+        )
+    try:
+        held: AnyArray = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        held = np.array(None)
+    if held.dtype.kind not in "biuf" or not held.ndim:
+        raise NotPackable(
+            f"{brief(value, kind=True)} cannot be packed as {form!r}",
+            required="a scipy.sparse matrix, a numeric array of rank 1 or more, or a SparseTensor",
+        )
+    at = np.nonzero(held)
+    return encode(form, held.shape, at, held[at])
+
+
+def _from_scipy_matrix(value: Any, form: Storage) -> SparseTensor:
+    """Convert a scipy.sparse array or matrix to a format."""
+    matrix = validated(value)
+    if made := from_scipy(form, matrix):
+        return made
+    found = matrix.tocoo()
+    return encode(form, tuple(int(n) for n in found.shape), coordinates_of(found), found.data)
+
+
+def _convert_with_scipy(tensor: SparseTensor, form: Storage) -> SparseTensor | None:
+    """Convert a coordinate matrix with scipy's counting sort, which is faster; None if scipy does not support it."""
+    numeric = tensor.values.dtype.kind in "if" and tensor.values.dtype.itemsize >= 4
+    if not (
+        len(tensor.shape) == 2 and numeric and compressed_scipy_format(form) and is_coordinate_format(tensor.format, 2)
+    ):
+        return None
+    try:
+        return from_scipy(form, validated(scipy_view(tensor.format, tensor.shape, tensor.arrays)))
+    except ModuleNotFoundError:  # scipy is optional
+        return None
