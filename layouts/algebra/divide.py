@@ -1,7 +1,7 @@
-"""Division: a layout as a layout of tiles, and of what is in a tile.
+"""Division of a layout into tiles.
 
-Each is a composition with a tiler and its complement, so that a place is in one tile. A tiler is a layout, or a number
-of places; a tuple of tilers goes by mode.
+Each division is the composition with a tiler and its complement, so every element is in exactly one tile. A tiler is a
+layout or a number of elements; a tuple of tilers applies mode by mode.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from layouts.foundation.layout import Layout, make_layout
 
 
 def logical_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with the modes (tile, rest): what is in a tile, and the tiles; by mode for a tuple of tilers.
+    """The layout with the modes (tile, rest): the elements of a tile, and the tiles. A tuple of tilers goes by mode.
 
-    Each place of the layout is in one tile. Raises `NoLayout` where strides do not express that, with the condition
-    that fails and where.
+    Each element is in exactly one tile. Raises `NoLayout` with the failing condition if strides do not express it.
 
     >>> logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2))
     ((2,2),(2,3)):((4,1),(2,8))
@@ -41,15 +40,15 @@ def logical_divide(layout: Layout, tiler: object) -> Layout:
     made = composition(layout, make_layout(tile, left_out(tile, layout.size, whole=True)))
     if not isinstance(made, Layout):
         raise NoLayout(
-            f"{layout} divided by {tile} is no layout",
+            f"{layout} divided by {tile} is not a layout",
             required=made.reason,
-            suggestions=(f"composition(…) gives the function as a Chain: {brief(made)}",),
+            suggestions=(f"composition(…) returns the function as a Chain: {brief(made)}",),
         )
     return made
 
 
 def zipped_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with two modes: all that is in a tile, and all tiles.
+    """The layout with two modes: all elements of a tile, and all tiles.
 
     >>> zipped_divide(Layout((8, 6), (6, 1)), (4, 3))
     ((4,3),(2,2)):((6,1),(24,3))
@@ -62,7 +61,7 @@ def zipped_divide(layout: Layout, tiler: object) -> Layout:
 
 
 def tiled_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout whose first mode is what is in a tile; the others are the tiles, mode by mode.
+    """The layout whose first mode is a tile; the other modes are those of the tiles.
 
     >>> tiled_divide(Layout((8, 6), (6, 1)), (4, 3))
     ((4,3),2,2):((6,1),24,3)
@@ -72,7 +71,7 @@ def tiled_divide(layout: Layout, tiler: object) -> Layout:
 
 
 def flat_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with the modes of a tile, then those of the tiles.
+    """The layout with the modes of a tile, followed by the modes of the tiles.
 
     >>> flat_divide(Layout((8, 6), (6, 1)), (4, 3))
     (4,3,2,2):(6,1,24,3)
@@ -101,12 +100,12 @@ def modes_to_tile(layout: Layout, tiler: Any) -> list[Layout]:
     if len(tiler) > len(layout):
         raise WrongArgument(
             f"a tiler of {len(tiler)} modes for {layout}",
-            required=f"at most {len(layout)} modes, one for each of its own",
+            required=f"at most {len(layout)} modes, one for each mode of the layout",
         )
     return list(each_mode(layout))
 
 
 def _with_offset(made: Layout, layout: Layout) -> Layout:
-    """What was made mode by mode, starting where the layout does."""
+    """A result computed mode by mode, with the offset of the layout."""
     made.offset = layout.offset if made.offset == 0 else made.offset
     return made

@@ -1,4 +1,4 @@
-"""Right and left inverses: layouts that undo another one before it, or after it."""
+"""Right and left inverses of layouts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from layouts.foundation.tuples import Extent
 from layouts.linear.bits import basis_of
 
 SEARCHED: Final = 4_096
-"""Of layouts with up to so many places the largest right inverse is searched for, where a chain of strides is none."""
+"""Largest size of a layout whose right inverse is found by search when chaining modes does not find the largest."""
 TRIES: Final = 20_000
 
 
 def right_inverse(layout: Layout) -> Layout:
-    """The largest layout R with layout(R(i)) = i for every index i of R; the least is 1:0.
+    """The largest layout R with layout(R(i)) = i for every index i of R. The smallest possible R is 1:0.
 
-    Modes are strung together, each with the stride that those before it come to. Where that does not reach as far as
-    the places without a gap do, a layout of up to 4,096 places is searched, and over F2 linear equations are solved:
-    then no right inverse is larger. Over F2 the search is for extents that are not powers of two. Raises `NoLayout`
-    where the first place is not zero, places are coordinates, or a layout over F2 is too large for the search.
+    Modes are chained in the order of their strides. If the chain does not cover all contiguous locations, layouts of up
+    to 4,096 elements are searched; over F2, linear equations are solved, and the search is used for extents that are
+    not powers of two. In these cases the result is the largest right inverse. Raises `NoLayout` if the first location
+    is not zero, locations are coordinates, or a layout over F2 is too large to search.
 
     >>> right_inverse(Layout((4, 8), (8, 1))), right_inverse(Layout((2, 4), (2, 8)))
     ((8,4):(4,1), 1:0)
@@ -37,7 +37,7 @@ def right_inverse(layout: Layout) -> Layout:
     """
     need_layout(layout)
     if layout.semimodule is COORDINATES or not is_zero(layout.offset):
-        raise NoLayout(f"{layout} has no right inverse", required="places that are integers, the first of them 0")
+        raise NoLayout(f"{layout} has no right inverse", required="locations that are integers, the first of them 0")
     if layout.semimodule is BITS:
         return _over_f2(layout)
     chain = _chain(layout)
@@ -54,7 +54,7 @@ def right_inverse(layout: Layout) -> Layout:
 
 
 def _chain(layout: Layout) -> list[Mode]:
-    """The modes, each with its place among the indices, in the order in which their strides go on from one another."""
+    """The modes, each with its position in the index, in an order where each stride continues the previous mode."""
     known, step = layout.known, 1
     left: list[tuple[Extent, object, Extent]] = []
     before: Extent = step
@@ -75,7 +75,7 @@ def _chain(layout: Layout) -> list[Mode]:
 
 
 def _without_gap(layout: Layout) -> int:
-    """How many places from 0 on a layout has without a gap."""
+    """The number of contiguous locations, from 0, that a layout has."""
     places = np.unique(layout.table())
     places = places[places >= 0]
     off = np.flatnonzero(places != np.arange(len(places)))
@@ -84,7 +84,7 @@ def _without_gap(layout: Layout) -> int:
 
 @dataclass(slots=True)
 class _Search:
-    """A search for the modes of a right inverse, one after another; each may be cut short so that more follow."""
+    """A search for the modes of a right inverse. Each mode may be shortened to let more modes follow."""
 
     values: Sequence[int]
     reach: int
@@ -99,12 +99,12 @@ class _Search:
             self.whence.setdefault(value, []).append(at)
 
     def largest(self) -> list[Mode] | None:
-        """Return the modes of the largest inverse; None if it is no larger than the one found before."""
+        """Return the modes of the largest inverse, or None if it is not larger than the one already known."""
         self._from_here([], [0])
         return self.best
 
     def _from_here(self, modes: list[Mode], places: list[int]) -> None:
-        """Adds a mode in every way in which the inverse stays one."""
+        """Try every mode that extends the inverse."""
         size = len(places)
         if size > self.found:
             self.found, self.best = size, list(modes)
@@ -131,22 +131,22 @@ class _Search:
 
 
 def left_inverse(layout: Layout) -> Layout:
-    """A layout R with R(layout(i)) = i for every index i of the layout: the way back, by strides.
+    """A layout R with R(layout(i)) = i for every index i of the layout.
 
-    Raises `NoLayout` where the layout and its complement are not one to one, with the condition that fails.
+    Raises `NoLayout` with the failing condition if the layout together with its complement is not a bijection.
 
     >>> left_inverse(Layout((4, 8), (8, 1))), left_inverse(Layout(4, 2))
     ((8,4):(4,1), (2,4):(4,1))
     """
     need_layout(layout)
     if layout.semimodule is COORDINATES or not is_zero(layout.offset):
-        raise NoLayout(f"{layout} has no left inverse", required="places that are integers, the first of them 0")
+        raise NoLayout(f"{layout} has no left inverse", required="locations that are integers, the first of them 0")
     for n, d in layout.modes:
         if n != 1 and is_zero(d):
             raise NoLayout(
                 f"{layout} has no left inverse",
-                required=f"an injective layout, and the mode {n}:{d} does not move",
-                suggestions=("filter(layout) leaves out the modes that do not move",),
+                required=f"an injective layout; mode {n}:{d} has stride zero",
+                suggestions=("filter(layout) removes the modes of stride zero",),
             )
     if layout.semimodule is BITS:
         return _left_over_f2(layout)
@@ -154,7 +154,7 @@ def left_inverse(layout: Layout) -> Layout:
 
 
 def right_inverse_of_chain(layout: Layout) -> Layout:
-    """The right inverse of a layout whose modes go on from one another: nothing has to be searched."""
+    """The right inverse of a layout whose modes chain; needs no search."""
     return Layout.of_modes(coalesced(_chain(layout), layout.known), known=layout.known)
 
 
@@ -162,9 +162,9 @@ def right_inverse_of_chain(layout: Layout) -> Layout:
 
 
 def _columns(layout: Layout) -> list[int]:
-    """The values of the powers of two among the indices.
+    """The values at the powers of two.
 
-    An index is the exclusive or of its powers of two only where each extent but the last is a power of two.
+    An index is the exclusive or of its powers of two only if each extent but the last is a power of two.
     """
     out: list[int] = []
     moving = [(n, d) for n, d in layout.modes if n != 1]
@@ -176,7 +176,7 @@ def _columns(layout: Layout) -> list[int]:
 
 
 def _over_f2(layout: Layout) -> Layout:
-    """The indices whose values are 1, 2, 4, …, as far as there are such."""
+    """The indices whose values are 1, 2, 4, … up to the first value that is missing."""
     odd = next((n for n, _ in layout.modes if not isinstance(n, int) or n & (n - 1)), None)
     modes: list[Mode] = []
     if odd is not None:
@@ -194,7 +194,7 @@ def _over_f2(layout: Layout) -> Layout:
 
 
 def _not_known(layout: Layout, extent: Extent) -> NoLayout:
-    return NoLayout(f"{layout} over F2 has no inverse that is known", required=f"a power of two instead of {extent}")
+    return NoLayout(f"no inverse of {layout} over F2 is known", required=f"a power of two instead of {extent}")
 
 
 def _left_over_f2(layout: Layout) -> Layout:
@@ -202,7 +202,7 @@ def _left_over_f2(layout: Layout) -> Layout:
     pivots = basis_of(columns).pivots
     if len(pivots) < len(columns):
         raise NoLayout(
-            f"{layout} has no left inverse", required="an injective layout: its columns depend on each other"
+            f"{layout} has no left inverse", required="an injective layout; its columns are linearly dependent"
         )
     highest = max((column.bit_length() for column in columns), default=0)
     modes: list[Mode] = [(2, F2(pivots[bit][1] if bit in pivots else 0)) for bit in range(highest)]

@@ -1,4 +1,4 @@
-"""Axe's words: layouts over named axes, with shards, replicas and an offset.
+"""Axe layouts: layouts over named axes, with shards, replicas and an offset.
 
 >>> from layouts.axe import R, S, axis, places
 >>> gpu = axis("gpu")

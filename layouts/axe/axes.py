@@ -1,4 +1,4 @@
-"""Named axes, and places on them: what layouts in Axe's words take elements to."""
+"""Named axes, and locations on them: the values of Axe layouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from layouts.foundation.tuples import Extent, extent_of
 
 @dataclass(frozen=True, slots=True, order=True)
 class Axis:
-    """A hardware axis: registers, lanes, warps, memory, devices. `4 @ lane` is a step of four along it.
+    """A hardware axis: registers, lanes, warps, memory, devices. `4 @ lane` is a stride of 4 along it.
 
     >>> lane = axis("lane")
     >>> 4 @ lane, 5 @ lane + 1 @ axis("warp")
@@ -34,20 +34,20 @@ class Axis:
 
 
 def axis(name: str | Axis) -> Axis:
-    """The axis of this name; an axis is itself."""
+    """The axis of this name; an `Axis` is returned unchanged."""
     if isinstance(name, Axis):
         return name
     if not isinstance(name, str) or not name.isidentifier():
-        raise WrongArgument(f"axis({brief(name)})", required='a name: axis("lane")')
+        raise WrongArgument(f"axis({brief(name)})", required='an identifier: axis("lane")')
     return Axis(name)
 
 
 MEMORY: Final = Axis("m")
-"""The axis of strides that name none: memory."""
+"""The default axis of strides without a name: memory."""
 
 
 class Place:
-    """A place: an integer on each axis, or an expression over sizes; 0 where nothing is said."""
+    """A location: an integer, or an expression over sizes, on each axis; 0 on all other axes."""
 
     __slots__ = ("parts",)
 
@@ -59,7 +59,7 @@ class Place:
         return self.parts.get(at, 0)
 
     def plus(self, other: Place) -> Place:
-        """The place further on by the other."""
+        """The sum of two locations."""
         return Place({at: self[at] + other[at] for at in {*self.parts, *other.parts}})
 
     def __add__(self, other: object) -> Place:
@@ -80,17 +80,17 @@ def _factor(steps: Extent) -> str:
 
 
 def place_of(value: object) -> Place:
-    """What a person means: an integer is along memory."""
+    """The location that a user's value denotes; an integer is along memory."""
     if isinstance(value, Place):
         return value
     if type(value) is int or isinstance(value, IndexExpr | Index):
         return Place({MEMORY: extent_of(value)})
-    raise WrongArgument(f"{brief(value)} is no place", required="an integer, or steps along axes: 4 @ lane + 1 @ warp")
+    raise WrongArgument(f"{brief(value)} is not a location", required="an integer, or steps along axes: 4 @ lane + 1 @ warp")
 
 
 @dataclass(frozen=True, slots=True)
 class Iter:
-    """So many steps of a stride along one axis."""
+    """`extent` steps of a stride along one axis."""
 
     extent: Extent
     stride: Extent
@@ -98,7 +98,7 @@ class Iter:
 
     @property
     def reach(self) -> Extent:
-        """How far the last step is from the first."""
+        """The distance from the first step to the last."""
         return (self.extent - 1) * self.stride
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Iter:
 
 
 def iter_of(extent: object, stride: object) -> Iter:
-    """An iter that a person writes. Raises `WrongArgument` for what is none."""
+    """The iter that a user's extent and stride denote. Raises `WrongArgument` if one is invalid."""
     at = place_of(stride)
     many = extent_of(extent) if type(extent) is int or isinstance(extent, IndexExpr | Index) else 0
     if isinstance(many, int) and many < 1:

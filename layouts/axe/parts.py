@@ -1,4 +1,4 @@
-"""Parts of Axe's layouts: the layout of a box of elements, and an axis taken apart into several."""
+"""Parts of Axe layouts: the layout of a box of elements, and an axis split into several."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from layouts.foundation.semimodule import COORDINATES
 from layouts.foundation.tuples import Extent, product, shown
 
 Range: TypeAlias = tuple[Extent, Extent]
-"""Where it begins, and where it ends."""
+"""Start and stop."""
 
 
 def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]]) -> Axe:
-    """The layout of a box of elements, [start, stop) in each dimension of the shape, counted row by row within it.
+    """The layout of a box of elements, [start, stop) in each dimension of the shape, with row-major indices.
 
-    Of numbers it is found wherever there is one: it is read off the table of places. Raises `NoLayout` where iters do
-    not express it. Of sizes, or between bounds that are sizes, it is found digit by digit; raises `NotByTable` where it
-    is not decided whether the range ends where an iter does, and `LayoutError` where it is not known to be within.
+    For numbers the slice is recovered from the table of locations, so it is found whenever there is one; otherwise
+    `NoLayout` is raised. For symbolic sizes or bounds it is computed digit by digit. Raises `NotByTable` if it is not
+    known whether the range ends at the end of an iter, and `LayoutError` if it is not proved to be within the shape.
 
     >>> from layouts.axe import S
     >>> slice_of(S[(6, 10):(7, 1)], (60,), [(5, 25)])
@@ -51,7 +51,7 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]])
             raise LayoutError(
                 f"the range {start} to {stop} of {extent}",
                 required="0 <= start < stop <= extent",
-                suggestions=("state it of sizes: layout.given(...)",) if _any_size(start, stop, extent) else (),
+                suggestions=("state facts about sizes: layout.given(...)",) if _any_size(start, stop, extent) else (),
             )
     if layout.symbolic() or _any_size(*extents, *(part for each in ranges for part in each)):
         return _by_digits(layout, extents, ranges, known)
@@ -59,7 +59,7 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]])
 
 
 def _any_size(*parts: Extent) -> bool:
-    """Whether one of these is no number."""
+    """Whether one of these is symbolic."""
     return any(isinstance(part, Index) for part in parts)
 
 
@@ -71,14 +71,14 @@ def _by_table(layout: Axe, extents: Sequence[int], region: Sequence[tuple[int, i
     if isinstance(modes, Broken):
         raise NoLayout(
             f"{layout} has no slice {brief(list(region))} of {shown(tuple(extents))}",
-            required=f"iters: at element {modes.index} of the slice the place is another than any would give",
+            required=f"iters; element {modes.index} of the slice is not at the location that they would give",
         )
     first = Place({at: int(step) for at, step in zip(layout.axes, table[0], strict=False)})
     return Axe(iters_of(modes, layout.axes), layout.replicated, first)
 
 
 def _by_digits(layout: Axe, extents: Sequence[Extent], region: Sequence[Range], known: Known) -> Axe:
-    """The slice of each dimension by itself, from the iters that make it up."""
+    """The slice, dimension by dimension, from the iters of each dimension."""
     whole = canonicalize(Axe(layout.sharded, (), layout.offset, known=known))
     grouped = group(whole, extents)
     iters: list[Iter] = []
@@ -87,9 +87,9 @@ def _by_digits(layout: Axe, extents: Sequence[Extent], region: Sequence[Range], 
         found = _of_block(grouped.block(dimension), start, known.simple(stop - start), known)
         if found is None:
             raise NotByTable(
-                f"whether {layout} has a slice {start} to {stop} of {extents[dimension]} is not decided for all sizes",
-                required="a range within a step of the slower iters, or of whole steps of them; or numbers for sizes",
-                suggestions=("state what is known: layout.given(...)", "layout.where(...) has numbers for sizes"),
+                f"it is not known for all sizes whether {layout} has a slice {start} to {stop} of {extents[dimension]}",
+                required="a range within one step of the slower iters, or of whole steps; or numbers for sizes",
+                suggestions=("state facts: layout.given(...)", "give numbers for the sizes: layout.where(...)"),
             )
         iters += found[0]
         offset = offset.plus(found[1])
@@ -98,7 +98,7 @@ def _by_digits(layout: Axe, extents: Sequence[Extent], region: Sequence[Range], 
 
 
 def _of_block(block: Sequence[Iter], start: Extent, length: Extent, known: Known) -> tuple[list[Iter], Place] | None:
-    """The iters of so many elements from the start on, and how far the first one is; None where it is not decided."""
+    """The iters of `length` elements from `start`, and the location of the first; None if unknown."""
     if not block:
         return [], Place({})
     *slower, last = block
@@ -123,7 +123,7 @@ def _over(a: Extent, b: Extent, known: Known) -> Extent:
 
 
 def _place_at(block: Sequence[Iter], element: Extent, known: Known) -> Place:
-    """Where an element of these iters is."""
+    """The location of an element of these iters."""
     found = Place({})
     for position in reversed(range(len(block))):
         each = block[position]
@@ -134,10 +134,10 @@ def _place_at(block: Sequence[Iter], element: Extent, known: Known) -> Place:
 
 
 def split(layout: Axe, whole: str | Axis, sizes: Sequence[tuple[str | Axis, object]]) -> Axe:
-    """One axis as several, the fastest first, each with its size: the way back of `fuse`.
+    """Split one axis into several, fastest first, each with its size: the inverse of `fuse`.
 
-    Raises `NoLayout` where an iter, or a sum of them, goes over from one of the new axes to the next, and `NotByTable`
-    where sizes leave that open.
+    Raises `NoLayout` if an iter or a sum of iters carries from one new axis to the next, and `NotByTable` if this is
+    unknown for symbolic sizes.
 
     >>> from layouts.axe import S, axis
     >>> warp, lane, thread = map(axis, ("warp", "lane", "thread"))
@@ -185,7 +185,7 @@ def _split(each: Iter, whole: Axis, sizes: Sequence[tuple[Axis, Extent]], known:
         rest = None if fits is None else known.quotient(extent, fits)
         if fits is None or rest is None:
             refused: type[NoLayout | NotByTable] = NotByTable if _any_size(extent, stride, size) else NoLayout
-            raise refused(f"{each} is not split at {size} of {at}", required="an iter that ends there")
+            raise refused(f"{each} cannot be split at {size} of {at}", required="an iter that ends there")
         if fits != 1:
             out.insert(0, Iter(fits, stride * way, at))
         extent, stride = rest, 1

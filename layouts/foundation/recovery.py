@@ -1,9 +1,9 @@
-"""What strides can express: from a table of values back to modes.
+"""Recovers modes (extents and strides) from a table of values.
 
-The coalesced modes of a function on [0, n) over the integers, or over coordinates, are unique: the first extent is the
-length of the longest prefix on which the function is linear, for the value after it is no multiple of the stride any
-more. So one pass over the table finds them, or shows that there are none. Over F2 a prefix may be linear beyond the
-first mode (3 = 2 + 1 has no carries), so there every divisor of the length is tried.
+The coalesced modes of a function on [0, n) over the integers, or over coordinates, are unique. The first extent is the
+length of the longest linear prefix: the next value is not a multiple of the stride. So one pass over the table finds
+the modes or shows that there are none. Over F2 a linear prefix may extend past the first mode (3 = 2 + 1 has no
+carries), so every divisor of its length is tried.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordina
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """No modes express a table: at this index the value is another than any would give."""
+    """No modes express a table: the value at `index` differs from what the modes before it require."""
 
     index: int
 
 
 def recovered(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | Broken:
-    """The coalesced modes whose values are these, up to the first of them, which is the offset.
+    """The coalesced modes of these values minus the first value, which is the offset.
 
     >>> from layouts.foundation.semimodule import INTEGERS
     >>> recovered(np.array([0, 7, 14, 1, 8, 15]), INTEGERS), recovered(np.array([0, 7, 14, 1]), INTEGERS)
@@ -53,14 +53,14 @@ def recovered(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | Brok
 
 
 def _off_the_line(steps: Array, line: Array, prefix: int, module: Semimodule[Any]) -> int | None:
-    """The first index at which blocks of this length are not the first one, moved."""
+    """The first index at which the blocks of length `prefix` are not translates of the first block."""
     blocks = steps.reshape((-1, prefix, steps.shape[1]))
     off = np.flatnonzero((blocks != module.sums(blocks[:, :1], line[None, :prefix])).any(axis=-1))
     return int(off[0]) if len(off) else None
 
 
 def _shorter(steps: Array, prefix: int) -> tuple[Mode, ...] | None:
-    """Over F2: the modes, the first of which may be any divisor of the length up to the linear prefix."""
+    """The modes over F2, where the extent of the first may be any divisor of the length up to the linear prefix."""
     for extent in range(min(prefix, len(steps) - 1), 1, -1):
         if len(steps) % extent or _off_the_line(steps, _line(extent, steps[1], BITS), extent, BITS) is not None:
             continue
@@ -71,10 +71,10 @@ def _shorter(steps: Array, prefix: int) -> tuple[Mode, ...] | None:
 
 
 def separated(values: Array, extents: Sequence[int], module: Semimodule[Any]) -> tuple[tuple[Mode, ...], ...] | Broken:
-    """The modes of each leaf of a shape, whose sums are these values; their first is the offset.
+    """The modes for each leaf of a shape, whose sums are these values minus the first value.
 
-    A function on a box is a layout that refines the shape when it is the sum of its values along the axes, and each of
-    these is one.
+    A function on a box is a layout on a refinement of the shape if it is the sum of its restrictions to the axes, and
+    each restriction has strides.
     """
     steps = _steps(values, module)
     wide = steps.shape[1]
@@ -97,7 +97,7 @@ def separated(values: Array, extents: Sequence[int], module: Semimodule[Any]) ->
 
 
 def _steps(values: Array, module: Semimodule[Any]) -> Array:
-    """The values without the first of them, a row for each."""
+    """The values minus the first value, one row for each."""
     rows = values.reshape((len(values), -1))
     return rows ^ rows[:1] if module is BITS else rows - rows[:1]
 

@@ -1,4 +1,4 @@
-"""Numbers for sizes, and what is known of them made use of."""
+"""Substitution of numbers for symbolic sizes."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
 
 
 def plain(value: Any) -> Any:
-    """What a person writes, as the nodes that are computed with; arrays and slices stay."""
+    """The user's value with surface expressions unwrapped; arrays and slices are kept."""
     return value if isinstance(value, np.ndarray | slice) else extent_of(value)

@@ -1,4 +1,4 @@
-"""LEGO's words: a logical view, and a chain of permutations of tiles that lays its elements down one after another.
+"""LEGO layouts: a logical view of an array, mapped to memory by a chain of permutations of tiles.
 
 >>> from layouts.lego import GroupBy, RegP
 >>> layout = GroupBy([6, 6]).OrderBy(RegP([2, 3, 2, 3], [1, 3, 2, 4]))

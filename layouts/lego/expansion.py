@@ -1,4 +1,4 @@
-"""ExpandBy: a layout of whole tiles, over an array that they do not fill."""
+"""ExpandBy: a layout of whole tiles for an array that they only partly fill."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from layouts.lego.words import GroupBy
 
 
 class ExpandBy(Function):
-    """A layout of the larger extents `expanded`, used for an array of `dims`: what lies beyond it has the place -1.
+    """A layout of the larger extents `expanded`, for an array of extents `dims`; locations outside the array are -1.
 
-    `apply` gives the flat place in the array, or -1; `guarded`, for index expressions, the condition under which there
-    is one, and the place. `inv` gives the coordinate of an element of the array (Fig. 9 of the LEGO paper).
+    `apply` returns the flat location in the array, or -1. For index expressions, `guarded` returns the condition of
+    being inside, and the location. `inv` returns the coordinate of an array element (Fig. 9 of the LEGO paper).
 
-    Raises `LayoutError` where an extent is expanded to less, or is not known not to be: `given` states it of the sizes.
+    Raises `LayoutError` if an expanded extent is, or may be, less than the original; `given` states facts about sizes.
 
     >>> from layouts.lego import ExpandBy, Row, TileBy
     >>> tiles = ExpandBy([5], [6], TileBy([2], [3]).OrderBy(Row(6)))
@@ -50,12 +50,12 @@ class ExpandBy(Function):
         self.known = positive(self.dims).joined(group.known).given(given)
         self.shape = group.shape
         if len(self.dims) != len(self.expanded):
-            raise LayoutError(f"{shown(self.dims)} and {shown(self.expanded)}", required="equally many extents")
+            raise LayoutError(f"{shown(self.dims)} and {shown(self.expanded)}", required="the same number of extents")
         for held, wide in zip(self.dims, self.expanded, strict=True):
             self._need_no_less(wide, held)
         size, held = product(self.expanded), product(group.dims)
         if size != held and not self.known.same(self.known.simple(held), self.known.simple(size)):
-            raise LayoutError(f"{group} has {held} elements", required=f"{size}, the expanded ones")
+            raise LayoutError(f"{group} has {held} elements", required=f"{size}, the size of the expanded extents")
 
     def _need_no_less(self, wide: Extent, held: Extent) -> None:
         if self.known.less(wide, held):
@@ -69,16 +69,16 @@ class ExpandBy(Function):
 
     @property
     def box(self) -> Box:
-        """The logical view, which counts row by row."""
+        """The logical view, with row-major indices."""
         return self.group.box
 
     def at(self, digits: Sequence[Any]) -> Any:
         found = self._coordinate(self.group.at(digits))
         if any(isinstance(part, Index) for part in found):
             raise NoLayout(
-                f"{self} has no place for what lies beyond the array",
+                f"{self} has no location for elements outside the array",
                 required="numbers",
-                suggestions=("guarded(...), or a slice, says under which condition there is one",),
+                suggestions=("guarded(...), or a slice, gives the condition of being inside",),
             )
         inside = np.logical_and.reduce(
             [np.less(part, np.asarray(extent)) for part, extent in zip(found, self.dims, strict=True)]
@@ -93,11 +93,11 @@ class ExpandBy(Function):
         return Box(self.expanded, row_major=True).digits(place)
 
     def apply(self, *coordinate: int) -> int:
-        """The flat place in the array of the element at a coordinate of the view, or -1."""
+        """The flat location in the array of the element at a coordinate of the view, or -1."""
         return int(self.at(self.box.coordinate_digits(self.group.coordinate(coordinate))))
 
     def guarded(self, *coordinate: object) -> tuple[Condition, IndexExpr]:
-        """Under which condition there is an element at a coordinate of the view, and its flat place in the array.
+        """The condition that a coordinate of the view is in the array, and its flat location in the array.
 
         >>> import atl
         >>> from layouts.lego import ExpandBy, Row, TileBy
@@ -109,7 +109,7 @@ class ExpandBy(Function):
         return Condition(inside), IndexExpr(place)
 
     def _guarded(self, coordinate: Sequence[object]) -> tuple[Predicate, Index]:
-        """What of being inside is not known, and the place."""
+        """The part of the condition that is not proved, and the location."""
         digits = self.group.coordinate(coordinate)
         known = self.group.inside(digits).joined(self.known)
         parts = [known.simple(part) for part in self._parts(digits, known)]
@@ -118,12 +118,12 @@ class ExpandBy(Function):
         return inside, index(known.simple(Box(self.dims, row_major=True).join(parts)))
 
     def _parts(self, digits: Sequence[Any], known: Known) -> Sequence[Any]:
-        """The coordinate in the expanded extents: digit by digit, where the last link of the chain has them."""
+        """The coordinate in the expanded extents; without division if the last link of the chain has these digits."""
         place = self.group.place_digits(digits, known)
         return seen_by(place, self.expanded, known)
 
     def __getitem__(self, parts: object) -> Slice:
-        """The places of a part of the view, and under which condition there are any: a colon is a whole dimension.
+        """The locations of a slice of the view, with the condition of being inside; a colon is a whole dimension.
 
         >>> import atl
         >>> from layouts.lego import CoverBy
@@ -136,10 +136,10 @@ class ExpandBy(Function):
         return Slice(place, axes, None if inside == TRUE else inside)
 
     def inv(self, place: int) -> Any:
-        """The coordinate of an element of the array, by its flat place."""
+        """The coordinate of the array element at a flat location."""
         whole = product(self.dims)
         if type(place) is not int or (isinstance(whole, int) and not 0 <= place < whole):
-            raise LayoutError(f"the place {brief(place)}", required=f"a place from 0 to {whole} - 1")
+            raise LayoutError(f"the location {brief(place)}", required=f"a location from 0 to {whole} - 1")
         digits = Box(self.dims, row_major=True).digits(place)
         return self.group.inv(Box(self.expanded, row_major=True).join(digits))
 

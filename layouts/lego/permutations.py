@@ -1,4 +1,4 @@
-"""Permutations of a tile: of its dimensions (RegP), or of its elements by functions of one's own (GenP)."""
+"""Permutations of a tile: of its dimensions (RegP), or of its elements by user functions (GenP)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from layouts.proofs.injectivity import injective, undone
 
 
 class Permutation(ABC):
-    """A permutation of a tile of extents `dims`: digits to a flat place, and back."""
+    """A permutation of a tile of extents `dims`, between digits and flat locations."""
 
     dims: tuple[Extent, ...]
     known: Known
     one_to_one: bool = True
-    """Whether different digits have different places; only a GenP without a way back may have others."""
+    """True if it is injective, which may fail only for a GenP without inverse."""
     fills: bool = True
-    """Whether its places are all those of the tile; a GenP without a way back may have others."""
+    """True if it is surjective, which may fail only for a GenP without inverse."""
 
     @property
     def size(self) -> Extent:
@@ -42,22 +42,22 @@ class Permutation(ABC):
     @property
     @abstractmethod
     def laid_down(self) -> tuple[Extent, ...]:
-        """The extents of the digits of a place, the slowest first."""
+        """The extents of the digits of a location, slowest first."""
 
     @abstractmethod
     def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
-        """The place of the element at these digits, as digits."""
+        """The location of the element at these digits, as digits."""
 
     @abstractmethod
     def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
-        """The digits of the element at a place."""
+        """The digits of the element at a location."""
 
     def apply(self, digits: Sequence[Any]) -> Any:
-        """The flat place of the element at these digits."""
+        """The flat location of the element at these digits."""
         return Box(self.laid_down, row_major=True).join(self.place(digits))
 
     def inv(self, place: Any) -> tuple[Any, ...]:
-        """The digits of the element at a flat place."""
+        """The digits of the element at a flat location."""
         return self.element(Box(self.laid_down, row_major=True).digits(place))
 
     @abstractmethod
@@ -66,9 +66,9 @@ class Permutation(ABC):
 
 
 class RegP(Permutation):
-    """The dimensions of a tile in another order: `sigma` has, for each place, the dimension that comes there.
+    """The dimensions of a tile in another order: `sigma[k]` is the dimension that moves to position k.
 
-    Dimensions count from 1, as in the paper; from 0 where a 0 is among them.
+    Dimensions are numbered from 1, as in the paper; from 0 if `sigma` contains a 0.
 
     >>> RegP([2, 3], [2, 1]).apply((1, 2)), RegP([2, 3], [2, 1]).inv(5)
     (5, (1, 2))
@@ -100,7 +100,7 @@ class RegP(Permutation):
         return tuple(found)
 
     def strides(self) -> list[Extent]:
-        """How far apart neighbours in each dimension are laid down."""
+        """The distance in memory between neighbours in each dimension."""
         out: list[Extent] = [1] * len(self.dims)
         step: Extent = 1
         for place in reversed(self.order):
@@ -116,25 +116,25 @@ class RegP(Permutation):
 
 
 def Row(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
-    """The last dimension moves fastest: Row([2, 3]), or Row(2, 3)."""
+    """Row-major order: Row([2, 3]), or Row(2, 3)."""
     sizes = _listed(dims)
     return RegP(sizes, range(1, len(sizes) + 1))
 
 
 def Col(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
-    """The first dimension moves fastest. (The paper turns the extents around too; its code and examples do not.)"""
+    """Column-major order. (In the paper's text the extents are reversed too, but not in its code and examples.)"""
     sizes = _listed(dims)
     return RegP(sizes, range(len(sizes), 0, -1))
 
 
 class GenP(Permutation):
-    """The elements of a tile in the order that a function gives: from digits to a flat place, with the way `back`.
+    """The elements of a tile in the order of a function from digits to flat locations, with its `inverse`.
 
-    The functions take integers, or index expressions too; what takes integers only is a table, and the extents are
-    numbers. That the way back is one is checked: at every element where extents are numbers, else by a proof. Without
-    it a GenP need only take different digits to different places, and then has no `inv`.
+    The functions take integers, or index expressions too. A function that takes only integers is tabulated, and the
+    extents must be numbers. The inverse is checked at every element for numeric extents, and proved otherwise. Without
+    an inverse a GenP must still be injective, and has no `inv`.
 
-    Raises `LayoutError` where the function or its way back is wrong, with the digits, or is not proved to be right.
+    Raises `LayoutError` with the digits if the function or its inverse is wrong, or if this is not proved.
 
     >>> turned = GenP([3, 2], lambda i, j: (2 - i) * 2 + 1 - j, lambda x: ((5 - x) // 2, (5 - x) % 2))
     >>> turned.apply((2, 1)), turned.inv(0)
@@ -150,7 +150,7 @@ class GenP(Permutation):
         given: Iterable[object] = (),
     ) -> None:
         if not callable(function) or not (back is None or callable(back)):
-            raise WrongArgument("GenP of what are no functions", required="a function of digits, and its way back")
+            raise WrongArgument("the arguments of GenP are not callable", required="a function of digits, and its inverse")
         self.dims = extents(dims)
         self.function = function
         self.back = back
@@ -170,7 +170,7 @@ class GenP(Permutation):
     def _tabulate(self) -> None:
         size = product(self.dims)
         if not isinstance(size, int) or size > MOST_PLACES:
-            raise NotByTable(f"a GenP of {size} elements", required=f"up to {MOST_PLACES}, which are looked at")
+            raise NotByTable(f"a GenP of {size} elements", required=f"up to {MOST_PLACES}, which are tabulated")
         box = Box(self.dims, row_major=True)
         digits = list(zip(*(part.tolist() for part in box.digits(np.arange(size))), strict=True))
         places = [_number(self.function(*each), each) for each in digits]
@@ -178,14 +178,14 @@ class GenP(Permutation):
         seen: dict[int, tuple[int, ...]] = {}
         for each, place in zip(digits, places, strict=True):
             if place < 0 or (place >= size and self.back is not None):
-                raise LayoutError(f"GenP takes {each} to {place}", required=f"a place from 0 to {size - 1}")
+                raise LayoutError(f"GenP maps {each} to {place}", required=f"a location from 0 to {size - 1}")
             if place in seen and self.back is not None:
-                raise LayoutError(f"GenP takes {seen[place]} and {each} to {place}", required="a place for each")
+                raise LayoutError(f"GenP maps {seen[place]} and {each} to {place}", required="distinct locations")
             self.one_to_one &= place not in seen
             seen[place] = each
             if self.back is not None and _digits_of(self.back(place), len(self.dims)) != each:
                 raise LayoutError(
-                    f"GenP takes {each} to {place}, and back to {self.back(place)}", required="the way back of each"
+                    f"GenP maps {each} to {place}, and back to {self.back(place)}", required="the inverse"
                 )
         self._digits = np.asarray([seen.get(place, (-1,) * len(self.dims)) for place in range(size)]).reshape(size, -1)
 
@@ -199,20 +199,20 @@ class GenP(Permutation):
             return _tuple(back(IndexExpr(index(place)) if isinstance(place, Index) else place))
 
         made = IndexFunction(self.dims, self._formula, to_digits, name="GenP", given=self._given)
-        # That it is one to one may be known without the way back, and says nothing of it then.
+        # Injectivity may be known without the inverse, and then says nothing about it.
         back_again = undone(made, made.known)
         if isinstance(back_again, Proved) and self._within():
             return
         answer = injective(made)
-        found = answer.model.numbers if isinstance(answer, Refuted) else getattr(back_again, "reason", "its places")
+        found = answer.model.numbers if isinstance(answer, Refuted) else getattr(back_again, "reason", "its locations")
         raise LayoutError(
-            f"GenP of the symbolic extents {shown(self.dims)} is not proved to be one to one: {found}",
-            required="a way back that is proved to undo the function, and places within the tile",
-            suggestions=("state what is known of the sizes: given=[...]", "put numbers for the extents"),
+            f"GenP of the symbolic extents {shown(self.dims)} is not proved to be bijective: {found}",
+            required="an inverse that is proved to be one, and locations within the tile",
+            suggestions=("state facts about the sizes: given=[...]", "give numbers for the extents"),
         )
 
     def _within(self) -> bool:
-        """Whether every place is proved to be within the tile."""
+        """Whether every location is proved to be within the tile."""
         digits, known = any_digits(self.dims, self.known)
         return known.holds(within(ZERO, index(self._formula(*digits)), index(self.size)))
 
@@ -241,7 +241,7 @@ class GenP(Permutation):
             raise _only_a_table(error) from error
 
     def _inside(self, places: Any) -> Any:
-        """The places, if they are all in the tile; a table is read at them."""
+        """The locations, if all are in the tile."""
         size = product(self.dims)
         outside = places[(places < 0) | (places >= size)] if isinstance(size, int) else places[:0]
         if outside.size:
@@ -254,7 +254,7 @@ class GenP(Permutation):
 
     def _back(self, place: Any) -> tuple[Any, ...]:
         if self.back is None:
-            raise LayoutError("a GenP without a way back has no inv", required="its way back, as the third argument")
+            raise LayoutError("a GenP without an inverse has no inv", required="its inverse, as the third argument")
         if self._digits is not None and not isinstance(place, Index):
             rows = self._digits[self._inside(np.asarray(place))]
             return tuple(rows.T) if rows.ndim > 1 else tuple(rows.tolist())
@@ -281,14 +281,14 @@ class GenP(Permutation):
 
 def _only_a_table(error: Exception) -> NotByTable:
     return NotByTable(
-        f"a GenP of plain functions is a table: {error}",
+        f"a GenP of functions of integers is tabulated: {error}",
         required="numbers, or functions that take index expressions (they use + - * // % only)",
     )
 
 
 def _number(value: object, digits: tuple[int, ...]) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise LayoutError(f"GenP takes {digits} to {brief(value)}", required="a flat place, an integer")
+        raise LayoutError(f"GenP maps {digits} to {brief(value)}", required="a flat location, an integer")
     return int(value)
 
 
@@ -299,12 +299,12 @@ def _tuple(value: object) -> tuple[Any, ...]:
 def _digits_of(value: object, count: int) -> tuple[Any, ...]:
     parts = _tuple(value)
     if len(parts) != count:
-        raise LayoutError(f"the way back of a GenP gives {brief(value)}", required=f"{count} digits")
+        raise LayoutError(f"the inverse of a GenP returns {brief(value)}", required=f"{count} digits")
     return parts
 
 
 def extents(dims: object) -> tuple[Extent, ...]:
-    """The extents that a person means. Raises `LayoutError` where one is not positive."""
+    """The extents that a user's list denotes. Raises `LayoutError` if one is not positive."""
     if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
         raise LayoutError(f"the extents {brief(dims)}", required="a list of sizes")
     found = tuple(extent_of(extent) for extent in dims)

@@ -1,8 +1,7 @@
-"""GroupBy and OrderBy: a logical view of extents, whose elements a chain of permutations of tiles lays down in turn.
+"""GroupBy and OrderBy: a logical view, and a chain of permutations of tiles that orders its elements in memory.
 
-Indices count row by row. Each link of the chain may see an element by other tiles than the one before (Figs. 3 to 5 of
-the LEGO paper). That all have equally many elements is proved; a layout that is made is then one to one, because each
-of its permutations is.
+Indices are row-major. Each link of the chain may use other tiles than the link before (Figs. 3 to 5 of the LEGO paper).
+All links are proved to have the same number of elements, so a layout is bijective if its permutations are.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from layouts.lego.slices import Slice, chosen
 
 
 class OrderBy:
-    """Tiles within tiles, the outermost first, each with a permutation of its own.
+    """Nested tiles, outermost first, each level with its permutation.
 
     >>> from layouts.lego import GenP, OrderBy, RegP
     >>> OrderBy(RegP([2, 2], [2, 1]), RegP([3, 2], [1, 2])).apply((1, 0, 2, 1))
@@ -47,34 +46,34 @@ class OrderBy:
 
     @property
     def dims(self) -> tuple[Extent, ...]:
-        """The extents of all levels, the outermost first."""
+        """The extents of all levels, outermost first."""
         return tuple(extent for each in self.permutations for extent in each.dims)
 
     @property
     def laid_down(self) -> tuple[Extent, ...]:
-        """The extents of the digits of a place, the slowest first."""
+        """The extents of the digits of a location, slowest first."""
         return tuple(extent for each in self.permutations for extent in each.laid_down)
 
     def place(self, digits: Sequence[Any]) -> list[Any]:
-        """The place of the element at these digits, as digits."""
+        """The location of the element at these digits, as digits."""
         parts = _dealt(digits, [len(each.dims) for each in self.permutations])
         return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.place(part)]
 
     def element(self, place: Sequence[Any]) -> list[Any]:
-        """The digits of the element at a place."""
+        """The digits of the element at a location."""
         parts = _dealt(place, [len(each.laid_down) for each in self.permutations])
         return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.element(part)]
 
     def apply(self, digits: Sequence[Any]) -> Any:
-        """The flat place of the element at these digits."""
+        """The flat location of the element at these digits."""
         return Box(self.laid_down, row_major=True).join(self.place(digits))
 
     def inv(self, place: Any) -> tuple[Any, ...]:
-        """The digits of the element at a flat place."""
+        """The digits of the element at a flat location."""
         return tuple(self.element(Box(self.laid_down, row_major=True).digits(place)))
 
     def strides(self) -> Layout | None:
-        """The same by strides, from flat indices that count row by row; None where a permutation is a function."""
+        """The same by strides, from row-major flat indices; None if a permutation is given by a function."""
         steps: list[Extent] = []
         below: Extent = 1
         for each in reversed(self.permutations):
@@ -82,7 +81,7 @@ class OrderBy:
                 return None
             steps = [step * below for step in each.strides()] + steps
             below = below * each.size
-        # Counted row by row, the last digit is the first of a flat index.
+        # In row-major order the last digit is the first of a flat index.
         return Layout(tuple(reversed(self.dims)), tuple(reversed(steps)))
 
     def __repr__(self) -> str:
@@ -90,13 +89,13 @@ class OrderBy:
 
 
 class GroupBy(Function):
-    """The logical view: extents, in tiles or not; `.OrderBy(…)` says how its elements are laid down.
+    """The logical view: extents, in tiles or not. `.OrderBy(…)` adds the order of its elements in memory.
 
-    Of several, that which stands nearest to GroupBy comes first. `apply` gives the place of an element, `inv` the
-    element at a place; both take integers, arrays and index expressions, and what comes of those is simplified by the
-    prover, under `given=`. A slice has index variables where it has colons.
+    Of several OrderBy, the one nearest to GroupBy is applied first. `apply` maps a coordinate to its location and `inv`
+    a location to its coordinate. Both take integers, arrays and index expressions; the prover simplifies the latter
+    under `given=`. In a slice, each colon becomes an index variable.
 
-    Raises `LayoutError` where a link of the chain is not known to have as many elements as the view.
+    Raises `LayoutError` if a link of the chain is not proved to have as many elements as the view.
 
     >>> from layouts.lego import GenP, GroupBy, RegP
     >>> turned = GenP([3, 2], lambda i, j: (2 - i) * 2 + 1 - j, lambda x: ((5 - x) // 2, (5 - x) % 2))
@@ -133,7 +132,7 @@ class GroupBy(Function):
         return made
 
     def _add(self, link: OrderBy) -> None:
-        """One more link of the chain, with what is known of its permutations."""
+        """Append a link to the chain, with the facts of its permutations."""
         known = self.known
         for each in link.permutations:
             known = known.joined(each.known)
@@ -142,9 +141,9 @@ class GroupBy(Function):
             numbers = isinstance(whole, int) and isinstance(held, int)
             raise LayoutError(
                 f"{link} has {held} elements, and the view {shown(self.dims)} {whole}",
-                required="equally many, for all sizes",
+                required="equal sizes, for all values of symbolic sizes",
                 suggestions=(
-                    *(() if numbers else ("state what divides what: TileBy(..., given=[M % BM == 0])",)),
+                    *(() if numbers else ("state divisibility: TileBy(..., given=[M % BM == 0])",)),
                     "ExpandBy, for partial tiles",
                 ),
             )
@@ -153,16 +152,16 @@ class GroupBy(Function):
     # -- the chain ----------------------------------------------------------------------------------------------------
 
     def OrderBy(self, *permutations: Permutation | OrderBy) -> GroupBy:  # noqa: N802 (LEGO's name)
-        """The layout after one more link of the chain."""
+        """The layout with one more link in its chain."""
         if len(permutations) == 1 and isinstance(permutations[0], OrderBy):
             return self._with(permutations[0])
         return self._with(OrderBy(*permutations))  # type: ignore[arg-type]
 
     def TileOrderBy(self, *permutations: Permutation) -> GroupBy:  # noqa: N802 (LEGO's name)
-        """The elements in tiles, level by level, each level with its permutation.
+        """The elements in nested tiles, each level with its permutation.
 
-        The link sees each dimension as a whole, so that its parts are first brought together by level. (As printed, the
-        paper's is a GroupBy of permutations, which the grammar does not have.)
+        The new link addresses each dimension as a whole, so a permutation first collects its parts by level. (The
+        paper prints a GroupBy of permutations here, which its grammar does not contain.)
 
         >>> from layouts.lego import Col, GroupBy, Row
         >>> GroupBy([4, 6]).TileOrderBy(Row(2, 3), Col(2, 2)).apply(1, 2)
@@ -179,7 +178,7 @@ class GroupBy(Function):
 
     @property
     def box(self) -> Box:
-        """The logical view, which counts row by row."""
+        """The logical view, with row-major indices."""
         return Box(self.shape, row_major=True)
 
     def at(self, digits: Sequence[Any]) -> Any:
@@ -189,7 +188,7 @@ class GroupBy(Function):
         return joined(self._place(digits, known))
 
     def place_digits(self, digits: Sequence[Any], known: Known) -> Digits:
-        """The place of the element at these digits, as digits with their extents, the slowest first."""
+        """The location of the element at these digits, as digits with their extents, slowest first."""
         return self._place(digits, known)
 
     def _place(self, digits: Sequence[Any], known: Known) -> Digits:
@@ -206,14 +205,14 @@ class GroupBy(Function):
         return [_simple(known, digit) for digit in seen_by(place, self.dims, known)]
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """Where the elements of a tensor of this shape go, digit by digit: for `s.store` and `s.view`."""
+        """The reindexing of a tensor of this shape, digit by digit; used by `s.store` and `s.view`."""
         if not self.one_to_one and not copies:
             raise NoLayout(
-                f"{self} does not store", required="permutations that are one to one, each with its way back"
+                f"{self} cannot store a tensor", required="injective permutations, each with its inverse"
             )
         if len(shape) != len(self.dims):
             raise NoLayout(
-                f"{self} is a view of {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor has"
+                f"{self} is a view with {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor"
             )
         known = self.known
         places = self.chain[-1].laid_down if self.chain else self.dims
@@ -228,7 +227,7 @@ class GroupBy(Function):
         return Reindexing(tuple(map(index, self.dims)), tuple(map(index, places)), to, way_back)
 
     def apply(self, *coordinate: Any) -> Any:
-        """The place of the element at a coordinate of the view.
+        """The location of the element at a coordinate of the view.
 
         >>> import atl
         >>> from layouts.lego import Row, TileBy
@@ -244,32 +243,32 @@ class GroupBy(Function):
         return IndexExpr(index(found)) if symbolic else found
 
     def inv(self, flat: Any) -> Any:
-        """The coordinate of the element at a place; a lone index where the view has one dimension."""
+        """The coordinate of the element at a location; an index if the view has one dimension."""
         if not self.one_to_one:
-            raise NoLayout(f"{self} has no inv", required="permutations that are one to one, each with its way back")
+            raise NoLayout(f"{self} has no inv", required="injective permutations, each with its inverse")
         at = plain(flat)
         size = product(self.dims)
         known = self.known
         if isinstance(at, Index):
             known = known.assume(within(ZERO, at, index(size)))
         elif isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
-            raise LayoutError(f"the place {at}", required=f"a place from 0 to {size - 1}")
+            raise LayoutError(f"the location {at}", required=f"a location from 0 to {size - 1}")
         found = tuple(self._element([(at, size)], known))
         if isinstance(at, Index):
             found = tuple(IndexExpr(index(digit)) for digit in found)
         return found if len(found) > 1 else found[0]
 
     def inside(self, digits: Sequence[Any]) -> Known:
-        """What is known of the sizes, and that every digit is within its extent."""
+        """The known facts, and that every digit is within its extent."""
         pairs = [(plain(x), n) for x, n in zip(digits, self.dims, strict=True)]
         facts = [within(ZERO, x, index(n)) for x, n in pairs if isinstance(x, Index)]
         return self.known.assume(*facts)
 
     def coordinate(self, given: Sequence[Any]) -> list[Any]:
-        """The indices of a view, each within its extent; a tuple of them may be given as one."""
+        """The indices of a view, each checked against its extent; they may be given as one tuple."""
         parts = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
         if len(parts) != len(self.dims):
-            raise LayoutError(f"{len(parts)} indices of a view of {shown(self.dims)}", required=f"{len(self.dims)}")
+            raise LayoutError(f"{len(parts)} indices for a view {shown(self.dims)}", required=f"{len(self.dims)}")
         digits = [plain(part) for part in parts]
         for place, (digit, extent) in enumerate(zip(digits, self.dims, strict=True)):
             if isinstance(digit, int) and (digit < 0 or (isinstance(extent, int) and digit >= extent)):
@@ -277,7 +276,7 @@ class GroupBy(Function):
         return digits
 
     def __getitem__(self, parts: object) -> Slice:
-        """The places of a part of the view: a colon is a whole dimension.
+        """The locations of a slice of the view; a colon is a whole dimension.
 
         >>> from layouts.lego import Row, TileBy
         >>> TileBy([2, 3], [4, 8]).OrderBy(Row(8, 24))[1, 0, :, :]
@@ -287,12 +286,12 @@ class GroupBy(Function):
         found = self.apply(*digits)
         return Slice(index(plain_index(found)), axes)
 
-    # -- in the other words -------------------------------------------------------------------------------------------
+    # -- conversion ---------------------------------------------------------------------------------------------------
 
     def strides(self) -> Function:
-        """The same by strides, on the same coordinates: a `Layout`, or a `Chain` that says why it is none.
+        """The same function of coordinates by strides: a `Layout`, or a `Chain` with the reason why there is none.
 
-        Raises `NoLayout` where a link of the chain is a function (GenP).
+        Raises `NoLayout` if a link of the chain is given by a function (GenP).
 
         >>> from layouts.lego import GroupBy, RegP
         >>> GroupBy([6, 6]).OrderBy(RegP([2, 3, 2, 3], [1, 3, 2, 4])).strides()
@@ -302,12 +301,12 @@ class GroupBy(Function):
         for link in self.chain:
             outer = link.strides()
             if outer is None:
-                raise NoLayout(f"{link} is no strides", required="permutations of dimensions only: RegP, Row and Col")
+                raise NoLayout(f"{link} has no strides", required="permutations of dimensions only: RegP, Row and Col")
             found = composition(outer.knowing(self.known), found)
         return found
 
     def where(self, **sizes: int) -> GroupBy:
-        """This layout with numbers for sizes. Raises `LayoutError` for numbers that break what is known of the sizes.
+        """This layout with numbers for sizes. Raises `LayoutError` for numbers that contradict known facts.
 
         >>> import atl
         >>> from layouts.lego import Row, TileBy
@@ -325,10 +324,10 @@ class GroupBy(Function):
 
 
 def TileBy(*tiles: object, given: Iterable[object] = ()) -> GroupBy:  # noqa: N802 (LEGO's name)
-    """The view of tiles, level by level, of an array that has each dimension as a whole.
+    """The view of nested tiles of an array that has each dimension as a whole.
 
-    What follows by `.OrderBy(…)` sees the whole array, as in `TileBy([M // BM, K // BK], [BM, BK]).OrderBy(Row(M, K))`.
-    All tiles have the same number of dimensions; of others a GroupBy and a RegP are made by hand.
+    A following `.OrderBy(…)` orders the whole array, as in `TileBy([M // BM, K // BK], [BM, BK]).OrderBy(Row(M, K))`.
+    All tiles must have the same number of dimensions; use GroupBy with a RegP for others.
 
     >>> TileBy([2, 2], [3, 2])
     GroupBy([2,2,3,2]).OrderBy(RegP([2,2,3,2], [1,3,2,4]))
@@ -340,7 +339,7 @@ def TileBy(*tiles: object, given: Iterable[object] = ()) -> GroupBy:  # noqa: N8
 
 
 def by_dimension(levels: int, rank: int) -> list[int]:
-    """The places of extents that stand level by level, dimension by dimension.
+    """The positions, dimension by dimension, of extents that are listed level by level.
 
     >>> by_dimension(3, 2)
     [0, 2, 4, 1, 3, 5]
@@ -349,7 +348,7 @@ def by_dimension(levels: int, rank: int) -> list[int]:
 
 
 def _dealt(digits: Sequence[Any], counts: Sequence[int]) -> Iterator[Sequence[Any]]:
-    """Digits in parts of these lengths."""
+    """The digits, in groups of these lengths."""
     start = 0
     for count in counts:
         yield digits[start : start + count]
@@ -361,7 +360,7 @@ def _equal_ranks(levels: list[tuple[Extent, ...]], word: str) -> list[tuple[Exte
         raise LayoutError(
             f"{word} of tiles {', '.join(map(shown, levels)) or 'none'}",
             required="tiles of the same number of dimensions",
-            suggestions=("GroupBy(...).OrderBy(RegP(...)) takes tiles of any",),
+            suggestions=("GroupBy(...).OrderBy(RegP(...)) takes tiles with different numbers of dimensions",),
         )
     return levels
 

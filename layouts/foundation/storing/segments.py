@@ -1,4 +1,4 @@
-"""Segments as a way to store a tensor: a key and a position in a box that is large enough, packed."""
+"""Storage in segments: a key and a position in a box that is large enough, packed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stored_in_segments(
     back: Callable[..., Sequence[Any]] | None,
     known: Known,
 ) -> Reindexing:
-    """Where the elements of a tensor of this shape go; without a way back at flat places, where it is read only."""
+    """The reindexing of a tensor of this shape. Without an inverse it has flat locations and is read-only."""
     packing, count = segments.packing, index(segments.count)
     if back is None:
         return Reindexing(shape, (count, packing.places), to, None, packing).flat()
@@ -35,7 +35,7 @@ def stored_in_segments(
 def _longest(
     shape: tuple[Index, ...], packing: Packing, count: Index, to: Callable[..., Sequence[Any]], facts: Facts
 ) -> Index | None:
-    """As many positions as all segments have at most, if a bound is found: of their lengths, or of what `to` gives."""
+    """An upper bound of the segment lengths, from `length` or from the range of `to`, if one is proved."""
     key, _ = key_variables()
     own = facts.assume(within(ZERO, index(key), count))
     found = upper_bound(own, packing.count(index(key)), [(key, ZERO, count)])

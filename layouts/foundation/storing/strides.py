@@ -1,4 +1,4 @@
-"""Strides as a way to store a tensor: the digits of its indices, ordered by their strides, are those of a place."""
+"""Storage by strides: the digits of a location are the indices, ordered by stride."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from layouts.foundation.known import Known, in_order
 from layouts.foundation.tuples import Extent, Shape, leaves, modes_of, shown
 
 MOST_ELEMENTS: Final = 2**14
-"""Among so many elements two are looked for that meet."""
+"""Largest size for which a pair of elements that share a location is searched for."""
 
 
 _ORDERING: Final = (
-    "state what orders them, in the layout and in the program: Layout(…, given=…), reschedule(program, given=…)",
-    "IndexFunction(…), with a way back",
+    "state the order of the strides, in the layout and in the program: Layout(…, given=…), reschedule(program, given=…)",
+    "IndexFunction(…), with an inverse",
 )
-"""What helps where it is not known that strides of sizes have an order."""
+"""Suggestions if the order of symbolic strides is not proved."""
 
 
 def stored_by_strides(
@@ -35,21 +35,21 @@ def stored_by_strides(
     *,
     copies: bool = False,
 ) -> Reindexing:
-    """Where the elements of a tensor of this shape go by the strides of a domain with a mode for each dimension.
+    """The reindexing by strides; `domain` has a mode for each dimension.
 
-    The places are a box whose extents are the quotients of strides that follow one another; where strides do not divide
-    one another, flat addresses, from which each digit is found by a quotient, that of the largest stride first. Raises
-    `NoLayout` where two elements meet. With `copies` elements may meet, and addresses may begin anywhere.
+    The locations are a box whose extents are the quotients of consecutive strides. If the strides do not divide one
+    another, locations are flat addresses, and each digit is found by division, largest stride first. Raises `NoLayout`
+    if two elements share a location. With `copies` they may, and the offset may be nonzero.
     """
     modes = modes_of(domain)
     written = f"{shown(domain)} with strides {', '.join(map(str, strides))}"
     if len(modes) != len(shape):
         raise NoLayout(
             f"{written} has {len(modes)} mode{'s' if len(modes) > 1 else ''}",
-            required=f"one for each dimension of the tensor, which has {len(shape)}",
+            required=f"one mode for each dimension of the tensor, which has {len(shape)}",
         )
     if offset != 0 and not copies:
-        raise NoLayout(f"{written} begins at {offset}", required="no offset: storage of its own begins at 0")
+        raise NoLayout(f"{written} begins at {offset}", required="offset 0, as the tensor gets its own buffer")
     extents = list(leaves(domain))
     moving = _in_order(extents, strides, known, written, copies=copies)
     steps = None if moving is None or offset != 0 else _steps([stride for _, stride in moving], known)
@@ -83,7 +83,7 @@ def _at_addresses(
     *,
     copies: bool,
 ) -> Reindexing:
-    """Elements at flat addresses; the digits of the modes that move are found by their strides, the largest first."""
+    """The reindexing to flat addresses; digits with nonzero strides are found by division, largest stride first."""
     steps = [stride for stride in strides if isinstance(stride, int | Index)]
     start = offset if isinstance(offset, int | Index) else 0
     most: Extent = start
@@ -110,15 +110,15 @@ def _at_addresses(
 def _in_order(
     extents: Sequence[Extent], strides: Sequence[object], known: Known, written: str, *, copies: bool
 ) -> list[tuple[int, Extent]] | None:
-    """The modes that move, each with its stride, ordered so that each stride exceeds what those before it span.
+    """The modes of nonzero stride, ordered so that each stride exceeds the span of those before it.
 
-    None where there is no such order: with `copies`, or of numbers with which no two elements are seen to meet.
+    None without such an order: with `copies`, or for numbers where no two elements are found to share a location.
     """
     moving: list[tuple[int, Extent, Extent]] = []
     for place, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
         if not isinstance(stride, int | Index):
             raise NoLayout(
-                f"{written} has values that are no addresses",
+                f"the values of {written} are not addresses",
                 required="strides that are integers or sizes",
                 suggestions=("layouts.swizzled(…) for an exclusive or",),
             )
@@ -128,9 +128,9 @@ def _in_order(
             continue
         if known.same(stride, 0):
             raise NoLayout(
-                f"{written} stores all elements along mode {place}, of extent {extent}, at one place",
-                required="a place of its own for each element; copies may be read, not stored",
-                suggestions=("s.view(…), for an input that a call gives so",),
+                f"{written} stores all elements along mode {place}, of extent {extent}, at one location",
+                required="distinct locations; copies may be read, not stored",
+                suggestions=("s.view(…), for an input that the caller stores this way",),
             )
         moving.append((place, extent, stride))
     ordered = in_order([(extent, stride) for _, extent, stride in moving], known)
@@ -139,12 +139,12 @@ def _in_order(
     if ordered is None:
         met = _meeting(extents, strides)
         if met is None and all(isinstance(part, int) for part in (*extents, *strides)):
-            return None  # such an order suffices, and is not needed
+            return None  # the order is sufficient, not necessary
         raise NoLayout(
-            f"it is not known that {written} stores no two elements at one place"
+            f"it is not known whether {written} stores two elements at one location"
             if met is None
-            else f"{written} stores two elements at one place: those with the digits {met[0]} and {met[1]}",
-            required="an order of the modes in which each stride exceeds all that the modes before it span",
+            else f"{written} stores two elements at one location: those with the digits {met[0]} and {met[1]}",
+            required="an order of the modes in which each stride exceeds the span of the modes before it",
             suggestions=() if met else _ORDERING,
         )
     out = []
@@ -156,7 +156,7 @@ def _in_order(
 
 
 def _meeting(extents: Sequence[Extent], strides: Sequence[object]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The digits of two elements that meet, of not too many."""
+    """The digits of two elements that share a location, if the size is small enough to search."""
     counts = [extent for extent in extents if isinstance(extent, int)]
     if len(counts) < len(extents) or prod(counts) > MOST_ELEMENTS:
         return None
@@ -172,7 +172,7 @@ def _meeting(extents: Sequence[Extent], strides: Sequence[object]) -> tuple[tupl
 
 
 def _steps(strides: Sequence[Extent], known: Known) -> list[Extent] | None:
-    """The extents of the places but for the outermost one, from the innermost on; None where one does not divide."""
+    """The extents of all digits of a location but the outermost, innermost first; None if a division is not exact."""
     if not strides:
         return [1]
     inner = [1] if strides[0] != 1 else []
