@@ -1,4 +1,4 @@
-"""Layouts: functions from coordinates to places, with CuTe's algebra on them, proofs and pictures (ch. 6).
+"""Layouts: functions from coordinates to locations, with CuTe's algebra, proofs and pictures (ch. 6).
 
 >>> from layouts import Layout, composition, equal, injective
 >>> row_major = Layout((4, 8), (8, 1))
@@ -70,7 +70,7 @@ from layouts.storages.words import (
     swizzled,
 )
 
-# How layouts are drawn stands above them.
+# Drawing is a higher layer than `Function`.
 Function.draw_with(_svg_of)
 
 __all__ = [

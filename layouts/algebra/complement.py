@@ -36,7 +36,9 @@ def left_out(layout: Layout, size: object, *, whole: bool) -> Layout:
     wanted = size.shape if isinstance(size, Layout) else 1 if size is None else size
     places = product(as_nested(wanted, extent_of))
     if isinstance(places, int) and places < 1:
-        raise LayoutError(f"the complement of {layout} in {places} locations", required="a number of locations, 1 or more")
+        raise LayoutError(
+            f"the complement of {layout} in {places} locations", required="a number of locations, 1 or more"
+        )
     known = layout.known
     modes = [(n, d) for n, d in layout.modes if n != 1 and not is_zero(d)]
     out: list[Mode] = []
@@ -117,7 +119,8 @@ def upcast(layout: Layout, n: int) -> Layout:
             modes.append((extent, 0 if whole is None else whole))
         elif not isinstance(stride, int) or (stride % n and n % abs(stride)):
             raise NoLayout(
-                f"{layout} in units of {n} elements", required=f"{n} divides the stride {stride}, or is a multiple of it"
+                f"{layout} in units of {n} elements",
+                required=f"{n} divides the stride {stride}, or is a multiple of it",
             )
         else:
             fewer = -(-n // abs(stride))
@@ -126,7 +129,7 @@ def upcast(layout: Layout, n: int) -> Layout:
 
 
 def downcast(layout: Layout, n: int) -> Layout:
-    """The layout with units split into n elements each: the inverse of `upcast`.
+    """The layout with units split into n elements each, the counterpart of `upcast`.
 
     The first mode of stride 1 also runs through the elements of a unit; without such a mode only the first element of
     each unit is kept, as in CuTe. (If several modes have stride 1, CuTe refines each of them and reaches locations

@@ -1,10 +1,10 @@
 """Exact composition (§6.4.3): the result equals outer ∘ inner at every index, or is not a layout.
 
-The condition printed in the paper is not sufficient (erratum E33): (6, 2):(1, 7) after (3, 2):(2, 3) has no strides. Here
-each mode of the inner layout is split over the modes of the outer one, digit by digit. Divisions must be exact. Digits
-that several modes add in one outer mode must stay below its extent, so that there are no carries. If this is proved, for
-numbers or symbolic sizes, the strides follow. Otherwise the strides are recovered from a table of values. If that fails
-too, the result is a `Chain`, which is not a layout and has a `reason`.
+The condition printed in the paper is not sufficient (erratum E33): (6, 2):(1, 7) after (3, 2):(2, 3) has no strides.
+Here each mode of the inner layout is split over the modes of the outer one, digit by digit. Divisions must be exact.
+Digits that several modes add in one outer mode must stay below its extent, so that there are no carries. If this is
+proved, for numbers or symbolic sizes, the strides follow. Otherwise the strides are recovered from a table of values.
+If that fails too, the result is a `Chain`, which is not a layout and has a `reason`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Walk:
     said: list[str] | None = None
 
     def pieces(self, steps: Extent, stride: Extent) -> list[Piece]:
-        """Split `steps` steps of `stride` into pieces in the outer modes. Raises `Open` if a condition is not proved."""
+        """Split `steps` steps of `stride` into pieces in the outer modes. Raises `Open` if this is not proved."""
         if stride == 0:
             return [Piece(steps, 0, 0)]
         known, out = self.known, list[Piece]()
@@ -79,9 +79,7 @@ class Walk:
             if (inside := known.quotient(extent, stride)) is None:
                 raise Open(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
             if (rest := known.quotient(steps, inside)) is None:
-                raise Open(
-                    f"{inside}, the number of steps that fit in mode {mode} of extent {extent}, divides {steps}"
-                )
+                raise Open(f"{inside}, the number of steps that fit in mode {mode} of extent {extent}, divides {steps}")
             if self.said is not None:
                 filled = f"{inside} steps of {stride} fill mode {mode}, of extent {extent}"
                 self.said.append(f"{filled}; {rest} steps of 1 remain for the next mode")

@@ -92,11 +92,11 @@ class _Search:
     over_f2: bool = False
     best: list[Mode] | None = None
     tries: int = 0
-    whence: dict[int, list[int]] = field(default_factory=dict)
+    preimages: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for at, value in enumerate(self.values):
-            self.whence.setdefault(value, []).append(at)
+            self.preimages.setdefault(value, []).append(at)
 
     def largest(self) -> list[Mode] | None:
         """Return the modes of the largest inverse, or None if it is not larger than the one already known."""
@@ -108,7 +108,7 @@ class _Search:
         size = len(places)
         if size > self.found:
             self.found, self.best = size, list(modes)
-        for stride in self.whence.get(size, ()):
+        for stride in self.preimages.get(size, ()):
             longest = self._longest(places, stride)
             for extent in range(longest, 1, -1):
                 self.tries += 1

@@ -54,7 +54,8 @@ class PredicateTensor:
         need_function(coordinates)
         if not isinstance(coordinates, Layout):
             raise WrongArgument(
-                f"{brief(coordinates)} is not a layout with strides", required="coordinates(shape), tiled like the tensor"
+                f"{brief(coordinates)} is not a layout with strides",
+                required="coordinates(shape), tiled like the tensor",
             )
         self.shape: tuple[Extent, ...] = tuple(leaves(as_nested(shape, extent_of)))
         steps = (coordinates.offset, *(stride for _, stride in coordinates.modes))
@@ -65,8 +66,7 @@ class PredicateTensor:
             )
         if coordinates.width > len(self.shape):
             raise LayoutError(
-                f"{coordinates} has {coordinates.width} axes, the shape {shown(self.shape)} has "
-                f"{len(self.shape)}",
+                f"{coordinates} has {coordinates.width} axes, the shape {shown(self.shape)} has {len(self.shape)}",
                 required="the shape of the tensor that was tiled",
             )
         self.coordinates = coordinates
@@ -102,7 +102,9 @@ class PredicateTensor:
 
     def _need_numbers(self) -> None:
         if not self.coordinates.is_numeric or not all(isinstance(extent, int) for extent in self.shape):
-            raise NotByTable(f"{self} depends on symbolic sizes", required="numbers for all sizes: predicate.where(n=8)")
+            raise NotByTable(
+                f"{self} depends on symbolic sizes", required="numbers for all sizes: predicate.where(n=8)"
+            )
 
     def _inside(self, places: Array) -> Array:
         """Whether each of these values is inside; coordinates are rows, with no columns if all strides are zero."""

@@ -38,7 +38,9 @@ def sizes_of_axes(sizes: object) -> list[tuple[Axis, Extent]]:
     found: list[tuple[Axis, Extent]] = []
     for each in list_of(sizes, "the sizes of axes"):
         if not isinstance(each, tuple | list) or len(each) != 2:
-            raise WrongArgument(f"{brief(each)} is not an axis with its size", required="pairs: [(lane, 32), (warp, 4)]")
+            raise WrongArgument(
+                f"{brief(each)} is not an axis with its size", required="pairs: [(lane, 32), (warp, 4)]"
+            )
         found.append((axis(each[0]), extents_of([each[1]])[0]))
     if not found or len({at for at, _ in found}) < len(found):
         raise WrongArgument(

@@ -85,7 +85,9 @@ def place_of(value: object) -> Place:
         return value
     if type(value) is int or isinstance(value, IndexExpr | Index):
         return Place({MEMORY: extent_of(value)})
-    raise WrongArgument(f"{brief(value)} is not a location", required="an integer, or steps along axes: 4 @ lane + 1 @ warp")
+    raise WrongArgument(
+        f"{brief(value)} is not a location", required="an integer, or steps along axes: 4 @ lane + 1 @ warp"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ class Axe(Function):
         return stored_by_strides(shape, modes, steps, 0, self.known, copies=copies)
 
     def _room(self, along: Axis) -> Extent:
-        """A multiple of every stride along an axis (larger strides are multiples of smaller ones), above all locations."""
+        """A multiple of every stride along an axis, above all locations; larger strides must divide by smaller ones."""
         room: Extent = 1
         for each in self.sharded:
             if each.axis != along or each.extent == 1:

@@ -249,7 +249,7 @@ def group(layout: Axe, shape: Shape) -> Grouped:
                 needed = 1
             if rest is None:
                 raise NoLayout(
-                    f"{layout} cannot be grouped by {shown(tuple(extents))}: {last} falls into a block that still needs {needed}",
+                    f"{layout} cannot be grouped by {shown(tuple(extents))}: {last} does not fit a block that still needs {needed}",
                     required="extents of which one provably divides the other",
                 )
         blocks.insert(0, block)
@@ -330,8 +330,7 @@ def _first_summand(
 
 
 def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, Extent]) -> list[Iter]:
-    """The replicas that make those of `whole` when added to those of `part`, using multiples of `spans` along each axis.
-    """
+    """The replicas whose sum with those of `part` is those of `whole`; they use multiples of `spans` on each axis."""
     found: list[Iter] = []
     added, _ = part.spread()
     for at, all_ in whole.spread()[0].items():
@@ -397,7 +396,9 @@ def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> A
         tiles = Axe(inner.sharded, inner.replicated, known=inner.known)
         outer = _first_summand(whole, tiles, whole_shape, inner_shape, spans)
     except NoLayout as refused:
-        raise NoLayout(f"{whole} does not consist of tiles {inner}", required="a layout made of such tiles") from refused
+        raise NoLayout(
+            f"{whole} does not consist of tiles {inner}", required="a layout made of such tiles"
+        ) from refused
     start = Place({at: outer.offset[at] - inner.offset[at] for at in {*outer.axes, *inner.axes}})
     steps = [(each.stride, spans.get(each.axis, 1)) for each in (*outer.sharded, *outer.replicated) if each.extent != 1]
     steps += [(start[at], spans.get(at, 1)) for at in start.parts]
@@ -466,5 +467,7 @@ def _quotient(whole: Shape, part: Shape, known: Known) -> list[Extent]:
     found = [known.quotient(a, b) for a, b in zip(wholes, parts, strict=False)]
     exact = [each for each in found if each is not None]
     if len(wholes) != len(parts) or len(exact) < len(parts):
-        raise NoLayout(f"{brief(whole)} in tiles of {brief(part)}", required="one extent for each dimension, which divides it")
+        raise NoLayout(
+            f"{brief(whole)} in tiles of {brief(part)}", required="one extent for each dimension, which divides it"
+        )
     return exact

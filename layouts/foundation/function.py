@@ -226,13 +226,13 @@ class IndexFunction(Function):
     17
     """
 
-    __slots__ = ("back", "known", "name", "onto", "shape", "to")
+    __slots__ = ("inverse", "known", "name", "onto", "shape", "to")
 
     def __init__(
         self,
         shape: object,
         to: Callable[..., Any],
-        back: Callable[..., Sequence[Any]] | None = None,
+        inverse: Callable[..., Sequence[Any]] | None = None,
         *,
         onto: Box | Segments | None = None,
         name: str = "function",
@@ -242,7 +242,7 @@ class IndexFunction(Function):
             raise WrongArgument(f"{brief(to)} is not callable", required="a function of digits")
         self.shape = as_nested(shape, extent_of)
         self.to = to
-        self.back = back
+        self.inverse = inverse
         self.onto = onto
         self.name = name
         self.known = positive(leaves(self.shape)).given(given)
@@ -259,11 +259,11 @@ class IndexFunction(Function):
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         own = tuple(map(index, leaves(self.shape)))
-        if isinstance(self.onto, Segments) and len(own) == len(shape) and (copies or self.back is not None):
-            way_back = None if copies else self.back
-            return stored_in_segments(own, self.onto, self.to, way_back, self.known)
+        if isinstance(self.onto, Segments) and len(own) == len(shape) and (copies or self.inverse is not None):
+            inverse = None if copies else self.inverse
+            return stored_in_segments(own, self.onto, self.to, inverse, self.known)
         boxed = isinstance(self.onto, Box) and self.onto.row_major
-        unled = (self.back is None and not copies) or not boxed
+        unled = (self.inverse is None and not copies) or not boxed
         if unled and (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
             return by_bits
         if not isinstance(self.onto, Box) or not boxed:
@@ -277,7 +277,7 @@ class IndexFunction(Function):
             raise NoLayout(
                 f"{self} is a function of {len(own)} digits", required=f"one digit for each dimension: {len(shape)}"
             )
-        return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.back)
+        return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.inverse)
 
     def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
         """The digits and the result of `to` at them (for segments, the location); None if `to` takes numbers only."""
@@ -403,17 +403,17 @@ class Chain(Function):
         by_bits = self._stored_by_bits(shape, copies=copies)
         if by_bits is not None or not isinstance(outer, IndexFunction) or isinstance(outer.shape, tuple):
             return by_bits or super().stored(shape, copies=copies)
-        if outer.onto is not None or outer.back is None:
+        if outer.onto is not None or outer.inverse is None:
             return super().stored(shape, copies=copies)
         inner = self.inner.stored(shape, copies=copies)
         box = Box(tuple(map(extent_of, inner.places)), row_major=True)
-        there, back = outer.to, outer.back
+        forward, inverse = outer.to, outer.inverse
 
         def to(*at: Any) -> tuple[Any, ...]:
-            return (there(box.join([plain_coordinate(part) for part in inner.to(*at)])),)
+            return (forward(box.join([plain_coordinate(part) for part in inner.to(*at)])),)
 
         def origin(p: Any) -> Any:
-            (flat,) = back(plain_coordinate(p))
+            (flat,) = inverse(plain_coordinate(p))
             return () if inner.back is None else inner.back(*box.digits(plain_coordinate(flat)))
 
         return Reindexing(shape, (index(product(box.shape)),), to, None if inner.back is None else origin)
@@ -460,7 +460,9 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
         if type(value) is not int or value < 0:
             raise WrongArgument(f"{name}={brief(value)}", required="a number of bits, 0 or more")
     if type(shift) is not int or abs(shift) < bits:
-        raise WrongArgument(f"shift={brief(shift)}", required=f"a distance of at least {brief(bits)} bits, in either direction")
+        raise WrongArgument(
+            f"shift={brief(shift)}", required=f"a distance of at least {brief(bits)} bits, in either direction"
+        )
     if base + bits + abs(shift) > MOST_BITS:
         raise WrongArgument(
             f"a swizzle that reads {brief(base + bits + abs(shift))} bits", required=f"at most {MOST_BITS} bits"

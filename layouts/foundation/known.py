@@ -49,9 +49,7 @@ class Known:
             held = substitute(fact, partial(number_for, sizes))
             if held == FALSE:
                 numbers = ", ".join(f"{name} = {number}" for name, number in sizes.items())
-                raise LayoutError(
-                    f"{numbers} contradicts what is known of the sizes", required=show_predicate(fact)
-                )
+                raise LayoutError(f"{numbers} contradicts what is known of the sizes", required=show_predicate(fact))
             out = out.assume(held)
         return out
 

@@ -141,9 +141,7 @@ class Layout(Function):
         """A top-level mode, as a layout with offset zero."""
         shapes, strides = modes_of(self.shape), modes_of(self.stride)
         if type(mode) is not int or not -len(shapes) <= mode < len(shapes):
-            raise NoMode(
-                f"{self} has no mode {brief(mode)}", required=f"a mode number from 0 to {len(shapes) - 1}"
-            )
+            raise NoMode(f"{self} has no mode {brief(mode)}", required=f"a mode number from 0 to {len(shapes) - 1}")
         return part_of(shapes[mode], strides[mode], self.known)
 
     def __iter__(self) -> Iterator[Layout]:
@@ -272,7 +270,9 @@ class Layout(Function):
                     offset = offset + digit * unit
                 return None
             if not isinstance(shape, tuple) or not isinstance(at, tuple | list) or len(at) != len(shape):
-                raise LayoutError(f"{at} does not slice {shown(shape)}", required="a coordinate, or None, for each mode")
+                raise LayoutError(
+                    f"{at} does not slice {shown(shape)}", required="a coordinate, or None, for each mode"
+                )
             parts = [
                 found for s, d, a in zip(shape, modes_of(stride), at, strict=True) if (found := walk(s, d, a, False))
             ]

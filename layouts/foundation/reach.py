@@ -23,7 +23,9 @@ def size(a: object, *mode: int) -> Extent:
     for place in mode:
         parts = modes_of(shape)
         if type(place) is not int or not 0 <= place < len(parts):
-            raise LayoutError(f"{shown(shape)} has no mode {brief(place)}", required=f"a mode from 0 to {len(parts) - 1}")
+            raise LayoutError(
+                f"{shown(shape)} has no mode {brief(place)}", required=f"a mode from 0 to {len(parts) - 1}"
+            )
         shape = parts[place]
     return product(shape)
 

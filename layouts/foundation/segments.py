@@ -66,6 +66,6 @@ class Segments:
         return within(ZERO, index(key), index(self.count)), self.packing.inside(index(key), index(position))
 
     def apart(self, one: Index, other: Index) -> tuple[tuple[Predicate, ...], Predicate]:
-        """The assumptions on the keys of two segments, and the condition that the first ends before the other begins."""
+        """The assumptions on the keys of two segments, and the condition that the first ends before the second."""
         limits = [within(ZERO, key, index(self.count)) for key in (one, other)]
         return (*limits, less(one, other)), self.packing.apart(one, other)

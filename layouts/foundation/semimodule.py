@@ -106,7 +106,9 @@ class F2:
 
     def __mul__(self, other: int) -> F2:
         if not isinstance(other, int):
-            raise WrongArgument(f"{brief(other)} times {self}", required="an integer: digits over F2 cannot be symbolic")
+            raise WrongArgument(
+                f"{brief(other)} times {self}", required="an integer: digits over F2 cannot be symbolic"
+            )
         return F2(carryless(other, self.bits))
 
     __rmul__ = __mul__
@@ -343,7 +345,8 @@ def semimodule_of(strides: Iterator[Stride] | tuple[Stride, ...]) -> Semimodule[
         )
         if found is not None and own is not found:
             raise WrongArgument(
-                "strides of different kinds in one layout", required="only integers, only multiples of E(k), or only F2(…)"
+                "strides of different kinds in one layout",
+                required="only integers, only multiples of E(k), or only F2(…)",
             )
         found = own
     return INTEGERS if found is None else found

@@ -145,19 +145,21 @@ class GenP(Permutation):
         self,
         dims: Iterable[object],
         function: Callable[..., Any],
-        back: Callable[[Any], Any] | None = None,
+        inverse: Callable[[Any], Any] | None = None,
         *,
         given: Iterable[object] = (),
     ) -> None:
-        if not callable(function) or not (back is None or callable(back)):
-            raise WrongArgument("the arguments of GenP are not callable", required="a function of digits, and its inverse")
+        if not callable(function) or not (inverse is None or callable(inverse)):
+            raise WrongArgument(
+                "the arguments of GenP are not callable", required="a function of digits, and its inverse"
+            )
         self.dims = extents(dims)
         self.function = function
-        self.back = back
+        self.inverse = inverse
         self._given = tuple(given)
         self.known = positive(self.dims).given(self._given)
         self.one_to_one = True
-        self.fills = back is not None
+        self.fills = inverse is not None
         self._table: Array | None = None
         self._digits: Array | None = None
         if all(isinstance(extent, int) for extent in self.dims):
@@ -177,34 +179,36 @@ class GenP(Permutation):
         self._table = np.asarray(places, dtype=np.int64)
         seen: dict[int, tuple[int, ...]] = {}
         for each, place in zip(digits, places, strict=True):
-            if place < 0 or (place >= size and self.back is not None):
+            if place < 0 or (place >= size and self.inverse is not None):
                 raise LayoutError(f"GenP maps {each} to {place}", required=f"a location from 0 to {size - 1}")
-            if place in seen and self.back is not None:
+            if place in seen and self.inverse is not None:
                 raise LayoutError(f"GenP maps {seen[place]} and {each} to {place}", required="distinct locations")
             self.one_to_one &= place not in seen
             seen[place] = each
-            if self.back is not None and _digits_of(self.back(place), len(self.dims)) != each:
+            if self.inverse is not None and _digits_of(self.inverse(place), len(self.dims)) != each:
                 raise LayoutError(
-                    f"GenP maps {each} to {place}, and back to {self.back(place)}", required="the inverse"
+                    f"GenP maps {each} to {place}, and back to {self.inverse(place)}", required="the inverse"
                 )
         self._digits = np.asarray([seen.get(place, (-1,) * len(self.dims)) for place in range(size)]).reshape(size, -1)
 
     def _prove(self) -> None:
-        back = self.back
-        if back is None:
+        inverse = self.inverse
+        if inverse is None:
             self.one_to_one = False
             return
 
         def to_digits(place: Any) -> tuple[Any, ...]:
-            return _tuple(back(IndexExpr(index(place)) if isinstance(place, Index) else place))
+            return _tuple(inverse(IndexExpr(index(place)) if isinstance(place, Index) else place))
 
         made = IndexFunction(self.dims, self._formula, to_digits, name="GenP", given=self._given)
         # Injectivity may be known without the inverse, and then says nothing about it.
-        back_again = undone(made, made.known)
-        if isinstance(back_again, Proved) and self._within():
+        inverse_proof = undone(made, made.known)
+        if isinstance(inverse_proof, Proved) and self._within():
             return
         answer = injective(made)
-        found = answer.model.numbers if isinstance(answer, Refuted) else getattr(back_again, "reason", "its locations")
+        found = (
+            answer.model.numbers if isinstance(answer, Refuted) else getattr(inverse_proof, "reason", "its locations")
+        )
         raise LayoutError(
             f"GenP of the symbolic extents {shown(self.dims)} is not proved to be bijective: {found}",
             required="an inverse that is proved to be one, and locations within the tile",
@@ -250,16 +254,16 @@ class GenP(Permutation):
 
     def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
         (flat,) = place
-        return self._back(flat)
+        return self._inverse(flat)
 
-    def _back(self, place: Any) -> tuple[Any, ...]:
-        if self.back is None:
+    def _inverse(self, place: Any) -> tuple[Any, ...]:
+        if self.inverse is None:
             raise LayoutError("a GenP without an inverse has no inv", required="its inverse, as the third argument")
         if self._digits is not None and not isinstance(place, Index):
             rows = self._digits[self._inside(np.asarray(place))]
             return tuple(rows.T) if rows.ndim > 1 else tuple(rows.tolist())
         try:
-            parts = _tuple(self.back(IndexExpr(place)))
+            parts = _tuple(self.inverse(IndexExpr(place)))
         except (TypeError, ValueError) as error:
             raise _only_a_table(error) from error
         return tuple(map(plain_index, parts))
@@ -272,8 +276,8 @@ class GenP(Permutation):
             raise NotByTable(f"{self} with numbers for {', '.join(sizes)}", required="a number for each size")
         made = IndexFunction(self.dims, self._formula).where(**sizes)
         table = {tuple(digits): int(made.at(digits)) for digits in np.ndindex(*dims)}
-        back = {place: digits for digits, place in table.items()}
-        return GenP(dims, lambda *digits: table[digits], back.__getitem__ if self.back is not None else None)
+        inverse = {place: digits for digits, place in table.items()}
+        return GenP(dims, lambda *digits: table[digits], inverse.__getitem__ if self.inverse is not None else None)
 
     def __repr__(self) -> str:
         return f"GenP([{','.join(map(str, self.dims))}], {getattr(self.function, '__name__', 'function')})"

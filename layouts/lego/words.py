@@ -171,8 +171,8 @@ class GroupBy(Function):
         levels = _equal_ranks([each.dims for each in permutations], "TileOrderBy")
         order = by_dimension(len(levels), len(levels[0]))
         together = [link.dims[place] for place in order]
-        back = [order.index(place) + 1 for place in range(len(order))]
-        return self._with(OrderBy(RegP(together, back)), link)
+        inverse = [order.index(place) + 1 for place in range(len(order))]
+        return self._with(OrderBy(RegP(together, inverse)), link)
 
     # -- meaning ------------------------------------------------------------------------------------------------------
 
@@ -207,9 +207,7 @@ class GroupBy(Function):
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         """The reindexing of a tensor of this shape, digit by digit; used by `s.store` and `s.view`."""
         if not self.one_to_one and not copies:
-            raise NoLayout(
-                f"{self} cannot store a tensor", required="injective permutations, each with its inverse"
-            )
+            raise NoLayout(f"{self} cannot store a tensor", required="injective permutations, each with its inverse")
         if len(shape) != len(self.dims):
             raise NoLayout(
                 f"{self} is a view with {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor"
@@ -220,11 +218,12 @@ class GroupBy(Function):
         def to(*at: Any) -> tuple[Any, ...]:
             return tuple(digit for digit, _ in self._place([plain(x) for x in at], known))
 
-        def back(*at: Any) -> tuple[Any, ...]:
+        def inverse(*at: Any) -> tuple[Any, ...]:
             return tuple(self._element([(plain(x), n) for x, n in zip(at, places, strict=True)], known))
 
-        way_back = back if self.one_to_one else None
-        return Reindexing(tuple(map(index, self.dims)), tuple(map(index, places)), to, way_back)
+        return Reindexing(
+            tuple(map(index, self.dims)), tuple(map(index, places)), to, inverse if self.one_to_one else None
+        )
 
     def apply(self, *coordinate: Any) -> Any:
         """The location of the element at a coordinate of the view.

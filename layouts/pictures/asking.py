@@ -1,4 +1,4 @@
-"""What is asked on a line: a layout, or an operation on layouts, in text; and the answer as text or as data."""
+"""Queries in text form (a layout, or an operation on layouts) and their answers as text or data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from layouts.proofs.injectivity import bijective, injective
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question about layouts, with its answer: a layout, or what is proved or refuted. Tilers may be tuples."""
+    """A query about layouts with its answer: a layout, or what is proved or refuted. Tilers may be tuples."""
 
     operation: str | None
     layouts: tuple[Function | tuple[Any, ...], ...]
@@ -28,7 +28,7 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """The answer in words: the steps that lead to it, and what there is to say of it."""
+        """The answer in words: the steps of the operation, and a description of its result."""
         if not isinstance(self.result, Function):
             return verdict(self.result)
         said = described(self.result)
@@ -36,7 +36,7 @@ class Asked:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The answer as data that JSON knows."""
+        """The answer as JSON-compatible data."""
         made: dict[str, Any] = {"layouts": [shown(each) for each in self.layouts]}
         if self.operation is not None:
             made = {"operation": self.operation, **made}
@@ -46,9 +46,9 @@ class Asked:
 
 
 def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
-    """What a line of words asks: `LAYOUT`, `LAYOUT OPERATION LAYOUT`, or `OPERATION LAYOUT LAYOUT`.
+    """Evaluate a query: `LAYOUT`, `LAYOUT OPERATION LAYOUT`, or `OPERATION LAYOUT LAYOUT`.
 
-    What a layout is divided by, or composed with, may be a tuple of tilers, as `(4,3)` or `(2:4,8)`: it goes by mode.
+    The second operand of a division or composition may be a tuple of tilers, as `(4,3)` or `(2:4,8)`, mode by mode.
 
     >>> ask(["equal", "TileBy([2,2],[2,2]).OrderBy(Row(4,4))", "(2,2,2,2):(8,2,4,1)"]).result
     Proved(layer='table', vacuous=False)
@@ -58,7 +58,7 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
     ((4,3),(2,2)):((6,1),(24,3))
     """
     if not isinstance(words, list | tuple) or not words:
-        raise WrongArgument(f"the question {brief(words)}", required="a layout, and an operation if one is asked for")
+        raise WrongArgument(f"the query {brief(words)}", required="a layout, optionally with an operation")
     given = list(given)
     first, *rest = words
     if first in OPERATIONS:
@@ -74,7 +74,7 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
 
 
 def _operation(first: str, second: str) -> str:
-    """The second word, if it names an operation; the refusal of another names the one that is meant for one."""
+    """The second word, if it names an operation. Raises `WrongArgument` naming the word meant as the operation."""
     if second in OPERATIONS:
         return second
     meant = first if first.isidentifier() and not second.isidentifier() else second

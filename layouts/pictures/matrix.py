@@ -1,4 +1,4 @@
-"""The families of layouts and what can be done with them: a table that is made by doing it."""
+"""A generated table of the operations that each family of layouts supports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from layouts.proofs.places import image, inverse
 from layouts.proofs.relation import Relation
 
 LONGEST: Final = 32
-"""An answer that is longer is named by its type."""
+"""Longer results are shown by their type."""
 
 
 def _turned(place: Any) -> Any:
@@ -42,7 +42,7 @@ def _turned(place: Any) -> Any:
 
 
 def families() -> Mapping[str, Function]:
-    """A small layout of each family, of numbers and of sizes where it has these."""
+    """A small layout of each family, numeric and, where possible, symbolic."""
     n, b = atl.sizes("n b")
     return {
         "strides": Layout((4, 8), (8, 1)),
@@ -94,7 +94,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "storing a tensor: `stored`": lambda a: a.stored(_shape(a)),
     "read from its text": lambda a: read_function(str(a)),
 }
-"""What is done with each."""
+"""The operations, by description."""
 
 
 def _rank(a: Function) -> int:
@@ -106,7 +106,7 @@ def _shape(a: Function) -> tuple[Any, ...]:
 
 
 def families_table() -> str:
-    """The table as Markdown: what each operation gives for each family, or the number of the reason why not."""
+    """The table in Markdown: the result of each operation for each family, or the number of the reason for failing."""
     held = families()
     reasons: dict[str, int] = {}
     rows = [["", *held], ["---"] * (len(held) + 1)]
@@ -115,7 +115,13 @@ def families_table() -> str:
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     samples = "\n".join(f"- **{name}**: `{layout}`" for name, layout in held.items())
     listed = "\n".join(f"{number}. {reason}" for reason, number in reasons.items())
-    parts = ["The layouts in the table:", samples, table, "Where a number stands, there is no result, because:", listed]
+    parts = [
+        "The layouts in the table:",
+        samples,
+        table,
+        "A number in parentheses is the reason for no result:",
+        listed,
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -130,7 +136,7 @@ def _cell(operation: Callable[[Function], Any], layout: Function, reasons: dict[
 
 def _one_line(error: ATLError) -> str:
     required = [f"required: {error.required}"] if error.required else []
-    ways = [each for each in error.suggestions if each.startswith("layouts.as_")]  # to another family
+    ways = [each for each in error.suggestions if each.startswith("layouts.as_")]  # conversions
     return "; ".join((error.summary, *required, *ways[:1]))
 
 

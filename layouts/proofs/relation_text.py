@@ -1,4 +1,4 @@
-"""Functions as isl reads them: affine in digits and sizes, with quotients by numbers, and exclusive ors bit by bit."""
+"""Functions in isl's notation: affine in digits and sizes, with constant divisors, and exclusive ors by bits."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from layouts.linear.layout import LinearLayout
 from layouts.proofs.witness import sizes_of
 
 MOST_PAIRS: Final = 512
-"""Of so many coordinates a function is written pair by pair, where it has no formula."""
+"""Largest number of coordinates for which a function without formula is written as a list of pairs."""
 MOST_BITS: Final = 20
-"""So wide exclusive ors are written."""
+"""Largest width of an exclusive or."""
 
 
 def written(function: Function, known: Known, *, bits: bool = False) -> str:
-    """The relation as isl reads it. Raises `NoLayout` where it cannot be written."""
+    """The relation in isl's notation. Raises `NoLayout` if it cannot be expressed."""
     if bits:
         return _of_matrix(as_linear(function), natural=False)
     if isinstance(function, Axe):
@@ -78,7 +78,7 @@ def _laid_out(
     places: Sequence[str],
     writer: _Writer,
 ) -> str:
-    """`[sizes] -> { [digits] -> [places] : conditions }`; a name that is no digit is one that exists."""
+    """`[sizes] -> { [digits] -> [places] : conditions }`; names that are not digits are existentially quantified."""
     facts = [writer.condition(fact) for fact in known.facts.predicates]
     outs = ["p"] if len(places) == 1 else [f"p{k}" for k in range(len(places))]
     held = [*conditions, *writer.inner]
@@ -99,13 +99,13 @@ def _sizes(parts: Iterable[Index]) -> set[str]:
 
 
 def _of_formula(function: Function, known: Known) -> str:
-    """The formula over its digits, with the condition under which there is a place."""
+    """The formula over its digits, with the condition under which there is a location."""
     extents = function.box.extents
     variables = related_variables([f"i{k}" for k in range(len(extents))])
     inside, found = function.partial([index(variable) for variable in variables])
     parts = list(map(plain_index, found if isinstance(found, Coordinate) else [found]))
     if not all(isinstance(part, int | Index) for part in parts):
-        raise NoLayout(f"the places of {function} have no formula", required="integers, or coordinates")
+        raise NoLayout(f"the locations of {function} have no formula", required="integers, or coordinates")
     names = {variable.uid: variable.name for variable in variables}
     writer = _Writer(names, {v.name: n for v, n in zip(variables, extents, strict=True) if isinstance(n, int)})
     places = [writer.text(index(part)) for part in parts]
@@ -118,18 +118,21 @@ def _of_formula(function: Function, known: Known) -> str:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes index expressions; what isl has no word for gets a name, and conditions."""
+    """Writes index expressions. What isl cannot express directly becomes a new variable with conditions."""
 
     names: dict[int, str]
     extents: dict[str, int] = field(default_factory=dict)
     inner: list[tuple[str, str]] = field(default_factory=list)
 
     def text(self, expression: Index) -> str:
-        """An affine expression with quotients by numbers."""
+        """An affine expression with quotients by constants."""
         terms: list[str] = []
         for monomial, coefficient in expression.terms:
             if len(monomial) > 1:
-                raise NoLayout(f"isl has no products or quotients: {expression}", required="a sum of sizes and digits")
+                raise NoLayout(
+                    f"isl cannot express the products or quotients in {expression}",
+                    required="a sum of sizes and digits",
+                )
             terms.append("*".join([str(coefficient), *map(self._atom, monomial)]))
         return f"({' + '.join(terms) or '0'})"
 
@@ -143,14 +146,14 @@ class _Writer:
                 return self.names[uid]
             case Quotient(above, below):
                 if below.constant is None:
-                    raise NoLayout(f"isl has no quotient by {below}", required="a number")
+                    raise NoLayout(f"isl cannot express a quotient by {below}", required="a number")
                 return f"floor({self.text(above)}/{below.constant})"
             case Extremum(kind, choices):
                 return self._extreme(kind, [self.text(choice) for choice in choices])
             case Xor(parts):
                 return self._xor(parts)
             case Bound() | Read():
-                raise NoLayout("isl knows no loops and no arrays", required="sizes and digits")
+                raise NoLayout("isl cannot express loop variables and array reads", required="sizes and digits")
 
     def _new(self) -> str:
         return f"e{len(self.inner)}"
@@ -179,7 +182,7 @@ class _Writer:
         return name
 
     def _greatest(self, expression: Index) -> int:
-        """A bound of an expression of digits whose extents are numbers; none of its terms is negative."""
+        """An upper bound of an expression of digits with numeric extents, in which no term is negative."""
         for atom in atoms(expression):
             below = atom.denominator.constant if isinstance(atom, Quotient) else None
             if isinstance(atom, Quotient) and below and expression == atom.numerator - below * index(atom):
@@ -201,7 +204,7 @@ class _Writer:
             case Extremum(_, choices) | Xor(choices):
                 return (1 << max(map(self._greatest, choices)).bit_length()) - 1
             case _:
-                raise NoLayout("an exclusive or of what has no bound", required="digits of numbers")
+                raise NoLayout("an exclusive or of unbounded values", required="digits with numeric extents")
 
     def condition(self, fact: Predicate) -> str:
         """A condition on sizes and digits."""
@@ -222,7 +225,7 @@ class _Writer:
 
 
 def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
-    """A matrix over F2, between bits, or between the numbers that they make up."""
+    """A matrix over F2, as a relation of bits, or of the numbers with these bits."""
     bits = [[f"b{k}_{bit}" for bit in range(size.bit_length() - 1)] for k, size in enumerate(layout.in_dims.values())]
     inputs = [bit for each in bits for bit in each]
     count = max((column.bit_length() for column in layout.columns), default=0)
@@ -244,7 +247,7 @@ def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
 
 
 def _of_axe(layout: Axe, known: Known) -> str:
-    """Steps along each axis; each replica is a pair."""
+    """Steps along each axis; each replica gives a pair."""
     digits = [f"i{k}" for k in range(len(layout.sharded))]
     replicas = [f"r{k}" for k in range(len(layout.replicated))]
     steps = [*zip(digits, layout.sharded, strict=True), *zip(replicas, layout.replicated, strict=True)]
@@ -263,7 +266,7 @@ def _of_axe(layout: Axe, known: Known) -> str:
 
 
 def _of_pairs(function: Function) -> str:
-    """Each coordinate with its place."""
+    """The list of all coordinates with their locations."""
     table = function.table()
     pairs = []
     for at, place in enumerate(table.tolist()):
@@ -277,7 +280,7 @@ def _of_pairs(function: Function) -> str:
 
 
 def _of_strides(function: Function, name: str) -> tuple[list[str], list[tuple[str, str]], str]:
-    """The names of the digits, each name with the bounds of what it stands for, and the place."""
+    """The names of the digits, all variables with their bounds, and the location."""
     match function:
         case Layout() if function.semimodule is INTEGERS:
             digits = [f"{name}{k}" for k in range(len(function.modes))]
@@ -294,28 +297,28 @@ def _of_strides(function: Function, name: str) -> tuple[list[str], list[tuple[st
             for digit, (n, _) in zip(split, outer.modes, strict=True):
                 joined.append(f"{_number(width)} {digit}")
                 width = width * n if isinstance(n, int) else None
-            inside[-1] = (split[-1], f"0 <= {split[-1]}")  # the last mode takes what is left
+            inside[-1] = (split[-1], f"0 <= {split[-1]}")  # the last digit is not bounded
             inside.append((split[-1], f"{place} = {' + '.join(joined)}"))
             return digits, [*bounds, *inside], value
         case _:
             raise NoLayout(
-                f"{function} is no relation that is known here", required="integer strides, or a chain of such"
+                f"{function} cannot be expressed as a relation", required="integer strides, or a chain of such"
             )
 
 
 def _number(value: object) -> str:
     if type(value) is not int:
-        raise NoLayout(f"isl has no products with {value}", required="a number")
+        raise NoLayout(f"isl cannot express products with {value}", required="a number")
     return str(value)
 
 
 def _affine(value: object) -> str:
-    """A sum of sizes with numbers for coefficients."""
+    """A sum of sizes with constant coefficients."""
     if not isinstance(value, int | Index):
-        raise NoLayout(f"isl does not know {value}", required="a sum of sizes")
+        raise NoLayout(f"isl cannot express {value}", required="a sum of sizes")
     terms: list[str] = []
     for monomial, coefficient in index(value).terms:
         if len(monomial) > 1 or not all(isinstance(atom, Size) for atom in monomial):
-            raise NoLayout(f"isl has no products or quotients: {value}", required="a sum of sizes")
+            raise NoLayout(f"isl cannot express the products or quotients in {value}", required="a sum of sizes")
         terms.append(" ".join([str(coefficient), *(atom.name for atom in monomial if isinstance(atom, Size))]))
     return f"({' + '.join(terms) or '0'})"

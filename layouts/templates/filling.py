@@ -1,7 +1,7 @@
-"""Templates: a text with places in it, `{{ place }}`, which layouts fill with index expressions in its language.
+"""Templates: text with placeholders, `{{ name }}`, that layouts fill with index expressions in its language.
 
-The templates are jinja2's, sandboxed, and a name that is not given is refused. They are trusted in nothing else: what
-stands around the places is the text of whoever wrote it.
+Templates are rendered by jinja2 in its sandbox; undefined names are errors. The text around the placeholders is copied
+unchecked.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from layouts.templates.forms import called, common, meaning, operations, shortes
 from layouts.templates.languages import LANGUAGES, Infix, Language, Static
 
 INDEX_TYPES: Final[Mapping[Language, str]] = {"triton": "", "c": "const int64_t ", "cuda": "const int64_t ", "mlir": ""}
-"""What stands before a name that is defined."""
+"""The text before a name that is defined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A template that is filled: its text, and how many operations the index expressions in it have, place by place."""
+    """A filled template: its text, and the number of operations in the index expressions of each placeholder."""
 
     text: str
     operations: Mapping[str, int]
@@ -42,15 +42,16 @@ class Filled:
 
 
 def fill(template: str, language: Language, places: Mapping[str, object], *, given: Iterable[object] = ()) -> Filled:
-    """The template with text of its language at its places: "triton", "cuda", "c" or "mlir".
+    """Fill a template with text in its language: "triton", "cuda", "c" or "mlir".
 
-    A place is an index expression, a slice of a layout, a condition, a number or a text. What is printed has the fewest
-    operations of the forms in `layouts.templates.forms`. A slice has in Triton a `tl.arange` for each colon; elsewhere
-    its variables keep their names, or have those that it is called with: `{{ tile("ty", "tx") }}`. `{{ define(a, b) }}`
-    defines what is common to places that stand further below; MLIR has all of its operations in such lines.
+    A placeholder holds an index expression, a slice of a layout, a condition, a number or a text. Expressions are
+    printed in the form with the fewest operations among those of `layouts.templates.forms`. In Triton, each colon of a
+    slice becomes a `tl.arange`. In other languages the variables of a slice keep their names, or get those that the
+    slice is called with: `{{ tile("ty", "tx") }}`. `{{ define(a, b) }}` defines the common subexpressions of later
+    placeholders; in MLIR all operations must be in such lines.
 
-    `given` are conditions on sizes, and layouts whose facts hold; indices and sizes are 0 or more. Raises
-    `TemplateError` for a name that is not given, what is no place, and a template that is none; `WrongArgument` where
+    `given` are conditions on sizes, and layouts whose facts are used; indices and sizes are assumed to be at least 0.
+    Raises `TemplateError` for an undefined name, an unsuitable value, or an invalid template, and `WrongArgument` if
     jinja2 or sympy is not installed.
 
     >>> import atl
@@ -78,28 +79,32 @@ def fill(template: str, language: Language, places: Mapping[str, object], *, giv
         text = environment.from_string(template).render(**held, define=writer.define)
     except jinja2.UndefinedError as error:
         raise TemplateError(
-            f"the template asks for what is not given: {error}", required=f"one of {', '.join([*places, 'define'])}"
+            f"undefined name in the template: {error}", required=f"one of {', '.join([*places, 'define'])}"
         ) from error
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(
-            f"the template is none: {error.message}, line {error.lineno}", required="jinja2's words: {{ place }}"
+            f"invalid template: {error.message}, line {error.lineno}", required="jinja2 syntax: {{ name }}"
         ) from error
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         if isinstance(error, TemplateError):
             raise
-        raise TemplateError(f"the template fails: {error}", required="places, printed or called with names") from error
+        raise TemplateError(
+            f"the template fails: {error}", required="placeholders that are printed or called"
+        ) from error
     return Filled(text, writer.counts)
 
 
 def _need(template: object, language: object, places: object) -> None:
     if not isinstance(template, str):
-        raise WrongArgument(f"{brief(template)} is no template", required="a text with places: {{ name }}")
+        raise WrongArgument(f"{brief(template)} is not a template", required="a text with placeholders: {{ name }}")
     if language not in LANGUAGES:
         raise WrongArgument(f"the language {brief(language)}", required=f"one of {', '.join(LANGUAGES)}")
     if not isinstance(places, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in places):
-        raise WrongArgument(f"the places {brief(places)}", required="a value for each name of the template")
+        raise WrongArgument(
+            f"the values {brief(places)}", required="a mapping from the names in the template to values"
+        )
     if "define" in places:
-        raise WrongArgument("a place called define", required="another name: define(…) defines what is common")
+        raise WrongArgument("a placeholder named define", required="another name; define(…) is a function of templates")
     for module in ("jinja2", "sympy"):
         if find_spec(module) is None:
             raise WrongArgument(
@@ -116,7 +121,7 @@ def _is_place(value: object) -> bool:
 def _plain(name: str, value: object) -> str | int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise TemplateError(
-            f"the place {name} is {brief(value)}",
+            f"the value of {name} is {brief(value)}",
             required="an index expression, a slice of a layout, a condition, a number or a text",
             suggestions=("a slice of it: layout[i, k, :, :]",) if isinstance(value, Function) else (),
         )
@@ -124,7 +129,7 @@ def _plain(name: str, value: object) -> str | int:
 
 
 def _names(template: str, places: Mapping[str, object]) -> Iterator[str]:
-    """Names that occur in nobody's text."""
+    """Fresh names that do not occur in the template or its values."""
     taken = template + " ".join(f"{name} {value}" for name, value in places.items())
     letter = next(
         word for word in ("t", "at", "atl_t", "atl_index_") if not any(f"{word}{n}" in taken for n in range(10))
@@ -133,7 +138,7 @@ def _names(template: str, places: Mapping[str, object]) -> Iterator[str]:
 
 
 class _Held:
-    """A place in a template: its text, or that with other names for the variables of a slice."""
+    """A placeholder in a template, optionally with other names for the variables of a slice."""
 
     __slots__ = ("_name", "_names", "_value", "_writer")
 
@@ -154,34 +159,34 @@ class _Held:
 
     @property
     def inside(self) -> str:
-        """The condition under which a slice has places."""
+        """The condition under which a slice has locations."""
         return self._writer.inside(self._value, self._names)
 
     @property
     def said(self) -> str:
-        """How the template says it."""
+        """The text of the placeholder in the template."""
         return f"{self._name}({', '.join(self._names)})" if self._names else self._name
 
     def written(self) -> tuple[Written, _Spelled]:
-        """The notation, the names as they are printed, and what is known of them."""
+        """The expression, and the printed names with their facts."""
         return self._writer.written(self._value, self._names)
 
 
 @dataclass(frozen=True, slots=True)
 class _Spelled:
-    """How names are printed, and what is known of them."""
+    """The printed form of names, and facts about them."""
 
     names: Mapping[str, str]
     known: Known
 
     def not_negative(self, written: Written) -> bool:
-        """Whether an expression over these names is 0 or more: by its form, or by the prover."""
+        """Whether an expression over these names is at least 0, by its form or by the prover."""
         return self.known.holds(NonNegative(meaning(written, size)))
 
 
 @dataclass(slots=True)
 class _Writer:
-    """Prints the places of one template, and counts."""
+    """Prints the placeholders of one template, and counts operations."""
 
     language: Language
     known: Known
@@ -193,14 +198,15 @@ class _Writer:
     def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _Spelled]:
         if isinstance(value, Condition):
             raise TemplateError(
-                f"the condition {value} is defined", required="index expressions; conditions are printed"
+                f"define is applied to the condition {value}",
+                required="index expressions; conditions are printed directly",
             )
         expression = value.place if isinstance(value, Slice) else value.node if isinstance(value, IndexExpr) else value
         spelled, sizes = self._spelled(value, names)
         return shortest(map_leaves(expression, sizes)), spelled
 
     def _spelled(self, value: Any, names: tuple[str, ...]) -> tuple[_Spelled, Callable[[Leaf], Index]]:
-        """How the variables of a slice are printed, with their bounds; and the sizes that stand for them."""
+        """The printed form of the variables of a slice, with their bounds; and the sizes that replace them."""
         axes = value.axes if isinstance(value, Slice) else ()
         known, spelled = self.known, dict[str, str]()
         for place, (var, extent) in enumerate(axes):
@@ -219,7 +225,7 @@ class _Writer:
     # -- text ---------------------------------------------------------------------------------------------------------
 
     def text(self, said: str, value: Any, names: tuple[str, ...]) -> str:
-        """What is printed at a place."""
+        """The text printed for a placeholder."""
         if said in self.defined:
             return self.defined[said]
         if said not in self.printed:
@@ -236,16 +242,18 @@ class _Writer:
             made = static.value(written)
             if static.lines:
                 raise TemplateError(
-                    f"{said} is computed by {len(static.lines)} operations of MLIR",
+                    f"{said} takes {len(static.lines)} operations in MLIR",
                     required=f"{{{{ define({said}) }}}} on lines before it",
                 )
             return made
         return Infix(self.language, spelled.not_negative, spelled.names).text(written)
 
     def inside(self, value: Any, names: tuple[str, ...]) -> str:
-        """Under which condition a slice has places, as text."""
+        """The condition under which a slice has locations, as text."""
         if not isinstance(value, Slice):
-            raise TemplateError("the inside of what is no slice", required="a slice of a layout: ExpandBy(…)[i, :]")
+            raise TemplateError(
+                "inside is applied to a value that is not a slice", required="a slice: ExpandBy(…)[i, :]"
+            )
         spelled, sizes = self._spelled(value, names)
         return self._condition(TRUE if value.inside is None else substitute(value.inside, sizes), spelled)
 
@@ -253,15 +261,17 @@ class _Writer:
         if self.language == "mlir":
             raise TemplateError(
                 f"the condition {show_predicate(condition)} in MLIR",
-                required="places: MLIR's conditions are operations",
+                required="an index; conditions in MLIR are operations",
             )
         infix = Infix(self.language, spelled.not_negative, spelled.names)
         return infix.condition(write_condition(condition, called))
 
     def define(self, *places: _Held) -> str:
-        """Lines that define what is common to the places, which are then printed by the names."""
+        """Lines that define the common subexpressions of the placeholders, which then print as the defined names."""
         if not places or not all(isinstance(place, _Held) for place in places):
-            raise TemplateError("define of what is no place", required="places: {{ define(a, b) }}")
+            raise TemplateError(
+                "define is applied to a value that is not a placeholder", required="as in {{ define(a, b) }}"
+            )
         found = [place.written() for place in places]
         names = {name: text for _, spelled in found for name, text in spelled.names.items()}
         known = self.known
@@ -270,8 +280,8 @@ class _Writer:
         spelled = _Spelled(names, known)
         if any(other.names[name] != names[name] for _, other in found for name in other.names):
             raise TemplateError(
-                f"define({', '.join(place.said for place in places)}): one variable has two names",
-                required="slices whose variables have the same names, or a define for each",
+                f"define({', '.join(place.said for place in places)}): a variable has two different names",
+                required="slices whose variables have the same names, or a separate define for each",
             )
         lines: list[str] = []
         if self.language == "mlir":
@@ -297,7 +307,7 @@ class _Writer:
 
 
 def _whole(parts: Mapping[str, Written], spelled: _Spelled, written: Written) -> bool:
-    """Whether an expression over defined names is 0 or more: they stand for their parts."""
+    """Whether an expression over defined names is at least 0, with the definitions substituted."""
 
     def leaf(name: str) -> Index:
         return meaning(parts[name], leaf) if name in parts else size(name)

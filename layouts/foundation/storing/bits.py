@@ -56,7 +56,7 @@ def stored_by_bits(
         for start, width in _coordinates(widths)
         for field in reversed(_fields(rows[start : start + width], start))
     ]
-    inverse = None if copies else _way_back(flat, sources, counts, name)
+    inverse = None if copies else _inverse(flat, sources, counts, name)
     placed = {field.first + k: (digit, k) for digit, field in enumerate(fields) for k in range(field.width)}
     found = [
         None if inverse is None else _fields([frozenset(placed[k] for k in row) for row in inverse[dimension]], 0)
@@ -110,7 +110,7 @@ def _coordinates(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _fields(rows: Sequence[Row], start: int) -> list[Field]:
-    """Group bits into fields, lowest first: a bit joins a field if its sources are those of the bit below, shifted by one."""
+    """Group bits into fields, lowest first. A bit joins the field below it if its sources are one bit higher."""
     out: list[Field] = []
     for place, row in enumerate(rows):
         last = out[-1] if out else None
@@ -130,18 +130,18 @@ def _sum(field: Field, numbers: Sequence[Any], widths: Sequence[int]) -> Any:
     return reduce(xor, parts) if parts else 0
 
 
-def _way_back(flat: Sequence[int], sources: Sequence[Source], counts: Sequence[int], name: str) -> list[list[set[int]]]:
+def _inverse(flat: Sequence[int], sources: Sequence[Source], counts: Sequence[int], name: str) -> list[list[set[int]]]:
     """The inverse: for each bit of each index, the bits of a location whose sum it is."""
     pivots: dict[int, tuple[int, int]] = {}
     for number, column in enumerate(flat):
-        vector, whence = column, 1 << number
+        vector, combination = column, 1 << number
         for pivot, (other, before) in pivots.items():
             if vector >> pivot & 1:
-                vector, whence = vector ^ other, whence ^ before
+                vector, combination = vector ^ other, combination ^ before
         if not vector:
             met = [0] * len(counts)
             for k, (dimension, bit) in enumerate(sources):
-                met[dimension] += (whence >> k & 1) << bit
+                met[dimension] += (combination >> k & 1) << bit
             first = _shown([0] * len(counts))
             raise NoLayout(
                 f"{name} stores two elements at one location: those at {first} and {_shown(met)}",
@@ -151,12 +151,14 @@ def _way_back(flat: Sequence[int], sources: Sequence[Source], counts: Sequence[i
         new = vector.bit_length() - 1
         for pivot, (other, before) in list(pivots.items()):
             if other >> new & 1:
-                pivots[pivot] = (other ^ vector, before ^ whence)
-        pivots[new] = (vector, whence)
+                pivots[pivot] = (other ^ vector, before ^ combination)
+        pivots[new] = (vector, combination)
     out: list[list[set[int]]] = []
     number = 0
     for count in counts:
-        out.append([{p for p, (_, whence) in pivots.items() if whence >> number + bit & 1} for bit in range(count)])
+        out.append(
+            [{p for p, (_, combination) in pivots.items() if combination >> number + bit & 1} for bit in range(count)]
+        )
         number += count
     return out
 

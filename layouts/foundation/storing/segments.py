@@ -20,16 +20,16 @@ def stored_in_segments(
     shape: tuple[Index, ...],
     segments: Segments,
     to: Callable[..., Sequence[Any]],
-    back: Callable[..., Sequence[Any]] | None,
+    inverse: Callable[..., Sequence[Any]] | None,
     known: Known,
 ) -> Reindexing:
     """The reindexing of a tensor of this shape. Without an inverse it has flat locations and is read-only."""
     packing, count = segments.packing, index(segments.count)
-    if back is None:
+    if inverse is None:
         return Reindexing(shape, (count, packing.places), to, None, packing).flat()
     keys = count if proves(Facts(), at_most(ZERO, count)) else imax(ZERO, count)  # a tensor may have no elements
     longest = _longest(shape, packing, count, to, known.facts)
-    return Reindexing(shape, (keys, longest or packing.places), to, back, packing)
+    return Reindexing(shape, (keys, longest or packing.places), to, inverse, packing)
 
 
 def _longest(

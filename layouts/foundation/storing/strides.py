@@ -20,7 +20,7 @@ MOST_ELEMENTS: Final = 2**14
 
 
 _ORDERING: Final = (
-    "state the order of the strides, in the layout and in the program: Layout(…, given=…), reschedule(program, given=…)",
+    "state facts that order the strides, in both places: Layout(…, given=…) and reschedule(program, given=…)",
     "IndexFunction(…), with an inverse",
 )
 """Suggestions if the order of symbolic strides is not proved."""
@@ -64,14 +64,14 @@ def stored_by_strides(
         first = [] if len(steps) < len(order) else [index(0)]
         return (*(digits[place] for place in reversed(order)), *first)
 
-    def back(*at: Any) -> tuple[Any, ...]:
+    def inverse(*at: Any) -> tuple[Any, ...]:
         digits: list[Any] = [index(0)] * len(extents)
         for place, digit in zip(reversed(order), at, strict=False):
             digits[place] = digit
         left = iter(digits)
         return tuple(Box(mode).join([next(left) for _ in leaves(mode)]) for mode in modes)
 
-    return Reindexing(shape, tuple(map(index, places)), to, None if copies else back)
+    return Reindexing(shape, tuple(map(index, places)), to, None if copies else inverse)
 
 
 def _at_addresses(
@@ -95,7 +95,7 @@ def _at_addresses(
         digits = [digit for mode, x in zip(modes, at, strict=True) for digit in Box(mode).digits(x)]
         return (sum((digit * step for digit, step in zip(digits, steps, strict=True)), start),)
 
-    def back(p: Any) -> tuple[Any, ...]:
+    def inverse(p: Any) -> tuple[Any, ...]:
         digits: list[Any] = [index(0)] * len(steps)
         for place, step in reversed(moving or ()):
             digits[place] = p // step
@@ -103,8 +103,8 @@ def _at_addresses(
         left = iter(digits)
         return tuple(Box(mode).join([next(left) for _ in leaves(mode)]) for mode in modes)
 
-    leads_back = None if copies or moving is None else back
-    return Reindexing(shape, (index(max(room, 0) if isinstance(room, int) else room),), to, leads_back)
+    inverse_or_none = None if copies or moving is None else inverse
+    return Reindexing(shape, (index(max(room, 0) if isinstance(room, int) else room),), to, inverse_or_none)
 
 
 def _in_order(

@@ -109,7 +109,7 @@ def test_ways_between_families_do_not_refuse_what_adds_up() -> None:
     assert layouts.as_axe(Layout(8, layouts.F2(1))) == S[8:1]
     with pytest.raises(NoLayout, match=r"at \(1, 1\) the place is 2"):
         layouts.as_axe(Layout((2, 2), (layouts.F2(1), layouts.F2(3))))
-    back = layouts.as_function(Layout((4, 8), (10, 1))).back
+    back = layouts.as_function(Layout((4, 8), (10, 1))).inverse
     assert back is not None
     with pytest.raises(NoLayout, match="no element at 9"):
         back(9)
