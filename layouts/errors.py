@@ -23,7 +23,7 @@ class NoMode(ATLError, IndexError):
     code = "ATL654"
 
 
-class NotByTable(ATLError, ValueError):
+class CannotTabulate(ATLError, ValueError):
     """A function cannot be tabulated: it is too large, or sizes are symbolic."""
 
     code = "ATL653"

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 import atl
-from layouts.axe import Axe, Axis, Iter, Place, axis, places
+from layouts.axe import Axe, Axis, Iter, Location, axis, locations
 from layouts.axe.axes import MEMORY
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function, IndexFunction, need_function
 from layouts.foundation.layout import Layout
-from layouts.foundation.recovery import Broken, separated
+from layouts.foundation.recovery import NoStrides, recover_box_modes
 from layouts.foundation.semimodule import BITS, COORDINATES, INTEGERS, Array, Coordinate
 from layouts.foundation.tuples import Extent, leaves, modes_of, product
 from layouts.lego import GenP, GroupBy, RegP
@@ -57,7 +57,7 @@ def as_layout(function: Function) -> Layout:
 def _of_axe(layout: Axe) -> Layout:
     if layout.replicates:
         raise NoLayout(
-            f"element 0 of {layout} has the locations {places(layout, 0)}", required="one location for each element"
+            f"element 0 of {layout} has the locations {locations(layout, 0)}", required="one location for each element"
         )
     in_memory = layout.axes in ((), (MEMORY,))
     units: dict[Axis, Any] = {at: 1 if in_memory else Coordinate((0,) * k + (1,)) for k, at in enumerate(layout.axes)}
@@ -70,14 +70,14 @@ def _of_axe(layout: Axe) -> Layout:
 
 def _by_table(function: Function) -> Layout | str:
     """The layout with the same locations at the same coordinates, or an element whose location no strides give."""
-    if function.places is None:
-        raise NotByTable(
+    if function.table_size is None:
+        raise CannotTabulate(
             f"{function} has {function.size} elements", required="numbers for all sizes, and at most a million elements"
         )
     extents = [extent for extent in map(product, modes_of(function.shape)) if isinstance(extent, int)]
     values = function.colexicographic()
-    found = separated(values, extents, COORDINATES if values.ndim > 1 else INTEGERS)
-    if isinstance(found, Broken):
+    found = recover_box_modes(values, extents, COORDINATES if values.ndim > 1 else INTEGERS)
+    if isinstance(found, NoStrides):
         at = Box(tuple(extents)).digits(found.index)
         return f"at {at if len(at) > 1 else at[0]} the location is {np.asarray(values[found.index]).tolist()}"
     start: Any = Coordinate(tuple(map(int, values[0]))) if values.ndim > 1 else int(values[0])
@@ -117,7 +117,7 @@ def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
         if len(moving) != 1:
             raise NoLayout(f"{extent}:{stride} in {layout} is not an iter", required="a nonzero stride along one axis")
         iters.append(Iter(extent, moving[0][1], moving[0][0]))
-    return Axe(iters or [Iter(1, 1)], (), Place(dict(_steps(layout.offset, names))), known=layout.known)
+    return Axe(iters or [Iter(1, 1)], (), Location(dict(_steps(layout.offset, names))), known=layout.known)
 
 
 def _row_by_row(layout: Layout, *, whole: bool = False) -> list[tuple[Extent, Any]]:
@@ -148,19 +148,19 @@ def as_lego(function: Function) -> GroupBy:
     dims = [product(mode) for mode in modes_of(function.shape)]
     if isinstance(function, Layout) and function.semimodule is INTEGERS and function.offset == 0:
         split = _row_by_row(function)
-        order = _laid_down(function, split)
+        order = _location_of(function, split)
         if order:
             facts = [atl.Condition(fact) for fact in function.known.facts.predicates]
             return GroupBy(dims, given=facts).OrderBy(RegP([extent for extent, _ in split], order))
     extents = [extent for extent in dims if isinstance(extent, int)]
-    if len(extents) < len(dims) or function.places is None:
-        raise NotByTable(f"{function} is not a permutation of dimensions", required="numbers for all sizes")
+    if len(extents) < len(dims) or function.table_size is None:
+        raise CannotTabulate(f"{function} is not a permutation of dimensions", required="numbers for all sizes")
     table = _bijection(function, extents)
-    order = np.argsort(table.reshape(-1))
+    by_location = np.argsort(table.reshape(-1))
     digits = Box(tuple(extents), row_major=True)
 
-    def element(place: int) -> tuple[int, ...]:
-        return tuple(map(int, digits.digits(int(order[place]))))
+    def element(location: int) -> tuple[int, ...]:
+        return tuple(map(int, digits.digits(int(by_location[location]))))
 
     return GroupBy(extents).OrderBy(GenP(extents, lambda *at: int(table[at]), element))
 
@@ -171,7 +171,7 @@ def _without_still_axes(layout: Axe) -> Axe:
     return Axe(iters, layout.replicated, layout.offset, known=layout.known)
 
 
-def _laid_down(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[int]:
+def _location_of(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[int]:
     """The dimensions, numbered from 1, slowest first, if the strides are those of a permutation; else an empty list."""
     order: list[int] = []
     reach: Extent = 1
@@ -194,17 +194,17 @@ def _bijection(function: Function, extents: Sequence[int]) -> Array:
     size = len(values)
     digits = Box(tuple(extents))
     seen: dict[int, int] = {}
-    for at, place in enumerate(values.tolist()):
-        if not 0 <= place < size:
+    for at, location in enumerate(values.tolist()):
+        if not 0 <= location < size:
             raise NoLayout(
-                f"{function} maps {digits.digits(at)} to {place}", required=f"locations from 0 to {size - 1}"
+                f"{function} maps {digits.digits(at)} to {location}", required=f"locations from 0 to {size - 1}"
             )
-        if place in seen:
+        if location in seen:
             raise NoLayout(
-                f"{function} maps {digits.digits(seen[place])} and {digits.digits(at)} to {place}",
+                f"{function} maps {digits.digits(seen[location])} and {digits.digits(at)} to {location}",
                 required="distinct locations: LEGO layouts are bijections",
             )
-        seen[place] = at
+        seen[location] = at
     table: Array = values.reshape(extents[::-1]).T
     return table
 
@@ -224,16 +224,16 @@ def as_function(function: Function) -> IndexFunction:
 
 
 def _inverse_by_table(function: Function) -> Any:
-    if function.places is None or any(not isinstance(extent, int) for extent in leaves(function.shape)):
+    if function.table_size is None or any(not isinstance(extent, int) for extent in leaves(function.shape)):
         return None
     values = function.table()
     if values.ndim > 1 or len(np.unique(values)) < len(values):
         return None
-    element_at = {int(place): at for at, place in enumerate(values.tolist())}
+    element_at = {int(location): at for at, location in enumerate(values.tolist())}
 
-    def inverse(place: Any) -> Any:
-        if (at := element_at.get(int(place))) is None:
-            raise NoLayout(f"{function} has no element at {place}", required="the location of an element")
+    def inverse(location: Any) -> Any:
+        if (at := element_at.get(int(location))) is None:
+            raise NoLayout(f"{function} has no element at {location}", required="the location of an element")
         return function.box.digits(at)
 
     return inverse

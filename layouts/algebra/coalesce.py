@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from atl.errors import WrongArgument, brief
+from layouts.foundation.facts import Known
 from layouts.foundation.function import Chain, Function
-from layouts.foundation.known import Known
 from layouts.foundation.layout import READ, Layout, Mode, part_of
 from layouts.foundation.semimodule import F2, Coordinate, Stride, times
 from layouts.foundation.tuples import Nested, Shape, leaves, like, modes_of, shown
@@ -48,8 +48,8 @@ def _merged(first: Mode, second: Mode, known: Known) -> Mode | None:
 def same_stride(a: Stride, b: Stride, known: Known) -> bool:
     """Whether two strides are proved equal."""
     if isinstance(a, Coordinate) and isinstance(b, Coordinate):
-        places = max(len(a.parts), len(b.parts))
-        return all(known.same(a[k], b[k]) for k in range(places))
+        width = max(len(a.parts), len(b.parts))
+        return all(known.same(a[k], b[k]) for k in range(width))
     if isinstance(a, Coordinate | F2) or isinstance(b, Coordinate | F2):
         return is_zero(a) and is_zero(b) if type(a) is not type(b) else a == b
     return known.same(a, b)
@@ -92,10 +92,10 @@ def _by_mode(
             f"a profile of {len(profile)} modes for {shown(shape)}", required=f"at most {len(shapes)} modes"
         )
     out: list[tuple[Shape, Nested[Stride]]] = []
-    for place, (inner, steps) in enumerate(zip(shapes, strides, strict=True)):
-        if place >= len(profile):
+    for position, (inner, steps) in enumerate(zip(shapes, strides, strict=True)):
+        if position >= len(profile):
             out.append((inner, steps))
-        elif isinstance(wanted := profile[place], tuple | list):
+        elif isinstance(wanted := profile[position], tuple | list):
             out.append(_by_mode(inner, steps, tuple(wanted), known))
         else:
             merged = Layout.of_modes(coalesced(zip(leaves(inner), leaves(steps), strict=True), known))

@@ -8,7 +8,7 @@ from atl.core.index import Index, floordiv, index
 from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import coalesced, is_zero, need_layout
 from layouts.errors import LayoutError, NoLayout
-from layouts.foundation.known import Known, in_order
+from layouts.foundation.facts import Known, in_order
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import times
 from layouts.foundation.tuples import Extent, as_nested, extent_of, like, product
@@ -27,17 +27,17 @@ def complement(layout: Layout, size: object = None) -> Layout:
     >>> complement(Layout((4, atl.sizes("n")), (1, 4)))
     1:4*n
     """
-    return left_out(layout, size, whole=False)
+    return complement_in(layout, size, whole=False)
 
 
-def left_out(layout: Layout, size: object, *, whole: bool) -> Layout:
+def complement_in(layout: Layout, size: object, *, whole: bool) -> Layout:
     """The complement. With `whole` it must not leave gaps; `NoLayout` if there is no such complement."""
     need_layout(layout)
     wanted = size.shape if isinstance(size, Layout) else 1 if size is None else size
-    places = product(as_nested(wanted, extent_of))
-    if isinstance(places, int) and places < 1:
+    limit = product(as_nested(wanted, extent_of))
+    if isinstance(limit, int) and limit < 1:
         raise LayoutError(
-            f"the complement of {layout} in {places} locations", required="a number of locations, 1 or more"
+            f"the complement of {layout} in {limit} locations", required="a number of locations, 1 or more"
         )
     known = layout.known
     modes = [(n, d) for n, d in layout.modes if n != 1 and not is_zero(d)]
@@ -57,7 +57,7 @@ def left_out(layout: Layout, size: object, *, whole: bool) -> Layout:
             )
         out.append((between, span))
         span = known.simple(n * d)
-    out.append((_ceiling(places, span, known), span))
+    out.append((_ceiling(limit, span, known), span))
     return Layout.of_modes(coalesced(out, known, endless=size is None), known=known)
 
 
@@ -139,10 +139,11 @@ def downcast(layout: Layout, n: int) -> Layout:
     (8,4):(1,8)
     """
     _need_count(layout, n)
-    units = [place for place, (_, d) in enumerate(layout.modes) if d == 1]
-    through = next((place for place in units if layout.modes[place][0] != 1), units[0] if units else None)
+    units = [position for position, (_, d) in enumerate(layout.modes) if d == 1]
+    through = next((position for position in units if layout.modes[position][0] != 1), units[0] if units else None)
     modes: list[Mode] = [
-        (n * extent, d) if place == through else (extent, times(n, d)) for place, (extent, d) in enumerate(layout.modes)
+        (n * extent, d) if position == through else (extent, times(n, d))
+        for position, (extent, d) in enumerate(layout.modes)
     ]
     return _renewed(layout, modes)
 

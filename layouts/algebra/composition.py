@@ -3,8 +3,8 @@
 The condition printed in the paper is not sufficient (erratum E33): (6, 2):(1, 7) after (3, 2):(2, 3) has no strides.
 Here each mode of the inner layout is split over the modes of the outer one, digit by digit. Divisions must be exact.
 Digits that several modes add in one outer mode must stay below its extent, so that there are no carries. If this is
-proved, for numbers or symbolic sizes, the strides follow. Otherwise the strides are recovered from a table of values.
-If that fails too, the result is a `Chain`, which is not a layout and has a `reason`.
+proved, for numbers or symbolic sizes, the strides follow. Otherwise the strides are read off a table of values. If
+that fails too, the result is a `Chain`, which is not a layout and has a `reason`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import coalesced, is_zero
 from layouts.errors import NoLayout
 from layouts.foundation.box import nested_digits, split
+from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Chain, Function
-from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode, part_of
-from layouts.foundation.recovery import Broken, separated
+from layouts.foundation.recovery import NoStrides, recover_box_modes
 from layouts.foundation.semimodule import (
     BITS,
     COORDINATES,
@@ -45,7 +45,7 @@ class Piece:
     mode: int
 
 
-class Open(Exception):
+class Unproved(Exception):
     """A condition could not be proved."""
 
 
@@ -59,7 +59,7 @@ class Walk:
     said: list[str] | None = None
 
     def pieces(self, steps: Extent, stride: Extent) -> list[Piece]:
-        """Split `steps` steps of `stride` into pieces in the outer modes. Raises `Open` if this is not proved."""
+        """Split `steps` steps of `stride` into pieces in the outer modes. Raises `Unproved` if this is not proved."""
         if stride == 0:
             return [Piece(steps, 0, 0)]
         known, out = self.known, list[Piece]()
@@ -77,9 +77,11 @@ class Walk:
                     self.said.append(f"{steps} steps of {stride} stay within mode {mode}, of extent {extent}")
                 return [*out, Piece(steps, stride, mode)]
             if (inside := known.quotient(extent, stride)) is None:
-                raise Open(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
+                raise Unproved(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
             if (rest := known.quotient(steps, inside)) is None:
-                raise Open(f"{inside}, the number of steps that fit in mode {mode} of extent {extent}, divides {steps}")
+                raise Unproved(
+                    f"{inside}, the number of steps that fit in mode {mode} of extent {extent}, divides {steps}"
+                )
             if self.said is not None:
                 filled = f"{inside} steps of {stride} fill mode {mode}, of extent {extent}"
                 self.said.append(f"{filled}; {rest} steps of 1 remain for the next mode")
@@ -96,7 +98,7 @@ class Walk:
             return stride > 0 and (steps - 1) * stride < extent
         return self.known.less((steps - 1) * stride, extent) and self.known.less(0, stride)
 
-    def make_room(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
+    def require_no_carry(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
         """Require that the sum of all pieces in a mode is below its extent, so that there are no carries."""
         if len(self.outer) == 1:
             return
@@ -105,11 +107,11 @@ class Walk:
             sums[piece.mode] = sums[piece.mode] + (piece.steps - 1) * piece.units
         for mode, (total, (extent, _)) in enumerate(zip(sums[:-1], self.outer, strict=False)):
             if not self.known.less(total, extent):
-                raise Open(f"{total} < {extent}, so that the sum in mode {mode} has no carry")
+                raise Unproved(f"{total} < {extent}, so that the sum in mode {mode} has no carry")
             if total != 0 and self.said is not None:
                 self.said.append(f"in mode {mode} the digits sum to at most {total} < {extent}: no carry")
 
-    def keep_bits_apart(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
+    def require_disjoint_bits(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
         """Require, over F2, that the summands in a mode have no bits in common, so that sums and multiples of digits
         are those without carries.
         """
@@ -117,12 +119,12 @@ class Walk:
         for piece in pieces:
             steps, units, mode = piece.steps, piece.units, piece.mode
             if not (isinstance(steps, int) and isinstance(units, int) and isinstance(taken[mode], int) and units >= 0):
-                raise Open(f"{steps} and {units} are numbers, as strides are over F2")
+                raise Unproved(f"{steps} and {units} are numbers, as strides are over F2")
             if steps > 2 and units & (units - 1):
-                raise Open(f"{units} is a power of two, so that its multiples have no carries over F2")
+                raise Unproved(f"{units} is a power of two, so that its multiples have no carries over F2")
             bits = units * ((1 << (steps - 1).bit_length()) - 1) if steps > 1 else 0
             if taken[mode] & bits:
-                raise Open(f"the summands in mode {mode} have no bits in common, over F2")
+                raise Unproved(f"the summands in mode {mode} have no bits in common, over F2")
             taken[mode] |= bits
 
 
@@ -155,7 +157,7 @@ def composition(outer: object, inner: object, *, strict: bool = False, given: It
     if isinstance(after, Layout) and isinstance(before, Layout):
         try:
             return composed(after, before, known, strict=strict)
-        except Open as question:
+        except Unproved as question:
             reason = str(question)
     else:
         reason = f"{after if not isinstance(after, Layout) else before} is not a shape with strides"
@@ -171,7 +173,7 @@ def composition(outer: object, inner: object, *, strict: bool = False, given: It
 def composed(
     outer: Layout, inner: Layout, known: Known, *, strict: bool = False, said: list[str] | None = None
 ) -> Layout:
-    """The composition in closed form. Raises `Open` with the first condition that is not proved."""
+    """The composition in closed form. Raises `Unproved` with the first condition that is not proved."""
     modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
     walk = Walk(modes, known, strict, said)
     over_f2 = outer.semimodule is BITS
@@ -184,20 +186,20 @@ def composed(
     flat: list[Mode] = []
     for steps, step in inner.modes:
         if type(step) is not int and not isinstance(step, Index):
-            raise Open(f"the stride {step} of the inner layout is an integer")
+            raise Unproved(f"the stride {step} of the inner layout is an integer")
         if said is not None:
             said.append(f"mode {steps}:{step}")
         pieces = walk.pieces(steps, step)
         if over_f2 and not all(isinstance(piece.units, int) and piece.units >= 0 for piece in pieces):
-            raise Open(f"steps of {step} are non-negative numbers, as strides are over F2")
+            raise Unproved(f"steps of {step} are non-negative numbers, as strides are over F2")
         every += pieces
         made = [(piece.steps, _times(piece.units, modes[piece.mode][1], known)) for piece in pieces]
         flat += made
         shape.append(made[0][0] if len(made) == 1 else tuple(n for n, _ in made))
         stride.append(made[0][1] if len(made) == 1 else tuple(d for _, d in made))
-    walk.make_room(every, start)
+    walk.require_no_carry(every, start)
     if over_f2:
-        walk.keep_bits_apart(every, start)
+        walk.require_disjoint_bits(every, start)
     offset: Any = outer.offset
     for digit, (_, step) in zip(start, modes, strict=True):
         if digit != 0:
@@ -219,9 +221,9 @@ def _times(units: Extent, stride: Stride, known: Known) -> Stride:
 
 def _digits_of(offset: Stride, modes: Sequence[Mode], known: Known) -> tuple[Any, ...]:
     if type(offset) is not int and not isinstance(offset, Index):
-        raise Open(f"the offset {offset} of the inner layout is an integer")
+        raise Unproved(f"the offset {offset} of the inner layout is an integer")
     if isinstance(offset, Index) and not known.holds(at_most(index(0), offset)):
-        raise Open(f"0 <= {offset}, the offset of the inner layout")
+        raise Unproved(f"0 <= {offset}, the offset of the inner layout")
     return tuple(known.simple(digit) for digit in split(offset, [extent for extent, _ in modes]))
 
 
@@ -235,8 +237,8 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     module: Semimodule[Any] = COORDINATES if values.ndim > 1 else INTEGERS
     if isinstance(outer, Layout):
         module = outer.semimodule
-    found = separated(values, extents, module)
-    if isinstance(found, Broken):
+    found = recover_box_modes(values, extents, module)
+    if isinstance(found, NoStrides):
         at = nested_digits(inner.shape, iter(inner.box.digits(found.index)))
         return Chain(
             outer, inner, f"no strides give {_value(values[found.index], module)}, the value at {at} (needed: {reason})"
@@ -281,12 +283,12 @@ def _by_mode(outer: object, tiler: tuple[object, ...], strict: bool, given: Iter
         )
     facts = list(given)
     parts: list[Layout] = []
-    for place, mode in enumerate(outer):
+    for position, mode in enumerate(outer):
         part = mode
-        if place < len(tiler) and tiler[place] is not None:
-            made = composition(mode, tiler[place], strict=strict, given=facts)
+        if position < len(tiler) and tiler[position] is not None:
+            made = composition(mode, tiler[position], strict=strict, given=facts)
             if not isinstance(made, Layout):
-                return Chain(outer, _block(outer, tiler, facts), f"in mode {place}: {made.reason}")
+                return Chain(outer, _block(outer, tiler, facts), f"in mode {position}: {made.reason}")
             part = made
         parts.append(part)
     known = outer.known.given(facts)
@@ -306,8 +308,8 @@ def _block(outer: Layout, tiler: tuple[object, ...], given: list[object]) -> Lay
     strides: list[Nested[Stride]] = []
     step: Extent = 1
     offset: Any = 0
-    for place, mode in enumerate(outer):
-        wanted = tiler[place] if place < len(tiler) else None
+    for position, mode in enumerate(outer):
+        wanted = tiler[position] if position < len(tiler) else None
         inner = Layout(mode.shape) if wanted is None else _function(wanted)
         if not isinstance(inner, Layout):
             raise WrongArgument(f"{brief(wanted)} is not a layout", required="a layout for each mode, or None")

@@ -10,7 +10,7 @@ from typing import Any
 
 from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import need_layout
-from layouts.algebra.complement import left_out
+from layouts.algebra.complement import complement_in
 from layouts.algebra.composition import composition, each_mode
 from layouts.errors import NoLayout
 from layouts.foundation.layout import Layout, make_layout
@@ -29,15 +29,15 @@ def logical_divide(layout: Layout, tiler: object) -> Layout:
     need_layout(layout)
     if isinstance(tiler, tuple | list):
         parts = [
-            logical_divide(mode, tiler[place]) if place < len(tiler) else mode
-            for place, mode in enumerate(modes_to_tile(layout, tiler))
+            logical_divide(mode, tiler[position]) if position < len(tiler) else mode
+            for position, mode in enumerate(modes_to_tile(layout, tiler))
         ]
         return _with_offset(make_layout(*parts), layout)
     if tiler is None:
         return make_layout(layout, Layout(1, 0))
     tile = tiler if isinstance(tiler, Layout) else Layout(tiler)
-    tile = tile.knowing(layout.known)
-    made = composition(layout, make_layout(tile, left_out(tile, layout.size, whole=True)))
+    tile = tile.with_facts(layout.known)
+    made = composition(layout, make_layout(tile, complement_in(tile, layout.size, whole=True)))
     if not isinstance(made, Layout):
         raise NoLayout(
             f"{layout} divided by {tile} is not a layout",
@@ -83,11 +83,11 @@ def flat_divide(layout: Layout, tiler: object) -> Layout:
 def unzipped(divided: Layout, tiler: Any) -> tuple[list[Layout], list[Layout]]:
     tiles: list[Layout] = []
     rests: list[Layout] = []
-    for place, mode in enumerate(divided):
-        if place >= len(tiler):
+    for position, mode in enumerate(divided):
+        if position >= len(tiler):
             rests.append(mode)
-        elif isinstance(tiler[place], tuple | list):
-            inner, outer = unzipped(mode, tiler[place])
+        elif isinstance(tiler[position], tuple | list):
+            inner, outer = unzipped(mode, tiler[position])
             tiles.append(make_layout(*inner))
             rests.append(make_layout(*outer))
         else:

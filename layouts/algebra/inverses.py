@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from layouts.algebra.coalesce import coalesced, is_zero, need_layout
-from layouts.algebra.complement import left_out
+from layouts.algebra.complement import complement_in
 from layouts.errors import NoLayout
-from layouts.foundation.known import Known
+from layouts.foundation.facts import Known
 from layouts.foundation.layout import Layout, Mode, make_layout
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, carryless
 from layouts.foundation.tuples import Extent
@@ -43,7 +43,7 @@ def right_inverse(layout: Layout) -> Layout:
     chain = _chain(layout)
     found = Layout.of_modes(coalesced(chain, layout.known), known=layout.known)
     moving = sum(1 for n, d in layout.modes if n != 1 and not is_zero(d))
-    if len(chain) < moving and layout.is_constant and layout.places is not None and layout.places <= SEARCHED:
+    if len(chain) < moving and layout.is_constant and layout.table_size is not None and layout.table_size <= SEARCHED:
         reach = _without_gap(layout)
         size = found.size
         if isinstance(size, int) and size < reach:
@@ -76,10 +76,10 @@ def _chain(layout: Layout) -> list[Mode]:
 
 def _without_gap(layout: Layout) -> int:
     """The number of contiguous locations, from 0, that a layout has."""
-    places = np.unique(layout.table())
-    places = places[places >= 0]
-    off = np.flatnonzero(places != np.arange(len(places)))
-    return int(off[0]) if len(off) else len(places)
+    locations = np.unique(layout.table())
+    locations = locations[locations >= 0]
+    off = np.flatnonzero(locations != np.arange(len(locations)))
+    return int(off[0]) if len(off) else len(locations)
 
 
 @dataclass(slots=True)
@@ -103,31 +103,32 @@ class _Search:
         self._from_here([], [0])
         return self.best
 
-    def _from_here(self, modes: list[Mode], places: list[int]) -> None:
+    def _from_here(self, modes: list[Mode], locations: list[int]) -> None:
         """Try every mode that extends the inverse."""
-        size = len(places)
+        size = len(locations)
         if size > self.found:
             self.found, self.best = size, list(modes)
         for stride in self.preimages.get(size, ()):
-            longest = self._longest(places, stride)
+            longest = self._longest(locations, stride)
             for extent in range(longest, 1, -1):
                 self.tries += 1
                 if self.found == self.reach or self.tries > TRIES:
                     return
-                more = [self._moved(place, stride, step) for step in range(extent) for place in places]
+                more = [self._moved(location, stride, step) for step in range(extent) for location in locations]
                 self._from_here([*modes, (extent, F2(stride) if self.over_f2 else stride)], more)
 
-    def _longest(self, places: list[int], stride: int) -> int:
-        size, extent = len(places), 1
+    def _longest(self, locations: list[int], stride: int) -> int:
+        size, extent = len(locations), 1
         while all(
-            0 <= (at := self._moved(place, stride, extent)) < len(self.values) and self.values[at] == k + size * extent
-            for k, place in enumerate(places)
+            0 <= (at := self._moved(location, stride, extent)) < len(self.values)
+            and self.values[at] == k + size * extent
+            for k, location in enumerate(locations)
         ):
             extent += 1
         return extent
 
-    def _moved(self, place: int, stride: int, digit: int) -> int:
-        return place ^ carryless(digit, stride) if self.over_f2 else place + stride * digit
+    def _moved(self, location: int, stride: int, digit: int) -> int:
+        return location ^ carryless(digit, stride) if self.over_f2 else location + stride * digit
 
 
 def left_inverse(layout: Layout) -> Layout:
@@ -150,7 +151,7 @@ def left_inverse(layout: Layout) -> Layout:
             )
     if layout.semimodule is BITS:
         return _left_over_f2(layout)
-    return right_inverse_of_chain(make_layout(layout, left_out(layout, None, whole=True)))
+    return right_inverse_of_chain(make_layout(layout, complement_in(layout, None, whole=True)))
 
 
 def right_inverse_of_chain(layout: Layout) -> Layout:
@@ -168,8 +169,8 @@ def _columns(layout: Layout) -> list[int]:
     """
     out: list[int] = []
     moving = [(n, d) for n, d in layout.modes if n != 1]
-    for place, (n, d) in enumerate(moving, 1):
-        if not isinstance(n, int) or (n & (n - 1) and place < len(moving)):
+    for position, (n, d) in enumerate(moving, 1):
+        if not isinstance(n, int) or (n & (n - 1) and position < len(moving)):
             raise _not_known(layout, n)
         out += [(d.bits if isinstance(d, F2) else 0) << bit for bit in range((n - 1).bit_length())]
     return out
@@ -180,14 +181,14 @@ def _over_f2(layout: Layout) -> Layout:
     odd = next((n for n, _ in layout.modes if not isinstance(n, int) or n & (n - 1)), None)
     modes: list[Mode] = []
     if odd is not None:
-        if not layout.is_constant or layout.places is None or layout.places > SEARCHED:
+        if not layout.is_constant or layout.table_size is None or layout.table_size > SEARCHED:
             raise _not_known(layout, odd)
         modes = _Search(layout.table().tolist(), _without_gap(layout), 1, over_f2=True).largest() or []
         return Layout.of_modes(coalesced(modes, Known()))
     pivots = basis_of(_columns(layout)).pivots
     for bit in range(len(pivots)):
-        place, at = pivots.get(bit, (0, 0))
-        if place != 1 << bit:
+        location, at = pivots.get(bit, (0, 0))
+        if location != 1 << bit:
             break
         modes.append((2, F2(at)))
     return Layout.of_modes(coalesced(modes, Known()))

@@ -17,10 +17,10 @@ from atl.core.predicate import Predicate, conjunction, conjuncts, within
 from atl.errors import WrongArgument, brief
 from atl.prove import contradictory
 from atl.surface.values import Condition
-from layouts.errors import LayoutError, NotByTable
+from layouts.errors import CannotTabulate, LayoutError
 from layouts.foundation.box import Box
+from layouts.foundation.facts import Known, number_for
 from layouts.foundation.function import need_function, plain_coordinate
-from layouts.foundation.known import Known, number_for
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import COORDINATES, Array, Coordinate
 from layouts.foundation.tuples import Extent, as_nested, extent_of, leaves, shown
@@ -81,15 +81,17 @@ class PredicateTensor:
                 raise LayoutError(f"{brief(given)} mixes arrays and index expressions", required="one of the two")
             self._need_numbers()
             return self._inside(self.coordinates.at(digits))
-        place = self.coordinates.at(digits)
-        parts: list[Any] = [place[axis] if isinstance(place, Coordinate) else 0 for axis in range(len(self.shape))]
+        location = self.coordinates.at(digits)
+        parts: list[Any] = [
+            location[axis] if isinstance(location, Coordinate) else 0 for axis in range(len(self.shape))
+        ]
         limits = tuple(zip(parts, self.shape, strict=True))
         if all(type(part) is int and type(extent) is int for part, extent in limits):
             return all(0 <= part < extent for part, extent in limits)
         return Condition(conjunction(self._open(parts, self._within_extents(digits))))
 
     def table(self) -> Array:
-        """The truth value at each index of the layout, in order. Raises `NotByTable` for symbolic sizes."""
+        """The truth value at each index of the layout, in order. Raises `CannotTabulate` for symbolic sizes."""
         self._need_numbers()
         return self._inside(self.coordinates.table())
 
@@ -102,13 +104,13 @@ class PredicateTensor:
 
     def _need_numbers(self) -> None:
         if not self.coordinates.is_numeric or not all(isinstance(extent, int) for extent in self.shape):
-            raise NotByTable(
+            raise CannotTabulate(
                 f"{self} depends on symbolic sizes", required="numbers for all sizes: predicate.where(n=8)"
             )
 
-    def _inside(self, places: Array) -> Array:
+    def _inside(self, locations: Array) -> Array:
         """Whether each of these values is inside; coordinates are rows, with no columns if all strides are zero."""
-        rows = places if self.coordinates.semimodule is COORDINATES else places[..., None]
+        rows = locations if self.coordinates.semimodule is COORDINATES else locations[..., None]
         limits = np.array([extent for extent in self.shape if isinstance(extent, int)], dtype=object)
         width = rows.shape[-1]
         inside: Array = np.all((rows >= 0) & (rows < limits[:width]), axis=-1) & bool((limits[width:] > 0).all())

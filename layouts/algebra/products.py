@@ -24,12 +24,12 @@ def logical_product(block: Layout, tiler: object) -> Layout:
     if isinstance(tiler, tuple | list):
         return make_layout(
             *(
-                logical_product(mode, tiler[place]) if place < len(tiler) else mode
-                for place, mode in enumerate(modes_to_tile(block, tiler))
+                logical_product(mode, tiler[position]) if position < len(tiler) else mode
+                for position, mode in enumerate(modes_to_tile(block, tiler))
             )
         )
     copies = tiler if isinstance(tiler, Layout) else Layout(tiler)
-    room = complement(block.knowing(copies.known))  # without a size, as it must hold any number of copies
+    room = complement(block.with_facts(copies.known))  # without a size, as it must hold any number of copies
     made = composition(room, copies)
     if not isinstance(made, Layout):
         raise NoLayout(f"{block} repeated by {copies} is not a layout", required=made.reason)

@@ -24,10 +24,10 @@ class Axis:
     takes_steps: ClassVar[bool] = True
     name: str
 
-    def __rmatmul__(self, steps: object) -> Place:
+    def __rmatmul__(self, steps: object) -> Location:
         if type(steps) is not int and not isinstance(steps, IndexExpr | Index):
             raise WrongArgument(f"{brief(steps)} @ {self}", required="an integer or an extent, as in 4 @ lane")
-        return Place({self: extent_of(steps)})
+        return Location({self: extent_of(steps)})
 
     def __repr__(self) -> str:
         return self.name
@@ -46,7 +46,7 @@ MEMORY: Final = Axis("m")
 """The default axis of strides without a name: memory."""
 
 
-class Place:
+class Location:
     """A location: an integer, or an expression over sizes, on each axis; 0 on all other axes."""
 
     __slots__ = ("parts",)
@@ -58,15 +58,15 @@ class Place:
     def __getitem__(self, at: Axis) -> Extent:
         return self.parts.get(at, 0)
 
-    def plus(self, other: Place) -> Place:
+    def plus(self, other: Location) -> Location:
         """The sum of two locations."""
-        return Place({at: self[at] + other[at] for at in {*self.parts, *other.parts}})
+        return Location({at: self[at] + other[at] for at in {*self.parts, *other.parts}})
 
-    def __add__(self, other: object) -> Place:
-        return self.plus(other) if isinstance(other, Place) else NotImplemented
+    def __add__(self, other: object) -> Location:
+        return self.plus(other) if isinstance(other, Location) else NotImplemented
 
     def __eq__(self, other: object) -> bool:
-        return self.parts == other.parts if isinstance(other, Place) else NotImplemented
+        return self.parts == other.parts if isinstance(other, Location) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self.parts.items()))
@@ -79,12 +79,12 @@ def _factor(steps: Extent) -> str:
     return f"({steps})" if isinstance(steps, Index) and len(steps.terms) > 1 else str(steps)
 
 
-def place_of(value: object) -> Place:
+def location_of(value: object) -> Location:
     """The location that a user's value denotes; an integer is along memory."""
-    if isinstance(value, Place):
+    if isinstance(value, Location):
         return value
     if type(value) is int or isinstance(value, IndexExpr | Index):
-        return Place({MEMORY: extent_of(value)})
+        return Location({MEMORY: extent_of(value)})
     raise WrongArgument(
         f"{brief(value)} is not a location", required="an integer, or steps along axes: 4 @ lane + 1 @ warp"
     )
@@ -109,7 +109,7 @@ class Iter:
 
 def iter_of(extent: object, stride: object) -> Iter:
     """The iter that a user's extent and stride denote. Raises `WrongArgument` if one is invalid."""
-    at = place_of(stride)
+    at = location_of(stride)
     many = extent_of(extent) if type(extent) is int or isinstance(extent, IndexExpr | Index) else 0
     if isinstance(many, int) and many < 1:
         raise WrongArgument(f"the extent {brief(extent)} of an iter", required="an integer of at least 1, or sizes")

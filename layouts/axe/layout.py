@@ -16,12 +16,12 @@ import numpy as np
 from atl.core.index import Index
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
-from layouts.axe.axes import MEMORY, Axis, Iter, Place, iter_of, place_of
+from layouts.axe.axes import MEMORY, Axis, Iter, Location, iter_of, location_of
 from layouts.axe.replicas import MOST_REPLICAS, Copies, copies_of, listed, sign
-from layouts.errors import LayoutError, NoLayout, NotByTable
+from layouts.errors import CannotTabulate, LayoutError, NoLayout
 from layouts.foundation.box import Box
+from layouts.foundation.facts import EMPTY, Known, positive
 from layouts.foundation.function import Function, plain_coordinate
-from layouts.foundation.known import EMPTY, Known, positive
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate, Stride
 from layouts.foundation.sizes import placed
@@ -32,38 +32,38 @@ from layouts.foundation.tuples import Extent, Shape, product, shown
 class Axe(Function):
     """An Axe layout, written S[(8, 4):(4 @ lane, 1 @ lane)] + R[2:4 @ warp] + 5 @ warp.
 
-    Without replicas it is a function on its box, whose value is a coordinate along `axes`. `places` lists all locations
-    of an element.
+    Without replicas it is a function on its box, whose value is a coordinate along `axes`. `locations` lists all
+    locations of an element.
 
     >>> from layouts.axe import R, S, axis
     >>> lane, warp, reg = map(axis, ("lane", "warp", "reg"))
     >>> tile = S[(8, 2, 4, 2):(4 @ lane, 1 @ warp, 1 @ lane, 1 @ reg)] + R[2:4 @ warp] + 5 @ warp
     >>> tile
     S[(8,2,4,2):(4@lane,1@warp,1@lane,1@reg)] + R[2:4@warp] + 5@warp
-    >>> places(tile, (1, 0, 0, 0))
+    >>> locations(tile, (1, 0, 0, 0))
     [4@lane + 5@warp, 4@lane + 9@warp]
     """
 
     takes_offset: ClassVar[bool] = True
-    __slots__ = ("axes", "known", "offset", "one_to_one", "replicated", "shape", "sharded")
+    __slots__ = ("axes", "known", "known_injective", "offset", "replicated", "shape", "sharded")
 
     def __init__(
         self,
         sharded: Iterable[Iter],
         replicated: Iterable[Iter] = (),
-        offset: Place | None = None,
+        offset: Location | None = None,
         *,
         known: Known = EMPTY,
     ) -> None:
         self.sharded = tuple(sharded)
         self.replicated = tuple(replicated)
-        self.offset = Place({}) if offset is None else offset
+        self.offset = Location({}) if offset is None else offset
         named = {each.axis for each in (*self.sharded, *self.replicated)} | set(self.offset.parts)
         self.axes: tuple[Axis, ...] = tuple(sorted(named))
         extents = tuple(each.extent for each in self.sharded)
         self.shape = extents if len(extents) > 1 else extents[0] if extents else 1
         self.known = positive(each.extent for each in (*self.sharded, *self.replicated)).joined(known)
-        self.one_to_one = False
+        self.known_injective = False
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -100,24 +100,24 @@ class Axe(Function):
 
     def strides(self, axes: Sequence[Axis] | None = None) -> Layout:
         """D and O as a strided layout along the given axes (by default all), on row-major flat indices."""
-        units = {at: Coordinate((0,) * place + (1,)) for place, at in enumerate(self.axes if axes is None else axes)}
+        units = {at: Coordinate((0,) * k + (1,)) for k, at in enumerate(self.axes if axes is None else axes)}
         modes: list[tuple[Extent, Stride]] = [(each.extent, units[each.axis] * each.stride) for each in self.sharded]
         start: Any = 0
         for at, steps in self.offset.parts.items():
             start = start + units[at] * steps
         return Layout.of_modes(modes[::-1], offset=start, known=self.known)
 
-    def spread(self) -> tuple[dict[Axis, Copies], Place]:
+    def spread(self) -> tuple[dict[Axis, Copies], Location]:
         """The set R: for each axis, the steps from its smallest location; and that smallest location.
 
-        Each iter moves along one axis, so R is the product of these sets. Raises `NoLayout` or `NotByTable` if sizes
-        are symbolic and the set is not determined.
+        Each iter moves along one axis, so R is the product of these sets. Raises `NoLayout` or `CannotTabulate` if
+        sizes are symbolic and the set is not determined.
         """
-        least = Place({})
+        least = Location({})
         moving = [each for each in self.replicated if each.extent != 1]
         for each in moving:
             if sign(each.stride, self.known) < 0:
-                least = least.plus(Place({each.axis: each.reach}))
+                least = least.plus(Location({each.axis: each.reach}))
         along = sorted({each.axis for each in moving})
         return {at: copies_of([each for each in moving if each.axis == at], self.known) for at in along}, least
 
@@ -129,16 +129,16 @@ class Axe(Function):
         steps, least = self.spread()
         return Axe(self.sharded, (), self.offset.plus(least), known=self.known).strides(axes), steps
 
-    def replicas(self) -> list[Place]:
+    def replicas(self) -> list[Location]:
         """The distinct locations of R, ordered by axis."""
         steps, least = self.spread()
         lists = [listed(each) for each in steps.values()]
         if prod(map(len, lists)) > MOST_REPLICAS:
-            raise NotByTable(
+            raise CannotTabulate(
                 f"an element of {self} has {prod(map(len, lists))} locations",
                 required=f"at most {MOST_REPLICAS}",
             )
-        return [least.plus(Place(dict(zip(steps, each, strict=True)))) for each in combinations(*lists)]
+        return [least.plus(Location(dict(zip(steps, each, strict=True)))) for each in combinations(*lists)]
 
     @property
     def replicates(self) -> bool:
@@ -152,7 +152,7 @@ class Axe(Function):
             raise NoLayout(
                 f"the elements of {self} have several locations",
                 required="one location for each element",
-                suggestions=("places(layout, at) returns all of them",),
+                suggestions=("locations(layout, at) returns all of them",),
             )
         found = self.strides().at(list(digits)[::-1])
         if self.axes not in ((), (MEMORY,)):
@@ -177,7 +177,7 @@ class Axe(Function):
         def numbers(iters: Iterable[Iter]) -> list[Iter]:
             return [iter_of(placed(each.extent, sizes), _step(each, sizes)) for each in iters]
 
-        offset = Place({at: placed(steps, sizes) for at, steps in self.offset.parts.items()})
+        offset = Location({at: placed(steps, sizes) for at, steps in self.offset.parts.items()})
         return Axe(numbers(self.sharded), numbers(self.replicated), offset, known=known)
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
@@ -197,12 +197,12 @@ class Axe(Function):
             )
         units: dict[Axis, Extent] = {}
         for at in reversed(self.axes):
-            units[at] = product(tuple(self._room(beyond) for beyond in units))
+            units[at] = product(tuple(self._digit_extent(beyond) for beyond in units))
         modes, strides = _by_dimension(self.sharded, shape, str(self), self.known)
         steps = [each.stride * units[each.axis] for each in strides]
         return stored_by_strides(shape, modes, steps, 0, self.known, copies=copies)
 
-    def _room(self, along: Axis) -> Extent:
+    def _digit_extent(self, along: Axis) -> Extent:
         """A multiple of every stride along an axis, above all locations; larger strides must divide by smaller ones."""
         room: Extent = 1
         for each in self.sharded:
@@ -212,7 +212,7 @@ class Axe(Function):
             if self.known.less(room, reach + 1):
                 room = reach
             elif not self.known.less(reach, room + 1):
-                raise NotByTable(
+                raise CannotTabulate(
                     f"it is not known for all sizes which of {room} and {reach} is larger, along {along} in {self}",
                     required="numbers for sizes, or facts that imply it",
                     suggestions=("state it: layout.given(...)", "give numbers for the sizes: layout.where(...)"),
@@ -228,13 +228,13 @@ class Axe(Function):
             sharded = self.sharded or other.sharded
             known = self.known.joined(other.known)
             return Axe(sharded, (*self.replicated, *other.replicated), self.offset.plus(other.offset), known=known)
-        return Axe(self.sharded, self.replicated, self.offset.plus(place_of(other)), known=self.known)
+        return Axe(self.sharded, self.replicated, self.offset.plus(location_of(other)), known=self.known)
 
     def __radd__(self, other: object) -> Axe:
         return self + other
 
     def __eq__(self, other: object) -> bool:
-        """Whether the iters are written the same. Use `same_places` to compare functions."""
+        """Whether the iters are written the same. Use `same_locations` to compare functions."""
         if not isinstance(other, Axe):
             return NotImplemented
         mine = (self.sharded, sorted(map(str, self.replicated)), self.offset)
@@ -250,9 +250,9 @@ class Axe(Function):
         return " + ".join(parts)
 
 
-def _step(each: Iter, sizes: Mapping[str, int]) -> Place:
+def _step(each: Iter, sizes: Mapping[str, int]) -> Location:
     """The stride with numbers for sizes; it may be 0 if the extent is 1."""
-    return Place({each.axis: placed(each.stride, sizes)})
+    return Location({each.axis: placed(each.stride, sizes)})
 
 
 def _by_dimension(
@@ -314,16 +314,16 @@ def need_axe(*values: object) -> None:
             raise WrongArgument(f"{brief(value)} is not an Axe layout", required="an Axe layout: S[...] + R[...]")
 
 
-def places(layout: Axe, at: object) -> list[Place]:
+def locations(layout: Axe, at: object) -> list[Location]:
     """All locations of the element at an index, or at a coordinate of the iters; both may be index expressions.
 
-    Raises `LayoutError` if the index is not proved to be within the domain, and `NotByTable` if the locations are too
-    many to list or their number is symbolic.
+    Raises `LayoutError` if the index is not proved to be within the domain, and `CannotTabulate` if the locations are
+    too many to list or their number is symbolic.
 
     >>> import atl
     >>> from layouts.axe import R, S, axis
     >>> n = atl.sizes("n")
-    >>> places(S[(n, 4):(4, 1)] + R[2:4 * n], (n - 1, 2))
+    >>> locations(S[(n, 4):(4, 1)] + R[2:4 * n], (n - 1, 2))
     [(4*n - 2)@m, (8*n - 2)@m]
     """
     need_axe(layout)
@@ -335,7 +335,7 @@ def places(layout: Axe, at: object) -> list[Place]:
             raise LayoutError(f"the element {brief(at)} of {layout}", required=f"one of {layout.size} elements")
     first = layout.offset
     for digit, each in zip(digits, layout.sharded, strict=True):
-        first = first.plus(Place({each.axis: digit * each.stride}))
+        first = first.plus(Location({each.axis: digit * each.stride}))
     return [first.plus(other) for other in layout.replicas()]
 
 

@@ -15,11 +15,11 @@ from atl.core.index import Index, Size, atoms
 from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import coalesced, same_stride
 from layouts.axe.arguments import Shape, extents_of, sizes_of_axes
-from layouts.axe.axes import Axis, Iter, Place, axis
+from layouts.axe.axes import Axis, Iter, Location, axis
 from layouts.axe.layout import Axe, need_axe, ranges, span
 from layouts.axe.replicas import Run, listed, number, same_copies
-from layouts.errors import LayoutError, NoLayout, NotByTable
-from layouts.foundation.known import EMPTY, Known, positive
+from layouts.errors import CannotTabulate, LayoutError, NoLayout
+from layouts.foundation.facts import EMPTY, Known, positive
 from layouts.foundation.layout import Mode
 from layouts.foundation.semimodule import Coordinate
 from layouts.foundation.tuples import Extent, product, shown
@@ -36,7 +36,7 @@ def canonicalize(layout: Axe) -> Axe:
     Equal layouts have equal canonical forms. Replicas are written as the longest runs of the smallest strides along
     each axis. If they overlap in so many ways that no runs are found in about 0.1 s, the given iters are kept. Negative
     strides become positive with a lower offset. With symbolic sizes, iters are merged only if they are proved to be
-    contiguous for all sizes. Raises `NoLayout` or `NotByTable` if a set of replicas is not determined.
+    contiguous for all sizes. Raises `NoLayout` or `CannotTabulate` if a set of replicas is not determined.
 
     >>> from layouts.axe import R, S
     >>> canonicalize(S[(8, 2, 4, 2, 3, 6):(2, 1, 4, 24, 6, 1)]), canonicalize(S[4:1] + R[(2, 2):(2, 1)])
@@ -53,15 +53,15 @@ def canonicalize(layout: Axe) -> Axe:
     return Axe(sharded, replicated, layout.offset.plus(down), known=layout.known)
 
 
-def same_places(first: Axe, second: Axe) -> bool:
+def same_locations(first: Axe, second: Axe) -> bool:
     """Whether both map each element to the same set of locations, for all sizes that satisfy the known facts.
 
-    Raises `NotByTable` if this is unknown: it is not proved, and no tested sizes refute it.
+    Raises `CannotTabulate` if this is unknown: it is not proved, and no tested sizes refute it.
 
     >>> import atl
     >>> from layouts.axe import S
     >>> n = atl.sizes("n")
-    >>> same_places(S[(n, 4):(4, 1)], S[4 * n:1]), same_places(S[(n, 4):(4, 1)], S[(4, n):(n, 2)])
+    >>> same_locations(S[(n, 4):(4, 1)], S[4 * n:1]), same_locations(S[(n, 4):(4, 1)], S[(4, n):(n, 2)])
     (True, False)
     """
     need_axe(first, second)
@@ -80,7 +80,7 @@ def same_places(first: Axe, second: Axe) -> bool:
                 return False
         except (LayoutError, NoLayout, WrongArgument):  # these numbers contradict the facts
             continue
-    raise NotByTable(
+    raise CannotTabulate(
         f"it is not known for all sizes whether {first} and {second} have the same locations",
         required="numbers for sizes, or facts that imply it: layout.where(...), layout.given(...)",
     )
@@ -91,7 +91,7 @@ def _known_to_be_the_same(first: Axe, second: Axe, axes: Sequence[Axis], known: 
         (one, its), (other, others) = (
             Axe(each.sharded, each.replicated, each.offset, known=known).normal(axes) for each in (first, second)
         )
-    except (NoLayout, NotByTable):
+    except (NoLayout, CannotTabulate):
         if first.symbolic() or second.symbolic():
             return first == second
         raise
@@ -119,7 +119,7 @@ def iters_of(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
     for extent, stride in modes:
         if extent == 1:
             continue
-        steps = [(at, stride[place]) for place, at in enumerate(axes)] if isinstance(stride, Coordinate) else []
+        steps = [(at, stride[location]) for location, at in enumerate(axes)] if isinstance(stride, Coordinate) else []
         moving = [(at, step) for at, step in steps if step != 0]
         if len(moving) != 1:
             raise NoLayout(
@@ -130,7 +130,7 @@ def iters_of(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
     return found[::-1] or [Iter(1, 1)]
 
 
-def _replicas(layout: Axe) -> tuple[list[Iter], Place]:
+def _replicas(layout: Axe) -> tuple[list[Iter], Location]:
     steps, down = layout.spread()
     found: list[Iter] = []
     for at, reached in steps.items():
@@ -249,7 +249,7 @@ def group(layout: Axe, shape: Shape) -> Grouped:
                 needed = 1
             if rest is None:
                 raise NoLayout(
-                    f"{layout} cannot be grouped by {shown(tuple(extents))}: {last} does not fit a block that still needs {needed}",
+                    f"cannot group {layout} by {shown(tuple(extents))}: {last} does not fit in a block of {needed}",
                     required="extents of which one provably divides the other",
                 )
         blocks.insert(0, block)
@@ -295,7 +295,7 @@ def _scaled(layout: Axe, by: Mapping[Axis, Extent]) -> Axe:
     def times(iters: Sequence[Iter]) -> list[Iter]:
         return [Iter(each.extent, each.stride * by.get(each.axis, 1), each.axis) for each in iters]
 
-    offset = Place({at: steps * by.get(at, 1) for at, steps in layout.offset.parts.items()})
+    offset = Location({at: steps * by.get(at, 1) for at, steps in layout.offset.parts.items()})
     return Axe(times(layout.sharded), times(layout.replicated), offset, known=layout.known)
 
 
@@ -322,9 +322,9 @@ def _first_summand(
     parts = group(canonicalize(whole), mixed)
     iters = [each for number in range(len(shape)) for each in parts.block(2 * number)]
     first, other = canonicalize(whole), canonicalize(second)
-    offset = Place({at: first.offset[at] - other.offset[at] for at in {*whole.axes, *second.axes}})
+    offset = Location({at: first.offset[at] - other.offset[at] for at in {*whole.axes, *second.axes}})
     found = Axe(iters or [Iter(1, 1)], _left_of_replicas(first, other, spans), offset, known=known)
-    if same_places(direct_sum(found, second, shape, second_shape), whole):
+    if same_locations(direct_sum(found, second, shape, second_shape), whole):
         return canonicalize(found)
     raise NoLayout(f"{whole} is not a direct sum with {second}", required="a layout that contains the summand")
 
@@ -356,7 +356,7 @@ def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tup
     """Extents and strides with sums in `among` which, added to `others`, give `held`; None if there are none.
 
     All fitting elements together need not be sums of runs, so runs are tried one by one, smallest stride and longest
-    run first. Raises `NotByTable` if there are too many to try.
+    run first. Raises `CannotTabulate` if there are too many to try.
     """
     work = MOST_WORK
 
@@ -371,7 +371,7 @@ def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tup
                 extent += 1
                 work -= len(reached[-1])
                 if work < 0:
-                    raise NotByTable(
+                    raise CannotTabulate(
                         f"no runs for the remaining {len(among)} replicas were found within the search limit",
                         required="replicas with fewer overlaps",
                     )
@@ -399,7 +399,7 @@ def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> A
         raise NoLayout(
             f"{whole} does not consist of tiles {inner}", required="a layout made of such tiles"
         ) from refused
-    start = Place({at: outer.offset[at] - inner.offset[at] for at in {*outer.axes, *inner.axes}})
+    start = Location({at: outer.offset[at] - inner.offset[at] for at in {*outer.axes, *inner.axes}})
     steps = [(each.stride, spans.get(each.axis, 1)) for each in (*outer.sharded, *outer.replicated) if each.extent != 1]
     steps += [(start[at], spans.get(at, 1)) for at in start.parts]
     if any(outer.known.quotient(stride, by) is None for stride, by in steps):
@@ -413,7 +413,7 @@ def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> A
             Iter(each.extent, _times(outer.known, each.stride, spans.get(each.axis, 1)), each.axis) for each in iters
         ]
 
-    offset = Place({at: _times(outer.known, start[at], spans.get(at, 1)) for at in start.parts})
+    offset = Location({at: _times(outer.known, start[at], spans.get(at, 1)) for at in start.parts})
     return canonicalize(Axe(divided(outer.sharded), divided(outer.replicated), offset, known=outer.known))
 
 
@@ -446,9 +446,9 @@ def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, object
             Iter(each.extent, each.stride * steps[each.axis], along) if each.axis in steps else each for each in iters
         ]
 
-    offset = Place({})
+    offset = Location({})
     for at, held in layout.offset.parts.items():
-        offset = offset.plus(Place({along: held * steps[at]} if at in steps else {at: held}))
+        offset = offset.plus(Location({along: held * steps[at]} if at in steps else {at: held}))
     return canonicalize(Axe(moved(layout.sharded), moved(layout.replicated), offset, known=layout.known))
 
 

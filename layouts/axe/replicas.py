@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from atl.core.index import index
 from atl.core.predicate import at_most
 from layouts.axe.axes import Iter
-from layouts.errors import NoLayout, NotByTable
-from layouts.foundation.known import Known
+from layouts.errors import CannotTabulate, NoLayout
+from layouts.foundation.facts import Known
 from layouts.foundation.tuples import Extent
 
 MOST_REPLICAS: Final = 2**16
@@ -46,7 +46,7 @@ def sign(stride: Extent, known: Known) -> int:
 def copies_of(iters: Sequence[Iter], known: Known) -> Copies:
     """The sums of steps of iters along one axis, with negative strides reversed.
 
-    Raises `NotByTable` if several runs cannot be merged and sizes are symbolic or there are too many sums.
+    Raises `CannotTabulate` if several runs cannot be merged and sizes are symbolic or there are too many sums.
     """
     runs = [Run(each.extent, each.stride * sign(each.stride, known)) for each in iters if each.extent != 1]
     if all(isinstance(part, int) for run in runs for part in (run.extent, run.stride)):
@@ -81,12 +81,12 @@ def listed_sums(runs: Sequence[Run]) -> tuple[int, ...]:
     numbers = [(n, d) for n, d in pairs if isinstance(n, int) and isinstance(d, int)]
     said = " + ".join(f"{n}:{d}" for n, d in pairs)
     if len(numbers) < len(pairs):
-        raise NotByTable(
+        raise CannotTabulate(
             f"it is not known for all sizes which replicas of {said} coincide",
             required="numbers for sizes: layout.where(...)",
         )
     if prod(n for n, _ in numbers) > MOST_REPLICAS:
-        raise NotByTable(f"{said} has {prod(n for n, _ in numbers)} replicas", required=f"up to {MOST_REPLICAS}")
+        raise CannotTabulate(f"{said} has {prod(n for n, _ in numbers)} replicas", required=f"up to {MOST_REPLICAS}")
     found = {0}
     for n, d in numbers:
         found = {step + k * d for step in found for k in range(n)}
@@ -94,7 +94,7 @@ def listed_sums(runs: Sequence[Run]) -> tuple[int, ...]:
 
 
 def listed(copies: Copies) -> tuple[Extent, ...]:
-    """The elements of a set. Raises `NotByTable` if they are too many or their number is symbolic."""
+    """The elements of a set. Raises `CannotTabulate` if they are too many or their number is symbolic."""
     if not isinstance(copies, Run):
         return copies
     if isinstance(copies.extent, int) and copies.extent <= MOST_REPLICAS:
@@ -110,7 +110,7 @@ def same_copies(a: Copies, b: Copies, known: Known) -> bool:
 
 
 def number(part: Extent) -> int:
-    """A value that must be a number. Raises `NotByTable` if it is symbolic."""
+    """A value that must be a number. Raises `CannotTabulate` if it is symbolic."""
     if not isinstance(part, int):
-        raise NotByTable(f"{part} is not known for all sizes", required="numbers for sizes: layout.where(...)")
+        raise CannotTabulate(f"{part} is not known for all sizes", required="numbers for sizes: layout.where(...)")
     return part

@@ -15,9 +15,9 @@ from atl.core.predicate import TRUE, Predicate
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
 from layouts.foundation.box import Box
-from layouts.foundation.known import Known, positive
+from layouts.foundation.facts import Known, positive
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
 from layouts.foundation.storing.bits import columns_of, stored_by_bits
@@ -36,7 +36,7 @@ from layouts.foundation.tuples import (
 )
 from layouts.foundation.variables import digit_variable
 
-MOST_PLACES: Final = 2**20
+MOST_ELEMENTS: Final = 2**20
 """Largest size for which a table of all values is computed; larger and symbolic functions rely on proofs."""
 
 
@@ -51,9 +51,9 @@ class Function(ABC):
 
     is_layout: ClassVar[bool] = False
     """True if the function is given by a shape and strides."""
-    one_to_one: bool = False
+    known_injective: bool = False
     """True if injectivity was proved at construction."""
-    fills: bool = False
+    known_bijective: bool = False
     """True if it was proved at construction that the values are 0 .. size - 1, each once."""
     shape: Shape
     known: Known
@@ -87,10 +87,10 @@ class Function(ABC):
         return product(self.shape)
 
     @property
-    def places(self) -> int | None:
+    def table_size(self) -> int | None:
         """The number of elements, if it is a number and small enough for a table; else None."""
         size = self.size
-        return size if isinstance(size, int) and size <= MOST_PLACES else None
+        return size if isinstance(size, int) and size <= MOST_ELEMENTS else None
 
     def __call__(self, *coordinate: Any) -> Any:
         """The value at an index, or at a coordinate with one part for each mode."""
@@ -100,22 +100,22 @@ class Function(ABC):
 
     def table(self) -> Array:
         """The value at each index of the domain, in order. Values that are coordinates are rows."""
-        places = self.places
-        if places is None:
-            raise NotByTable(
+        size = self.table_size
+        if size is None:
+            raise CannotTabulate(
                 f"{self} has {self.size} elements",
-                required=f"a size known as a number, up to {MOST_PLACES}",
+                required=f"a size known as a number, up to {MOST_ELEMENTS}",
                 suggestions=("give numbers for the sizes: layout.where(n=8)",),
             )
         if not self.is_numeric:
-            raise NotByTable(f"the values of {self} depend on symbolic sizes", required="numbers for all sizes")
+            raise CannotTabulate(f"the values of {self} depend on symbolic sizes", required="numbers for all sizes")
         try:
-            values = np.asarray(self._all(places))
+            values = np.asarray(self._all(size))
         except TypeError as error:
-            raise NotByTable(
+            raise CannotTabulate(
                 f"{self} cannot be evaluated on arrays: {error}", required="numbers for all sizes"
             ) from error
-        return values if values.ndim else np.full(places, values)
+        return values if values.ndim else np.full(size, values)
 
     @property
     def is_numeric(self) -> bool:
@@ -125,7 +125,7 @@ class Function(ABC):
     @property
     def has_table(self) -> bool:
         """True if a table can be computed: the size is a small number and the values are numbers."""
-        return self.places is not None and self.is_numeric
+        return self.table_size is not None and self.is_numeric
 
     def colexicographic(self) -> Array:
         """The table with the first mode moving fastest, whatever the order of this function's indices."""
@@ -137,13 +137,13 @@ class Function(ABC):
         ordered: Array = values[order]
         return ordered
 
-    def counted_from_the_first(self) -> Function:
+    def with_colexicographic_indices(self) -> Function:
         """The same function of coordinates, with colexicographic indices as in CuTe."""
         return self if not self.box.row_major else IndexFunction(self.shape, lambda *digits: self.at(digits))
 
-    def _all(self, places: int) -> Any:
-        """The values at all indices; `places` is their number."""
-        return self.at(self.box.digits(np.arange(places)))
+    def _all(self, size: int) -> Any:
+        """The values at all indices; `size` is their number."""
+        return self.at(self.box.digits(np.arange(size)))
 
     @abstractmethod
     def where(self, **sizes: int) -> Function:
@@ -247,15 +247,15 @@ class IndexFunction(Function):
         self.name = name
         self.known = positive(leaves(self.shape)).given(given)
 
-    def digits_of_place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+    def location_digits(self, digits: Sequence[Any]) -> tuple[Any, ...]:
         """The result of `to`: the digits of a location in `onto`, or a tuple of one flat location."""
-        place = self.to(*digits)
-        parts = tuple(place) if self.onto is not None else (place,)
+        location = self.to(*digits)
+        parts = tuple(location) if self.onto is not None else (location,)
         return tuple(map(plain_index, parts))
 
     def at(self, digits: Sequence[Any]) -> Any:
-        place = self.digits_of_place(digits)
-        return place[0] if self.onto is None else self.onto.join(place)
+        location = self.location_digits(digits)
+        return location[0] if self.onto is None else self.onto.join(location)
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         own = tuple(map(index, leaves(self.shape)))
@@ -284,8 +284,8 @@ class IndexFunction(Function):
         variables = tuple(digit_variable(k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
         try:
             digits = [index(variable) for variable in variables]
-            place = (self.at(digits),) if isinstance(self.onto, Segments) else self.digits_of_place(digits)
-            return variables, tuple(map(index, place))
+            location = (self.at(digits),) if isinstance(self.onto, Segments) else self.location_digits(digits)
+            return variables, tuple(map(index, location))
         except (TypeError, ValueError, LookupError, AttributeError):  # raised by functions of numbers given expressions
             return None
 
@@ -316,10 +316,10 @@ class IndexFunction(Function):
                 return values[atom] if atom in values else _placed(index(atom), sizes)
 
             if any(isinstance(digit, np.ndarray) for digit in digits):
-                place = tuple(_of_arrays(formula, leaf) for formula in formulae)
+                location = tuple(_of_arrays(formula, leaf) for formula in formulae)
             else:
-                place = tuple(value_of(formula, leaf, _no_element) for formula in formulae)
-            return place if onto is not None else place[0]
+                location = tuple(value_of(formula, leaf, _no_element) for formula in formulae)
+            return location if onto is not None else location[0]
 
         return IndexFunction(shape, to, onto=onto, name=self.name)
 
@@ -328,16 +328,16 @@ class IndexFunction(Function):
 
 
 def _no_element(_array: object, _at: object) -> int:
-    raise NotByTable("a formula reads an array", required="a formula over sizes and digits")
+    raise CannotTabulate("a formula reads an array", required="a formula over sizes and digits")
 
 
 def _placed(expression: Index, sizes: Mapping[str, int]) -> int:
-    """The value of an expression over sizes. Raises `NotByTable` if a size is missing."""
+    """The value of an expression over sizes. Raises `CannotTabulate` if a size is missing."""
 
     def leaf(atom: Leaf) -> int:
         if isinstance(atom, Size) and atom.name in sizes:
             return sizes[atom.name]
-        raise NotByTable(f"the value of {expression} is unknown", required="a number for each size")
+        raise CannotTabulate(f"the value of {expression} is unknown", required="a number for each size")
 
     return value_of(expression, leaf, _no_element)
 
@@ -391,10 +391,10 @@ class Chain(Function):
         return self._after(self.inner.at(digits))
 
     def _after(self, value: Any) -> Any:
-        place = _place_of(value, len(modes_of(self.outer.shape)))
-        return self.outer.at(self.outer.box.coordinate_digits(place))
+        location = _as_coordinate(value, len(modes_of(self.outer.shape)))
+        return self.outer.at(self.outer.box.coordinate_digits(location))
 
-    def _all(self, places: int) -> Any:  # noqa: ARG002
+    def _all(self, size: int) -> Any:  # noqa: ARG002
         return self._after(self.inner.table())
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
@@ -430,7 +430,7 @@ class Chain(Function):
         return f"{self.outer} o {self.inner}"
 
 
-def _place_of(value: Any, rank: int) -> Any:
+def _as_coordinate(value: Any, rank: int) -> Any:
     """A value as an index of another function, or as a coordinate with `rank` modes."""
     if isinstance(value, F2):
         return int(value)
@@ -478,7 +478,7 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
         return at ^ (taken >> shift if shift >= 0 else taken << -shift)
 
     whole = 1 << (base + bits + abs(shift)) if size is None else size
-    return IndexFunction(whole, to, lambda place: (to(place),), name=f"Swizzle<{bits},{base},{shift}>")
+    return IndexFunction(whole, to, lambda location: (to(location),), name=f"Swizzle<{bits},{base},{shift}>")
 
 
 def fits_machine(values: Sequence[int]) -> bool:

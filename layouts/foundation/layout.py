@@ -11,10 +11,10 @@ import numpy as np
 from atl.core.index import Index, map_leaves
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
-from layouts.errors import LayoutError, NoMode, NotByTable
+from layouts.errors import CannotTabulate, LayoutError, NoMode
 from layouts.foundation.box import Box, nested_digits, split
+from layouts.foundation.facts import EMPTY, Known, number_for, positive
 from layouts.foundation.function import Function, fits_machine, plain_coordinate
-from layouts.foundation.known import EMPTY, Known, number_for, positive
 from layouts.foundation.semimodule import (
     BITS,
     F2,
@@ -197,8 +197,8 @@ class Layout(Function):
 
     def table(self) -> Array:
         """The value at each index of the domain, in order. Values that are coordinates are rows."""
-        if self.places is None or not self.is_constant:
-            return super().table() if self.places is None else self._no_table()
+        if self.table_size is None or not self.is_constant:
+            return super().table() if self.table_size is None else self._no_table()
         module, width = self.semimodule, self.width
         exact = module is BITS or fits_machine(
             [n * m for n, d in self.modes if isinstance(n, int) for m in _magnitudes(d)]
@@ -212,7 +212,7 @@ class Layout(Function):
         return values
 
     def _no_table(self) -> Array:
-        raise NotByTable(f"the strides of {self} are not numbers", required="numbers for all sizes")
+        raise CannotTabulate(f"the strides of {self} are not numbers", required="numbers for all sizes")
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         """The reindexing that stores a tensor of this shape; the digits of a location are in the order of the strides.
@@ -247,7 +247,7 @@ class Layout(Function):
         made.known = made.known.joined(self.known.where(sizes))
         return made
 
-    def knowing(self, known: Known) -> Layout:
+    def with_facts(self, known: Known) -> Layout:
         """This layout with additional facts about its sizes."""
         joined = self.known.joined(known)
         if joined is self.known:

@@ -19,18 +19,18 @@ from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordina
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class NoStrides:
     """No modes express a table: the value at `index` differs from what the modes before it require."""
 
     index: int
 
 
-def recovered(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | Broken:
+def recover_modes(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | NoStrides:
     """The coalesced modes of these values minus the first value, which is the offset.
 
     >>> from layouts.foundation.semimodule import INTEGERS
-    >>> recovered(np.array([0, 7, 14, 1, 8, 15]), INTEGERS), recovered(np.array([0, 7, 14, 1]), INTEGERS)
-    (((3, 7), (2, 1)), Broken(index=3))
+    >>> recover_modes(np.array([0, 7, 14, 1, 8, 15]), INTEGERS), recover_modes(np.array([0, 7, 14, 1]), INTEGERS)
+    (((3, 7), (2, 1)), NoStrides(index=3))
     """
     steps = _steps(values, module)
     modes: list[Mode] = []
@@ -41,11 +41,11 @@ def recovered(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | Brok
         prefix = int(away[0]) if len(away) else len(steps)
         if module is BITS and prefix < len(steps):
             found = _shorter(steps, prefix)
-            return Broken(width * prefix) if found is None else (*modes, *found)
+            return NoStrides(width * prefix) if found is None else (*modes, *found)
         if len(steps) % prefix:
-            return Broken(width * prefix)
+            return NoStrides(width * prefix)
         if prefix < len(steps) and (off := _off_the_line(steps, line, prefix, module)) is not None:
-            return Broken(width * off)
+            return NoStrides(width * off)
         modes.append((prefix, _stride(steps[1], module)))
         steps = steps[::prefix]
         width *= prefix
@@ -64,13 +64,15 @@ def _shorter(steps: Array, prefix: int) -> tuple[Mode, ...] | None:
     for extent in range(min(prefix, len(steps) - 1), 1, -1):
         if len(steps) % extent or _off_the_line(steps, _line(extent, steps[1], BITS), extent, BITS) is not None:
             continue
-        rest = recovered(steps[::extent, 0], BITS)
-        if not isinstance(rest, Broken):
+        rest = recover_modes(steps[::extent, 0], BITS)
+        if not isinstance(rest, NoStrides):
             return ((extent, _stride(steps[1], BITS)), *rest)
     return None
 
 
-def separated(values: Array, extents: Sequence[int], module: Semimodule[Any]) -> tuple[tuple[Mode, ...], ...] | Broken:
+def recover_box_modes(
+    values: Array, extents: Sequence[int], module: Semimodule[Any]
+) -> tuple[tuple[Mode, ...], ...] | NoStrides:
     """The modes for each leaf of a shape, whose sums are these values minus the first value.
 
     A function on a box is a layout on a refinement of the shape if it is the sum of its restrictions to the axes, and
@@ -84,16 +86,16 @@ def separated(values: Array, extents: Sequence[int], module: Semimodule[Any]) ->
     width = 1
     for axis, extent in enumerate(extents):
         line = steps[: width * extent : width]
-        modes = recovered(line if wide > 1 or module is COORDINATES else line[:, 0], module)
-        if isinstance(modes, Broken):
-            return Broken(width * modes.index)
+        modes = recover_modes(line if wide > 1 or module is COORDINATES else line[:, 0], module)
+        if isinstance(modes, NoStrides):
+            return NoStrides(width * modes.index)
         found.append(modes)
         shape = [1] * len(extents)
         shape[len(extents) - 1 - axis] = extent
         total = module.sums(total, line.reshape((*shape, wide)))
         width *= extent
     off = np.flatnonzero((box != total).any(axis=-1))
-    return Broken(int(off[0])) if len(off) else tuple(found)
+    return NoStrides(int(off[0])) if len(off) else tuple(found)
 
 
 def _steps(values: Array, module: Semimodule[Any]) -> Array:

@@ -21,7 +21,7 @@ class Segments:
     They are distinct if start(a) + length(a) <= start(b) for a < b. No inverse of `start` is needed; it may not have a
     closed form.
 
-    `places` is the total length; by default the end of the last segment.
+    `size` is the total length; by default the end of the last segment.
 
     >>> Segments(4, lambda i: i * (i + 1) // 2, lambda i: i + 1).join((2, 1))
     4
@@ -30,10 +30,10 @@ class Segments:
     count: Extent
     start: Callable[[Any], Any] = field(repr=False)
     length: Callable[[Any], Any] = field(repr=False)
-    places: Extent
+    size: Extent
 
     def __init__(
-        self, count: object, start: Callable[[Any], Any], length: Callable[[Any], Any], *, places: object = None
+        self, count: object, start: Callable[[Any], Any], length: Callable[[Any], Any], *, size: object = None
     ) -> None:
         for formula in (start, length):
             if not callable(formula):
@@ -41,7 +41,7 @@ class Segments:
         object.__setattr__(self, "count", extent_of(count))
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "length", length)
-        object.__setattr__(self, "places", self._end() if places is None else extent_of(places))
+        object.__setattr__(self, "size", self._end() if size is None else extent_of(size))
 
     def _end(self) -> Extent:
         """The end of the last segment."""
@@ -51,21 +51,23 @@ class Segments:
     @property
     def packing(self) -> Packing:
         """The same formulas over index expressions, for use in theorems."""
-        return Packing(self.start, self.length, index(self.places))
+        return Packing(self.start, self.length, index(self.size))
 
-    def join(self, place: Sequence[Any]) -> Any:
+    def join(self, location: Sequence[Any]) -> Any:
         """The location of a position in a segment."""
-        if len(place) != 2:
-            raise LayoutError(f"{len(place)} digits for a location in segments", required="two: a key and a position")
-        key, position = place
+        if len(location) != 2:
+            raise LayoutError(
+                f"{len(location)} digits for a location in segments", required="two: a key and a position"
+            )
+        key, position = location
         return plain_index(self.start(key)) + position
 
-    def inside(self, place: Sequence[Any]) -> tuple[Predicate, Predicate]:
+    def inside(self, location: Sequence[Any]) -> tuple[Predicate, Predicate]:
         """The conditions that the key is in range and that the position is within its segment."""
-        key, position = place
+        key, position = location
         return within(ZERO, index(key), index(self.count)), self.packing.inside(index(key), index(position))
 
-    def apart(self, one: Index, other: Index) -> tuple[tuple[Predicate, ...], Predicate]:
+    def disjoint(self, one: Index, other: Index) -> tuple[tuple[Predicate, ...], Predicate]:
         """The assumptions on the keys of two segments, and the condition that the first ends before the second."""
         limits = [within(ZERO, key, index(self.count)) for key in (one, other)]
         return (*limits, less(one, other)), self.packing.apart(one, other)

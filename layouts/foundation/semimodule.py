@@ -70,8 +70,8 @@ class Coordinate:
     def __iter__(self) -> Iterator[Extent]:
         return iter(self.parts)
 
-    def __getitem__(self, place: int) -> Extent:
-        return self.parts[place] if place < len(self.parts) else 0
+    def __getitem__(self, position: int) -> Extent:
+        return self.parts[position] if position < len(self.parts) else 0
 
     def __repr__(self) -> str:
         if sum(part != 0 for part in self.parts) == 1:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from atl.core.index import map_leaves
-from layouts.foundation.known import number_for
+from layouts.foundation.facts import number_for
 from layouts.foundation.tuples import Extent, extent_of
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import within
-from layouts.foundation.known import Known
+from layouts.foundation.facts import Known
 from layouts.foundation.tuples import Extent
 
 _DIGITS: Final = 1 << 58

@@ -7,10 +7,10 @@
 """
 
 from layouts.lego.expansion import ExpandBy
+from layouts.lego.group_by import GroupBy, OrderBy, TileBy
 from layouts.lego.permutations import Col, GenP, RegP, Row
 from layouts.lego.slices import Slice, part_of
 from layouts.lego.tiling import CoverBy, TileInto
-from layouts.lego.words import GroupBy, OrderBy, TileBy
 
 __all__ = [
     "Col", "CoverBy", "ExpandBy", "GenP", "GroupBy", "OrderBy", "RegP", "Row", "Slice", "TileBy", "TileInto", "part_of",

@@ -11,7 +11,7 @@ from typing import Any
 
 from atl.core.index import Index, index
 from layouts.foundation.box import Box
-from layouts.foundation.known import Known
+from layouts.foundation.facts import Known
 from layouts.foundation.tuples import Extent
 
 Digits = list[tuple[Any, Extent]]
@@ -25,7 +25,7 @@ def joined(digits: Digits) -> Any:
 def seen_by(digits: Digits, dims: Sequence[Extent], known: Known) -> list[Any]:
     """The digits of the same location in other extents with the same product.
 
-    >>> from layouts.foundation.known import EMPTY
+    >>> from layouts.foundation.facts import EMPTY
     >>> seen_by([(1, 4), (2, 6)], [2, 2, 3, 2], EMPTY), seen_by([(1, 4), (2, 3)], [3, 4], EMPTY)
     ([0, 1, 1, 0], [1, 1])
     """

@@ -13,14 +13,14 @@ from atl.errors import WrongArgument, brief
 from atl.surface.values import Condition, IndexExpr
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
+from layouts.foundation.facts import Known, positive
 from layouts.foundation.function import Function
-from layouts.foundation.known import Known, positive
 from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, product, shown
 from layouts.lego.digits import seen_by
+from layouts.lego.group_by import GroupBy
 from layouts.lego.permutations import extents
 from layouts.lego.slices import Slice, chosen
-from layouts.lego.words import GroupBy
 
 
 class ExpandBy(Function):
@@ -83,14 +83,14 @@ class ExpandBy(Function):
         inside = np.logical_and.reduce(
             [np.less(part, np.asarray(extent)) for part, extent in zip(found, self.dims, strict=True)]
         )
-        place = np.where(inside, Box(self.dims, row_major=True).join(found), -1)
-        return place if place.ndim else int(place)
+        location = np.where(inside, Box(self.dims, row_major=True).join(found), -1)
+        return location if location.ndim else int(location)
 
     def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
         return self._guarded(digits)
 
-    def _coordinate(self, place: Any) -> tuple[Any, ...]:
-        return Box(self.expanded, row_major=True).digits(place)
+    def _coordinate(self, location: Any) -> tuple[Any, ...]:
+        return Box(self.expanded, row_major=True).digits(location)
 
     def apply(self, *coordinate: int) -> int:
         """The flat location in the array of the element at a coordinate of the view, or -1."""
@@ -105,8 +105,8 @@ class ExpandBy(Function):
         >>> ExpandBy([n], [8 * t], TileBy([t], [8]).OrderBy(Row(8 * t)), given=[n <= 8 * t]).guarded(t - 1, i)[1]
         8*t + i - 8
         """
-        inside, place = self._guarded(coordinate)
-        return Condition(inside), IndexExpr(place)
+        inside, location = self._guarded(coordinate)
+        return Condition(inside), IndexExpr(location)
 
     def _guarded(self, coordinate: Sequence[object]) -> tuple[Predicate, Index]:
         """The part of the condition that is not proved, and the location."""
@@ -119,8 +119,8 @@ class ExpandBy(Function):
 
     def _parts(self, digits: Sequence[Any], known: Known) -> Sequence[Any]:
         """The coordinate in the expanded extents; without division if the last link of the chain has these digits."""
-        place = self.group.place_digits(digits, known)
-        return seen_by(place, self.expanded, known)
+        location = self.group.location_digits(digits, known)
+        return seen_by(location, self.expanded, known)
 
     def __getitem__(self, parts: object) -> Slice:
         """The locations of a slice of the view, with the condition of being inside; a colon is a whole dimension.
@@ -132,15 +132,15 @@ class ExpandBy(Function):
         B*block + N*row + i over [i < B] where B*block + i < N
         """
         digits, axes = chosen(parts, self.group.dims, self.dims)
-        inside, place = self._guarded(digits)
-        return Slice(place, axes, None if inside == TRUE else inside)
+        inside, location = self._guarded(digits)
+        return Slice(location, axes, None if inside == TRUE else inside)
 
-    def inv(self, place: int) -> Any:
+    def inv(self, location: int) -> Any:
         """The coordinate of the array element at a flat location."""
         whole = product(self.dims)
-        if type(place) is not int or (isinstance(whole, int) and not 0 <= place < whole):
-            raise LayoutError(f"the location {brief(place)}", required=f"a location from 0 to {whole} - 1")
-        digits = Box(self.dims, row_major=True).digits(place)
+        if type(location) is not int or (isinstance(whole, int) and not 0 <= location < whole):
+            raise LayoutError(f"the location {brief(location)}", required=f"a location from 0 to {whole} - 1")
+        digits = Box(self.dims, row_major=True).digits(location)
         return self.group.inv(Box(self.expanded, row_major=True).join(digits))
 
     def where(self, **sizes: int) -> ExpandBy:

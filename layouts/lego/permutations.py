@@ -13,15 +13,15 @@ from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import Proved, Refuted
 from atl.surface.values import IndexExpr
-from layouts.errors import LayoutError, NotByTable
+from layouts.errors import CannotTabulate, LayoutError
 from layouts.foundation.box import Box
-from layouts.foundation.function import MOST_PLACES, IndexFunction
-from layouts.foundation.known import Known, positive
+from layouts.foundation.facts import Known, positive
+from layouts.foundation.function import MOST_ELEMENTS, IndexFunction
 from layouts.foundation.semimodule import Array
 from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, extent_of, plain_index, product, shown
 from layouts.foundation.variables import any_digits
-from layouts.proofs.injectivity import injective, undone
+from layouts.proofs.injectivity import injective, prove_inverse
 
 
 class Permutation(ABC):
@@ -29,9 +29,9 @@ class Permutation(ABC):
 
     dims: tuple[Extent, ...]
     known: Known
-    one_to_one: bool = True
+    known_injective: bool = True
     """True if it is injective, which may fail only for a GenP without inverse."""
-    fills: bool = True
+    known_bijective: bool = True
     """True if it is surjective, which may fail only for a GenP without inverse."""
 
     @property
@@ -41,24 +41,24 @@ class Permutation(ABC):
 
     @property
     @abstractmethod
-    def laid_down(self) -> tuple[Extent, ...]:
+    def location_extents(self) -> tuple[Extent, ...]:
         """The extents of the digits of a location, slowest first."""
 
     @abstractmethod
-    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+    def location(self, digits: Sequence[Any]) -> tuple[Any, ...]:
         """The location of the element at these digits, as digits."""
 
     @abstractmethod
-    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
+    def element(self, location: Sequence[Any]) -> tuple[Any, ...]:
         """The digits of the element at a location."""
 
     def apply(self, digits: Sequence[Any]) -> Any:
         """The flat location of the element at these digits."""
-        return Box(self.laid_down, row_major=True).join(self.place(digits))
+        return Box(self.location_extents, row_major=True).join(self.location(digits))
 
-    def inv(self, place: Any) -> tuple[Any, ...]:
+    def inv(self, location: Any) -> tuple[Any, ...]:
         """The digits of the element at a flat location."""
-        return self.element(Box(self.laid_down, row_major=True).digits(place))
+        return self.element(Box(self.location_extents, row_major=True).digits(location))
 
     @abstractmethod
     def where(self, sizes: Mapping[str, int]) -> Permutation:
@@ -83,19 +83,19 @@ class RegP(Permutation):
                 f"RegP({shown(self.dims)}, {brief(order)})",
                 required=f"each of the dimensions 1 to {len(self.dims)} once",
             )
-        self.order = tuple(place - first for place in order)
+        self.order = tuple(dim - first for dim in order)
         self.known = positive(self.dims)
 
     @property
-    def laid_down(self) -> tuple[Extent, ...]:
-        return tuple(self.dims[place] for place in self.order)
+    def location_extents(self) -> tuple[Extent, ...]:
+        return tuple(self.dims[dim] for dim in self.order)
 
-    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(digits[place] for place in self.order)
+    def location(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(digits[dim] for dim in self.order)
 
-    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
+    def element(self, location: Sequence[Any]) -> tuple[Any, ...]:
         found: list[Any] = [None] * len(self.order)
-        for at, digit in zip(self.order, place, strict=True):
+        for at, digit in zip(self.order, location, strict=True):
             found[at] = digit
         return tuple(found)
 
@@ -103,16 +103,16 @@ class RegP(Permutation):
         """The distance in memory between neighbours in each dimension."""
         out: list[Extent] = [1] * len(self.dims)
         step: Extent = 1
-        for place in reversed(self.order):
-            out[place] = step
-            step = step * self.dims[place]
+        for dim in reversed(self.order):
+            out[dim] = step
+            step = step * self.dims[dim]
         return out
 
     def where(self, sizes: Mapping[str, int]) -> RegP:
         return RegP([placed(extent, sizes) for extent in self.dims], [*self.order])
 
     def __repr__(self) -> str:
-        return f"RegP([{','.join(map(str, self.dims))}], [{','.join(str(place + 1) for place in self.order)}])"
+        return f"RegP([{','.join(map(str, self.dims))}], [{','.join(str(dim + 1) for dim in self.order)}])"
 
 
 def Row(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
@@ -158,8 +158,8 @@ class GenP(Permutation):
         self.inverse = inverse
         self._given = tuple(given)
         self.known = positive(self.dims).given(self._given)
-        self.one_to_one = True
-        self.fills = inverse is not None
+        self.known_injective = True
+        self.known_bijective = inverse is not None
         self._table: Array | None = None
         self._digits: Array | None = None
         if all(isinstance(extent, int) for extent in self.dims):
@@ -171,38 +171,40 @@ class GenP(Permutation):
 
     def _tabulate(self) -> None:
         size = product(self.dims)
-        if not isinstance(size, int) or size > MOST_PLACES:
-            raise NotByTable(f"a GenP of {size} elements", required=f"up to {MOST_PLACES}, which are tabulated")
+        if not isinstance(size, int) or size > MOST_ELEMENTS:
+            raise CannotTabulate(f"a GenP of {size} elements", required=f"up to {MOST_ELEMENTS}, which are tabulated")
         box = Box(self.dims, row_major=True)
         digits = list(zip(*(part.tolist() for part in box.digits(np.arange(size))), strict=True))
         places = [_number(self.function(*each), each) for each in digits]
         self._table = np.asarray(places, dtype=np.int64)
         seen: dict[int, tuple[int, ...]] = {}
-        for each, place in zip(digits, places, strict=True):
-            if place < 0 or (place >= size and self.inverse is not None):
-                raise LayoutError(f"GenP maps {each} to {place}", required=f"a location from 0 to {size - 1}")
-            if place in seen and self.inverse is not None:
-                raise LayoutError(f"GenP maps {seen[place]} and {each} to {place}", required="distinct locations")
-            self.one_to_one &= place not in seen
-            seen[place] = each
-            if self.inverse is not None and _digits_of(self.inverse(place), len(self.dims)) != each:
+        for each, location in zip(digits, places, strict=True):
+            if location < 0 or (location >= size and self.inverse is not None):
+                raise LayoutError(f"GenP maps {each} to {location}", required=f"a location from 0 to {size - 1}")
+            if location in seen and self.inverse is not None:
+                raise LayoutError(f"GenP maps {seen[location]} and {each} to {location}", required="distinct locations")
+            self.known_injective &= location not in seen
+            seen[location] = each
+            if self.inverse is not None and _digits_of(self.inverse(location), len(self.dims)) != each:
                 raise LayoutError(
-                    f"GenP maps {each} to {place}, and back to {self.inverse(place)}", required="the inverse"
+                    f"GenP maps {each} to {location}, and back to {self.inverse(location)}", required="the inverse"
                 )
-        self._digits = np.asarray([seen.get(place, (-1,) * len(self.dims)) for place in range(size)]).reshape(size, -1)
+        self._digits = np.asarray([seen.get(location, (-1,) * len(self.dims)) for location in range(size)]).reshape(
+            size, -1
+        )
 
     def _prove(self) -> None:
         inverse = self.inverse
         if inverse is None:
-            self.one_to_one = False
+            self.known_injective = False
             return
 
-        def to_digits(place: Any) -> tuple[Any, ...]:
-            return _tuple(inverse(IndexExpr(index(place)) if isinstance(place, Index) else place))
+        def to_digits(location: Any) -> tuple[Any, ...]:
+            return _tuple(inverse(IndexExpr(index(location)) if isinstance(location, Index) else location))
 
         made = IndexFunction(self.dims, self._formula, to_digits, name="GenP", given=self._given)
         # Injectivity may be known without the inverse, and then says nothing about it.
-        inverse_proof = undone(made, made.known)
+        inverse_proof = prove_inverse(made, made.known)
         if isinstance(inverse_proof, Proved) and self._within():
             return
         answer = injective(made)
@@ -227,10 +229,10 @@ class GenP(Permutation):
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     @property
-    def laid_down(self) -> tuple[Extent, ...]:
+    def location_extents(self) -> tuple[Extent, ...]:
         return (self.size,)
 
-    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+    def location(self, digits: Sequence[Any]) -> tuple[Any, ...]:
         return (self._flat(digits),)
 
     def _flat(self, digits: Sequence[Any]) -> Any:
@@ -252,18 +254,18 @@ class GenP(Permutation):
             raise LayoutError(f"element {outside.flat[0]} of {self}", required=f"one of its {size}")
         return places
 
-    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
-        (flat,) = place
+    def element(self, location: Sequence[Any]) -> tuple[Any, ...]:
+        (flat,) = location
         return self._inverse(flat)
 
-    def _inverse(self, place: Any) -> tuple[Any, ...]:
+    def _inverse(self, location: Any) -> tuple[Any, ...]:
         if self.inverse is None:
             raise LayoutError("a GenP without an inverse has no inv", required="its inverse, as the third argument")
-        if self._digits is not None and not isinstance(place, Index):
-            rows = self._digits[self._inside(np.asarray(place))]
+        if self._digits is not None and not isinstance(location, Index):
+            rows = self._digits[self._inside(np.asarray(location))]
             return tuple(rows.T) if rows.ndim > 1 else tuple(rows.tolist())
         try:
-            parts = _tuple(self.inverse(IndexExpr(place)))
+            parts = _tuple(self.inverse(IndexExpr(location)))
         except (TypeError, ValueError) as error:
             raise _only_a_table(error) from error
         return tuple(map(plain_index, parts))
@@ -273,18 +275,18 @@ class GenP(Permutation):
             return self
         dims = [extent for each in self.dims if isinstance(extent := placed(each, sizes), int)]
         if len(dims) < len(self.dims):
-            raise NotByTable(f"{self} with numbers for {', '.join(sizes)}", required="a number for each size")
+            raise CannotTabulate(f"{self} with numbers for {', '.join(sizes)}", required="a number for each size")
         made = IndexFunction(self.dims, self._formula).where(**sizes)
         table = {tuple(digits): int(made.at(digits)) for digits in np.ndindex(*dims)}
-        inverse = {place: digits for digits, place in table.items()}
+        inverse = {location: digits for digits, location in table.items()}
         return GenP(dims, lambda *digits: table[digits], inverse.__getitem__ if self.inverse is not None else None)
 
     def __repr__(self) -> str:
         return f"GenP([{','.join(map(str, self.dims))}], {getattr(self.function, '__name__', 'function')})"
 
 
-def _only_a_table(error: Exception) -> NotByTable:
-    return NotByTable(
+def _only_a_table(error: Exception) -> CannotTabulate:
+    return CannotTabulate(
         f"a GenP of functions of integers is tabulated: {error}",
         required="numbers, or functions that take index expressions (they use + - * // % only)",
     )

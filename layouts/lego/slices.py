@@ -13,7 +13,7 @@ from atl.core.predicate import NonNegative, Predicate, conjuncts, within
 from atl.prove import simplify
 from atl.surface.values import IndexExpr
 from atl.text.printing import show_predicate
-from layouts.errors import LayoutError, NoLayout, NotByTable
+from layouts.errors import CannotTabulate, LayoutError, NoLayout
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, Array
@@ -27,7 +27,7 @@ from layouts.linear.conversion import as_linear
 class Slice:
     """The locations of a slice of a layout: an expression over `axes`, index variables with their extents."""
 
-    place: Index
+    location: Index
     axes: tuple[tuple[Var, Extent], ...]
     inside: Predicate | None = None
     """The condition under which there is a location; none if there always is."""
@@ -42,22 +42,22 @@ class Slice:
         """
         missing = {atom.name for atom in self._atoms() if isinstance(atom, Size)} - set(sizes)
         if missing:
-            raise NotByTable(f"the sizes {', '.join(sorted(missing))}", required="a number for each: table(n=8)")
+            raise CannotTabulate(f"the sizes {', '.join(sorted(missing))}", required="a number for each: table(n=8)")
         extents = [_value(extent, sizes) for _, extent in self.axes]
         grid = np.indices(extents)
-        held: Mapping[Leaf, Any] = {axis: grid[place] for place, (axis, _) in enumerate(self.axes)}
+        held: Mapping[Leaf, Any] = {axis: grid[location] for location, (axis, _) in enumerate(self.axes)}
 
         def leaf(atom: Leaf) -> Any:
             return held[atom] if atom in held else sizes[atom.name]  # type: ignore[union-attr]
 
-        found: Array = np.broadcast_to(value_of(self.place, leaf, _no_element), tuple(extents))
+        found: Array = np.broadcast_to(value_of(self.location, leaf, _no_element), tuple(extents))
         if self.inside is None:
             return found
         holds = [value_of(part, leaf, _no_element) >= 0 for part in _at_least_zero(self.inside)]
         return np.where(np.logical_and.reduce(np.broadcast_arrays(*holds, np.ones_like(found, dtype=bool))), found, -1)
 
     def _atoms(self) -> list[Leaf]:
-        found = list(atoms(self.place))
+        found = list(atoms(self.location))
         found += [atom for part in _at_least_zero(self.inside) for atom in atoms(part)] if self.inside else []
         for _, extent in self.axes:
             found += atoms(extent) if isinstance(extent, Index) else []
@@ -65,7 +65,7 @@ class Slice:
 
     def __str__(self) -> str:
         where = " ".join(f"[{axis.name} < {extent}]" for axis, extent in self.axes) or "one location"
-        return f"{self.place} over {where}" + (f" where {show_predicate(self.inside)}" if self.inside else "")
+        return f"{self.location} over {where}" + (f" where {show_predicate(self.inside)}" if self.inside else "")
 
     __repr__ = __str__
 
@@ -84,12 +84,12 @@ def part_of(function: Function, *parts: Any) -> Slice:
         function = as_linear(function)  # its value is an exclusive or of bits of digits
     digits, axes = chosen(parts, [product(mode) for mode in modes_of(function.shape)])
     found = function(*digits)
-    place = plain_index(found)
-    if isinstance(place, bool) or not isinstance(place, int | Index):
+    location = plain_index(found)
+    if isinstance(location, bool) or not isinstance(location, int | Index):
         raise NoLayout(f"the locations of {function} are not integers", required="a layout of memory")
     symbolic = [(plain(digit), n) for digit, n in zip(digits, map(product, modes_of(function.shape)), strict=True)]
     known = function.known.assume(*(within(ZERO, x, index(n)) for x, n in symbolic if isinstance(x, Index)))
-    return Slice(index(known.simple(simplify(known.facts, index(place)))), axes)
+    return Slice(index(known.simple(simplify(known.facts, index(location)))), axes)
 
 
 LETTERS: Final = (*"ijklmnopqrstuvwxyz", *(f"i{number}" for number in range(100)))
@@ -134,4 +134,4 @@ def _value(extent: Extent, sizes: Mapping[str, int]) -> int:
 
 
 def _no_element(_array: object, _at: object) -> int:
-    raise NotByTable("a location reads an array", required="a location over sizes and indices")
+    raise CannotTabulate("a location reads an array", required="a location over sizes and indices")

@@ -9,11 +9,11 @@ from atl.core.index import ceildiv, index
 from atl.core.predicate import equal
 from atl.surface.values import Condition
 from layouts.errors import LayoutError
-from layouts.foundation.known import positive
+from layouts.foundation.facts import positive
 from layouts.foundation.tuples import Extent, extent_of, shown
 from layouts.lego.expansion import ExpandBy
+from layouts.lego.group_by import GroupBy, TileBy
 from layouts.lego.permutations import Row, extents
-from layouts.lego.words import GroupBy, TileBy
 
 
 def TileInto(  # noqa: N802 (as LEGO's other names)

@@ -98,10 +98,10 @@ def bank_conflicts(
     need_function(storage)
     need_function(access)
     memory = Banks(element, banks, word)
-    places = np.asarray(Chain(storage.counted_from_the_first(), access).table(), dtype=np.int64) * element
-    if places.ndim != 1 or (places < 0).any():
+    locations = np.asarray(Chain(storage.with_colexicographic_indices(), access).table(), dtype=np.int64) * element
+    if locations.ndim != 1 or (locations < 0).any():
         raise NoLayout(f"the values of {storage} are not addresses", required="integers that are not negative")
-    groups = [places[at : at + memory.together] for at in range(0, len(places), memory.together)]
+    groups = [locations[at : at + memory.together] for at in range(0, len(locations), memory.together)]
     counted = []
     for group in groups:
         first = group[:, None] // word
@@ -122,11 +122,11 @@ def conflict_free(storage: Function, access: Function, *, element: int = 4, bank
     (Proved(layer='structure', vacuous=False), {'i': 1, 'j': 0})
     """
     memory = Banks(element, banks, word)
-    columns = _places_of_lanes(as_linear(storage).columns, as_linear(access), memory)
+    columns = _locations_of_lanes(as_linear(storage).columns, as_linear(access), memory)
     return _free(columns, memory)
 
 
-def _places_of_lanes(storage: tuple[int, ...], access: LinearLayout, memory: Banks) -> list[int]:
+def _locations_of_lanes(storage: tuple[int, ...], access: LinearLayout, memory: Banks) -> list[int]:
     """The images of the bits of those lanes that are served together."""
     if len(storage) < max((column.bit_length() for column in access.columns), default=0):
         raise NoLayout(f"{access} leaves the tile", required=f"indices below {1 << len(storage)}")
@@ -179,7 +179,7 @@ def swizzle_for(
     accesses = [as_linear(first), as_linear(second)]
     plain = [1 << bit for bit in range(width)]
     for triple, columns in (((0, 0, 0), plain), *_swizzles(width)):
-        if all(isinstance(_free(_places_of_lanes(tuple(columns), a, memory), memory), Proved) for a in accesses):
+        if all(isinstance(_free(_locations_of_lanes(tuple(columns), a, memory), memory), Proved) for a in accesses):
             return _chosen(columns, triple, first, second, memory)
     return _chosen(_complementary(width, accesses, memory), None, first, second, memory)
 

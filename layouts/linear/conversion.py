@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import COORDINATES
@@ -39,9 +39,11 @@ def as_linear(
                 f"the mode {shown(mode)} of {function} has extent {extent}", required="extents that are powers of two"
             )
         widths.append(extent.bit_length() - 1)
-    if function.places is None:
-        raise NotByTable(f"{function} has {function.size} elements", required="up to a million, which are tabulated")
-    values = _places(function)
+    if function.table_size is None:
+        raise CannotTabulate(
+            f"{function} has {function.size} elements", required="up to a million, which are tabulated"
+        )
+    values = _locations(function)
     columns = [[int(part) for part in values[1 << bit]] for bit in range(sum(widths))]
     ins = _names(ins, "mode", len(widths), always=True)
     out_dims = _names(out_dims, "place", values.shape[1], always=False)
@@ -51,7 +53,7 @@ def as_linear(
     return LinearLayout.from_bases(bases, list(out_dims))
 
 
-def _places(function: Function) -> np.ndarray:
+def _locations(function: Function) -> np.ndarray:
     values = function.colexicographic()
     rows = values.reshape((len(values), -1)).astype(np.int64)
     if (rows < 0).any():

@@ -16,8 +16,8 @@ from atl.core.index import Index
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.errors import LayoutError, NoLayout
+from layouts.foundation.facts import EMPTY
 from layouts.foundation.function import Function
-from layouts.foundation.known import EMPTY
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import F2
 from layouts.foundation.storing.bits import stored_by_bits
@@ -186,8 +186,8 @@ class LinearLayout(Function):
             size = self.in_dims[name]
             if not isinstance(value, np.ndarray) and (type(value) is not int or not 0 <= value < size):
                 raise LayoutError(f"{name} = {brief(value)}", required=f"an integer from 0 to {size - 1}")
-        place = self.at([digits[name] for name in self._ins])
-        return self._outs.named(place)
+        location = self.at([digits[name] for name in self._ins])
+        return self._outs.named(location)
 
     def at(self, digits: Sequence[Any]) -> Any:
         total: Any = 0
@@ -513,9 +513,9 @@ def _fitting(name: str, basis: tuple[int, ...], outs: Dims) -> tuple[int, ...]:
 
 def _out_dims(given: list[str | tuple[str, int]], bases: Mapping[str, list[tuple[int, ...]]]) -> Dims:
     sizes: list[tuple[str, int]] = []
-    for place, dim in enumerate(given):
+    for position, dim in enumerate(given):
         if isinstance(dim, str):
-            most = max((each[place] for all_ in bases.values() for each in all_ if place < len(each)), default=0)
+            most = max((each[position] for all_ in bases.values() for each in all_ if position < len(each)), default=0)
             sizes.append((dim, 1 << most.bit_length()))
         else:
             sizes.append(dim)

@@ -42,42 +42,42 @@ class Dims:
             raise WrongArgument(f"{brief(name)} is not a coordinate", required=f"one of {', '.join(self.sizes)}")
         return self.sizes[name]
 
-    def split(self, place: Any) -> tuple[Any, ...]:
+    def split(self, location: Any) -> tuple[Any, ...]:
         """The coordinates of a location."""
         parts = []
         for width in self.widths.values():
-            parts.append(place & ((1 << width) - 1))
-            place = place >> width
+            parts.append(location & ((1 << width) - 1))
+            location = location >> width
         return tuple(parts)
 
-    def named(self, place: Any) -> dict[str, Any]:
+    def named(self, location: Any) -> dict[str, Any]:
         """The coordinates of a location, by name."""
-        return dict(zip(self.sizes, self.split(place), strict=True))
+        return dict(zip(self.sizes, self.split(location), strict=True))
 
     def join(self, parts: Sequence[int]) -> int:
         """The location with these coordinates, each within its size."""
-        place, at = 0, 0
+        location, at = 0, 0
         for part, width in zip(parts, self.widths.values(), strict=True):
-            place |= part << at
+            location |= part << at
             at += width
-        return place
+        return location
 
     def of(self, parts: Mapping[str, int]) -> int:
         """The location with these coordinates, all others zero."""
         return self.join([parts.get(name, 0) for name in self.sizes])
 
-    def renamed(self, other: Dims, place: int) -> int:
+    def renamed(self, other: Dims, location: int) -> int:
         """The location with the same coordinates in these dimensions; other coordinates are dropped."""
-        return self.of(other.named(place))
+        return self.of(other.named(location))
 
-    def shifted(self, other: Dims, place: int, by: Mapping[str, int]) -> int:
+    def shifted(self, other: Dims, location: int, by: Mapping[str, int]) -> int:
         """The location with the coordinates of `other`, each multiplied by a size."""
-        parts = other.named(place)
+        parts = other.named(location)
         return self.of({name: part * by.get(name, 1) for name, part in parts.items()})
 
-    def lowered(self, other: Dims, place: int, by: Mapping[str, int]) -> int:
+    def lowered(self, other: Dims, location: int, by: Mapping[str, int]) -> int:
         """The location with the coordinates of `other`, each divided by a size. Raises `NoLayout` on a remainder."""
-        parts = other.named(place)
+        parts = other.named(location)
         for name, part in parts.items():
             if part % by.get(name, 1):
                 raise NoLayout(f"{name!r} goes to {part}", required=f"a multiple of {by[name]}, the size of the factor")

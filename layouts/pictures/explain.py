@@ -8,8 +8,8 @@ from typing import Any
 
 from atl.errors import ATLError, WrongArgument, brief
 from layouts.algebra.coalesce import coalesce, coalesced
-from layouts.algebra.complement import complement, left_out
-from layouts.algebra.composition import Open, composed, composition
+from layouts.algebra.complement import complement, complement_in
+from layouts.algebra.composition import Unproved, composed, composition
 from layouts.algebra.divide import logical_divide
 from layouts.algebra.products import logical_product
 from layouts.foundation.layout import Layout, make_layout
@@ -86,7 +86,7 @@ def _composition(outer: Layout, inner: Layout) -> list[str]:
     said: list[str] = []
     try:
         composed(outer, inner, outer.known.joined(inner.known), said=said)
-    except Open as question:
+    except Unproved as question:
         said.append(f"not proved: {question}")
     lines += [f"  {step}" if _is_head(step) else f"    {step}" for step in said]
     made = composition(outer, inner)
@@ -101,7 +101,7 @@ def _is_head(step: str) -> bool:
 
 def _with_complement(operation: Callable[..., Any], a: Layout, b: Layout) -> list[str]:
     if operation is logical_divide:
-        rest = left_out(b, a.size, whole=True)
+        rest = complement_in(b, a.size, whole=True)
         tiled = make_layout(b, rest)
         lines = [f"{a} divided by {b}", f"  complement of the tile in {a.size}: {rest}; (tile, rest) = {tiled}"]
         return [*lines, *(f"  {line}" for line in _composition(a, tiled)[:-1]), f"= {logical_divide(a, b)}"]
@@ -128,9 +128,9 @@ def _complement(layout: Layout, size: object = None) -> list[str]:
 def _coalesce(layout: Layout) -> list[str]:
     lines = [f"coalesce {layout}"]
     modes = list(layout.modes)
-    for place, (n, d) in enumerate(modes):
+    for position, (n, d) in enumerate(modes):
         if n == 1:
-            lines.append(f"  mode {place}, 1:{d}, has extent 1 and is dropped")
-        elif place and (merged := coalesced(modes[: place + 1], layout.known))[-1:] != [(n, d)]:
-            lines.append(f"  mode {place}, {n}:{d}, continues the mode before: {merged[-1][0]}:{merged[-1][1]}")
+            lines.append(f"  mode {position}, 1:{d}, has extent 1 and is dropped")
+        elif position and (merged := coalesced(modes[: position + 1], layout.known))[-1:] != [(n, d)]:
+            lines.append(f"  mode {position}, {n}:{d}, continues the mode before: {merged[-1][0]}:{merged[-1][1]}")
     return [*lines, f"= {coalesce(layout)}"]

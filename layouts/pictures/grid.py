@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 
 from atl.errors import ArgumentError, ATLError, WrongArgument, brief
 from atl.files.whole import write_text
-from layouts.axe import Axe, Place, axis, places
+from layouts.axe import Axe, Location, axis, locations
 from layouts.axe.axes import MEMORY
-from layouts.errors import NotByTable
+from layouts.errors import CannotTabulate
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.tuples import as_nested, extent_of, modes_of, product
@@ -114,14 +114,14 @@ def _text(
     )
 
 
-def draw(function: Function, *, colour: str | Colour = "place", onto: object = None) -> Picture:
+def draw(function: Function, *, colour: str | Colour = "location", onto: object = None) -> Picture:
     """Draw the location of each coordinate. The first mode runs down, the others to the right, in order of the indices.
 
     Locations on axes are abbreviated by the first letters of the axes; all locations of an element are shown. Colours
-    follow the location (`"place"`, eight colours in turn), the row or column (`"row"`, `"column"`), one of 32 banks
+    follow the location (`"location"`, eight colours in turn), the row or column (`"row"`, `"column"`), one of 32 banks
     (`"bank"`), or a function of the location. With `onto=(m, n)` a layout of threads and values is drawn on the tile of
     its locations: each cell shows which thread holds it and as which value, coloured by the thread or the `"value"`.
-    Raises `NotByTable` for symbolic sizes.
+    Raises `CannotTabulate` for symbolic sizes.
 
     >>> draw(Layout((2, 4), (4, 1)))
     (2,4):(4,1)
@@ -137,8 +137,8 @@ def draw(function: Function, *, colour: str | Colour = "place", onto: object = N
     1 | T0V1 T1V1
     """
     need_function(function)
-    if function.places is None or function.places > MOST_CELLS:
-        raise NotByTable(
+    if function.table_size is None or function.table_size > MOST_CELLS:
+        raise CannotTabulate(
             f"{function} is too large to draw, or its size is symbolic",
             required=f"up to {MOST_CELLS} elements",
             suggestions=("give numbers for the sizes: layout.where(n=8)",),
@@ -147,12 +147,12 @@ def draw(function: Function, *, colour: str | Colour = "place", onto: object = N
         return _of_digits(function, colour)
     if isinstance(function, Axe) and not function.symbolic() and onto is None:
         return _of_axes(function, colour)
-    return _of_places(function, colour) if onto is None else _of_threads(function, colour, onto)
+    return _of_locations(function, colour) if onto is None else _of_threads(function, colour, onto)
 
 
 def svg_of(function: Function) -> str | None:
     """The picture of a layout in a notebook; None for symbolic or large layouts."""
-    if function.places is None or function.places > MOST_DISPLAYED:
+    if function.table_size is None or function.table_size > MOST_DISPLAYED:
         return None
     try:
         return draw(function).svg()
@@ -166,15 +166,15 @@ def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
     short = _short(names)
     rows, columns = layout.out_dims.values()
     if rows * columns > MOST_CELLS:
-        raise NotByTable(f"{layout} has {rows * columns} locations to draw", required=f"up to {MOST_CELLS}")
-    if not isinstance(colour, str) or colour not in ("place", *names):
+        raise CannotTabulate(f"{layout} has {rows * columns} locations to draw", required=f"up to {MOST_CELLS}")
+    if not isinstance(colour, str) or colour not in ("location", *names):
         raise WrongArgument(f"colour={brief(colour)}", required=f"one of {', '.join(names)}")
-    by = len(names) - 1 if colour == "place" else names.index(colour)
+    by = len(names) - 1 if colour == "location" else names.index(colour)
     cells = [["" for _ in range(columns)] for _ in range(rows)]
     colours = [[-1 for _ in range(columns)] for _ in range(rows)]
-    for at, place in enumerate(layout.table().tolist()):
+    for at, location in enumerate(layout.table().tolist()):
         digits = layout.box.digits(at)
-        row, column = place % rows, place // rows
+        row, column = location % rows, location // rows
         text = "".join(f"{short[name].upper()}{digit}" for name, digit in zip(names, digits, strict=True))
         cells[row][column] += ("," if cells[row][column] else "") + text
         colours[row][column] = digits[by] if digits else 0
@@ -196,35 +196,35 @@ def _tells(part: str, name: str, names: Sequence[str]) -> bool:
     return part == name or not any(other.startswith(part) for other in names if other != name)
 
 
-def _of_places(function: Function, colour: str | Colour) -> Picture:
+def _of_locations(function: Function, colour: str | Colour) -> Picture:
     grid = _grid(function, function.table().tolist())
-    return Picture(str(function), _frozen(grid, _place), _frozen(_coloured(grid, colour), int))
+    return Picture(str(function), _frozen(grid, _text_of), _frozen(_coloured(grid, colour), int))
 
 
 def _of_axes(layout: Axe, colour: str | Colour) -> Picture:
     """The locations of each element, as numbers if all are in memory."""
     copies = layout.replicas()
-    elements = range(layout.places or 0)
+    elements = range(layout.table_size or 0)
     if len(copies) * len(elements) > MOST_CELLS:
-        raise NotByTable(
+        raise CannotTabulate(
             f"{layout} has {len(copies)} locations for each of {len(elements)} elements", required=f"up to {MOST_CELLS}"
         )
     axes = layout.axes
     short = {} if axes in ((), (MEMORY,)) else _short([at.name for at in axes])
     telling = short and not any(part[-1].isdigit() for part in short.values())
 
-    def value(place: Place) -> Any:
-        return [place[at] for at in axes] if short else place[MEMORY]
+    def value(location: Location) -> Any:
+        return [location[at] for at in axes] if short else location[MEMORY]
 
-    def written(place: Place) -> str:
+    def written(location: Location) -> str:
         if not telling:
-            return _place(value(place))
-        return "".join(f"{part.upper()}{place[axis(name)]}" for name, part in short.items())
+            return _text_of(value(location))
+        return "".join(f"{part.upper()}{location[axis(name)]}" for name, part in short.items())
 
     legend = _legend(short) if telling or not short else f"locations are ({', '.join(short)})"
-    all_places = [places(layout, at) for at in elements]
-    cells = _grid(layout, [",".join(map(written, found)) for found in all_places])
-    first = _grid(layout, [value(found[0]) for found in all_places])
+    all_locations = [locations(layout, at) for at in elements]
+    cells = _grid(layout, [",".join(map(written, found)) for found in all_locations])
+    first = _grid(layout, [value(found[0]) for found in all_locations])
     return Picture(str(layout), _frozen(cells, str), _frozen(_coloured(first, colour), int), legend)
 
 
@@ -249,12 +249,12 @@ def _colour(colour: str | Colour) -> Colour:
     if callable(colour):
         return colour
     known: Mapping[str, Colour] = {
-        "place": lambda value: (sum(value) if isinstance(value, list) else value) % 8,
+        "location": lambda value: (sum(value) if isinstance(value, list) else value) % 8,
         "bank": lambda value: (sum(value) if isinstance(value, list) else value) % 32,
     }
     if colour not in known:
         raise WrongArgument(
-            f"colour={brief(colour)}", required='"place", "bank", "row", "column", "thread", "value", or a function'
+            f"colour={brief(colour)}", required='"location", "bank", "row", "column", "thread", "value", or a function'
         )
     return known[colour]
 
@@ -269,14 +269,16 @@ def _of_threads(function: Function, colour: str | Colour, onto: object) -> Pictu
     rows, columns = product(tile[0]), product(tile[1])
     threads = function[0].size
     if not isinstance(rows, int) or not isinstance(columns, int) or not isinstance(threads, int):
-        raise NotByTable(f"the tile {brief(onto)} has symbolic extents", required="numbers for all sizes")
+        raise CannotTabulate(f"the tile {brief(onto)} has symbolic extents", required="numbers for all sizes")
     cells = [["" for _ in range(columns)] for _ in range(rows)]
     colours = [[-1 for _ in range(columns)] for _ in range(rows)]
-    for at, place in enumerate(function.table().tolist()):
-        if not isinstance(place, int) or not 0 <= place < rows * columns:
-            raise WrongArgument(f"{function} has the location {place}", required=f"locations in the tile {brief(onto)}")
+    for at, location in enumerate(function.table().tolist()):
+        if not isinstance(location, int) or not 0 <= location < rows * columns:
+            raise WrongArgument(
+                f"{function} has the location {location}", required=f"locations in the tile {brief(onto)}"
+            )
         value, thread = divmod(at, threads)
-        row, column = place % rows, place // rows
+        row, column = location % rows, location // rows
         cells[row][column] += ("," if cells[row][column] else "") + f"T{thread}V{value}"
         colours[row][column] = value if colour == "value" else thread
     return Picture(str(function), _frozen(cells, str), _frozen(colours, int))
@@ -286,5 +288,5 @@ def _frozen(grid: Sequence[Sequence[Any]], made: Callable[[Any], Any]) -> tuple[
     return tuple(tuple(made(cell) for cell in row) for row in grid)
 
 
-def _place(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return f"({','.join(map(str, value))})" if isinstance(value, list) else str(value)

@@ -15,13 +15,13 @@ from layouts.algebra.composition import composition
 from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.products import blocked_product, logical_product, raked_product
-from layouts.axe import Axe, canonicalize, places, span
+from layouts.axe import Axe, canonicalize, locations, span
 from layouts.axe.replicas import Run
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
 from layouts.families import as_axe, as_layout, as_lego
+from layouts.foundation.bounds import cosize
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
-from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import COORDINATES
 from layouts.foundation.tuples import product, shown
 from layouts.linear.conversion import as_linear
@@ -51,22 +51,22 @@ BY_MODE: Final = ("composition", "logical_divide", "zipped_divide", "tiled_divid
 """Operations whose second operand may be a tuple of tilers, one for each mode."""
 
 
-def no_operation(word: object) -> WrongArgument:
+def unknown_operation(word: object) -> WrongArgument:
     """The error for an unknown operation."""
     return WrongArgument(f"unknown operation {brief(word)}", required=", ".join(OPERATIONS))
 
 
-def result_of(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> Any:
+def apply_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> Any:
     """Apply the operation of this name. Raises `WrongArgument` for an unknown name or unsuitable layouts."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
-        raise no_operation(operation)
+        raise unknown_operation(operation)
     function, count = OPERATIONS[operation]
     if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
         raise WrongArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
     takes: type[Function] = Function if operation in _OF_ALL else Layout
     takes = LinearLayout if operation == "invert" else Axe if operation == "canonicalize" else takes
-    for place, each in enumerate(layouts):
-        if not isinstance(each, takes) and not (isinstance(each, tuple) and place == 1 and operation in BY_MODE):
+    for position, each in enumerate(layouts):
+        if not isinstance(each, takes) and not (isinstance(each, tuple) and position == 1 and operation in BY_MODE):
             raise WrongArgument(
                 f"{operation} of {shown(each)}",
                 required=_REQUIRED[takes.__name__],
@@ -82,17 +82,17 @@ _REQUIRED: Final = {
 }  # fmt: skip
 
 
-def steps_of(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> str:
+def explain_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> str:
     """The steps of the operation of this name. Raises `WrongArgument` for an unknown name."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
-        raise no_operation(operation)
+        raise unknown_operation(operation)
     return str(explain(OPERATIONS[operation][0], *layouts))
 
 
-def described(function: Function) -> str:
+def describe(function: Function) -> str:
     """Size, forms and properties of a layout, with a picture if it is small.
 
-    >>> print(described(Layout((2, 4), (4, 1))))
+    >>> print(describe(Layout((2, 4), (4, 1))))
     layout     (2,4):(4,1)
     size       8, in a buffer of 8
     coalesced  (2,4):(4,1)
@@ -124,7 +124,7 @@ def described(function: Function) -> str:
     if not coordinates:
         lines.append(("onto", f"all locations below {function.size}, each once: {verdict(bijective(function))}"))
     text = "\n".join(f"{word:10} {said}" for word, said in lines)
-    if small and function.places is not None and function.places <= DRAWN:
+    if small and function.table_size is not None and function.table_size <= DRAWN:
         return f"{text}\n\n{str(draw(function)).partition(chr(10))[2]}"
     return text
 
@@ -140,12 +140,12 @@ def _replicated(layout: Axe) -> str:
     """The description of a layout whose elements have several locations."""
 
     def first() -> str:
-        found = [str(place) for place in places(layout, 0)]
+        found = [str(location) for location in locations(layout, 0)]
         return ", ".join(found[:DRAWN] + ["…"] * (len(found) > DRAWN))
 
     said: list[tuple[str, Callable[[], str]]] = [
         ("layout", lambda: str(layout)),
-        ("size", lambda: f"{layout.size}, each element at {_number_of_places(layout)} locations"),
+        ("size", lambda: f"{layout.size}, each element at {_number_of_locations(layout)} locations"),
         ("canonical", lambda: str(canonicalize(layout))),
         ("span", lambda: ", ".join(f"{steps} along {at}" for at, steps in span(layout).items())),
         ("element 0", first),
@@ -158,12 +158,12 @@ def _replicated(layout: Axe) -> str:
 def _is_drawn(layout: Axe) -> bool:
     """Whether all locations of all elements are few and numeric."""
     try:
-        return not layout.symbolic() and 0 < (layout.places or 0) * len(layout.replicas()) <= DRAWN
-    except NotByTable:
+        return not layout.symbolic() and 0 < (layout.table_size or 0) * len(layout.replicas()) <= DRAWN
+    except CannotTabulate:
         return False
 
 
-def _number_of_places(layout: Axe) -> str:
+def _number_of_locations(layout: Axe) -> str:
     sets, _ = layout.spread()
     return str(product(tuple(each.extent if isinstance(each, Run) else len(each) for each in sets.values())))
 
@@ -172,7 +172,7 @@ def _or_why_not(text: Callable[[], str]) -> str:
     """The text, or the first line of the error that prevents it."""
     try:
         return text()
-    except (NoLayout, NotByTable) as refused:
+    except (NoLayout, CannotTabulate) as refused:
         return f"unknown: {str(refused).splitlines()[0]}"
 
 

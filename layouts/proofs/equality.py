@@ -17,11 +17,11 @@ from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
-from layouts.axe import Axe, same_places
-from layouts.errors import NotByTable
+from layouts.axe import Axe, same_locations
+from layouts.errors import CannotTabulate
 from layouts.foundation.box import Box
+from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Chain, Function, IndexFunction, need_function
-from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS
 from layouts.foundation.tuples import Extent, Shape, modes_of, product
@@ -153,9 +153,9 @@ def _along_axes(a: Axe, b: Axe, known: Known) -> Answer:
 
 def _along_axes_of_sizes(a: Axe, b: Axe, known: Known) -> Answer:
     try:
-        if same_places(a, Axe(b.sharded, b.replicated, b.offset, known=known)):
+        if same_locations(a, Axe(b.sharded, b.replicated, b.offset, known=known)):
             return Proved("structure")
-    except NotByTable:
+    except CannotTabulate:
         pass
 
     def differ(x: Function, y: Function) -> Refuted | None:

@@ -24,11 +24,11 @@ from atl.prove.facts import Facts
 from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import is_zero, same_stride
 from layouts.axe.layout import Axe
+from layouts.foundation.bounds import bounds
 from layouts.foundation.box import Box
-from layouts.foundation.function import MOST_PLACES, Chain, Function, IndexFunction, need_function
-from layouts.foundation.known import Known, in_order
+from layouts.foundation.facts import Known, in_order
+from layouts.foundation.function import MOST_ELEMENTS, Chain, Function, IndexFunction, need_function
 from layouts.foundation.layout import Layout, compact, part_of
-from layouts.foundation.reach import bounds
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, plain_index, product
@@ -58,7 +58,7 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
     """
     need_function(a)
     known = a.known.given(given)
-    if a.one_to_one:
+    if a.known_injective:
         return Proved("structure")
     match a:
         case Layout():
@@ -68,7 +68,7 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
         case Axe() if not a.replicates:
             answer = _of_strides(Layout.of_modes(a.strides().modes[::-1], offset=a.strides().offset), known)
         case IndexFunction():
-            answer = undone(a, known)
+            answer = prove_inverse(a, known)
         case LinearLayout():
             met = dependence(a.columns)
             return refuted(a, ("i", met), ("j", 0)) if met else Proved("structure")
@@ -77,12 +77,12 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
     if not isinstance(answer, Unknown):
         return answer
     if a.has_table:
-        return meeting(a) or Proved("table")
-    found = first_sampled(meeting, known, a)
+        return collision(a) or Proved("table")
+    found = first_sampled(collision, known, a)
     return found or by_relation(lambda: Relation(a, known=known).is_injective(), answer)
 
 
-def meeting(a: Function) -> Refuted | None:
+def collision(a: Function) -> Refuted | None:
     """Two coordinates with the same location, found in the table."""
     values = a.table()
     found = _repeated(values)
@@ -105,14 +105,14 @@ def _repeated(values: Array) -> tuple[int, int] | None:
         counts = np.bincount((values - low).astype(np.int64))
         if counts.max(initial=0) <= 1:
             return None
-        place = low + int(np.argmax(counts > 1))
+        location = low + int(np.argmax(counts > 1))
     else:
         ordered = np.sort(values)
         twice = np.flatnonzero(ordered[1:] == ordered[:-1])
         if not len(twice):
             return None
-        place = int(ordered[twice[0]])
-    first, second = np.flatnonzero(values == place)[:2]
+        location = int(ordered[twice[0]])
+    first, second = np.flatnonzero(values == location)[:2]
     return int(first), int(second)
 
 
@@ -122,11 +122,11 @@ def _repeated(values: Array) -> tuple[int, int] | None:
 def _of_strides(a: Layout, known: Known) -> Answer:
     module = a.semimodule
     modes = [(n, d) for n, d in a.modes if n != 1]
-    for place, (n, d) in enumerate(a.modes):
+    for position, (n, d) in enumerate(a.modes):
         if is_zero(d) and n != 1:
             if isinstance(n, int):
-                return _step_meets(a, place, known)
-            return Unknown(f"mode {place}, of extent {n}, has stride zero")
+                return _zero_stride_collision(a, position, known)
+            return Unknown(f"mode {position}, of extent {n}, has stride zero")
     if module is BITS:
         return _over_f2(a)
     if module is COORDINATES:
@@ -138,18 +138,18 @@ def _of_strides(a: Layout, known: Known) -> Answer:
     return Proved("structure") if left is not None else Unknown("no order of the strides is proved")
 
 
-def _step_meets(a: Layout, place: int, known: Known) -> Answer:
+def _zero_stride_collision(a: Layout, position: int, known: Known) -> Answer:
     """The collision of digits 0 and 1 of a mode of stride zero."""
     sizes: dict[str, int] = {}
     if not all(isinstance(n, int) for n, _ in a.modes) or not a.is_constant:
         found = next(samples(known, a), None)
         if found is None:
-            return Unknown(f"mode {place} has stride zero, and no sizes that satisfy the facts were found")
+            return Unknown(f"mode {position} has stride zero, and no sizes that satisfy the facts were found")
         sizes = found
     digits = [0] * len(a.modes)
     names: list[tuple[Leaf, int]] = [(Size(name), value) for name, value in sizes.items()]
     for name, moved in (("i", 1), ("j", 0)):
-        digits[place] = moved
+        digits[position] = moved
         names += named(digits, name)
     return Refuted(Model(tuple(names)))
 
@@ -165,28 +165,28 @@ def _of_numbers(a: Layout, modes: Numbers) -> Answer:
         if len(group) == 1:
             continue
         tabulated = True
-        few = [(min(n, 1 << FEW // len(group)), d, place) for n, d, place in group]
-        if prod(n for n, _, _ in group) > MOST_PLACES:
-            found = _pair_meets(a, group) or _some_meet(a, few)
+        few = [(min(n, 1 << FEW // len(group)), d, position) for n, d, position in group]
+        if prod(n for n, _, _ in group) > MOST_ELEMENTS:
+            found = _pair_collision(a, group) or _group_collision(a, few)
             return found or Unknown("the modes that overlap are too large for a table")
-        if (met := _some_meet(a, group)) is not None:
+        if (met := _group_collision(a, group)) is not None:
             return met
     return Proved("table" if tabulated else "structure")
 
 
-def _some_meet(a: Layout, group: Numbers) -> Refuted | None:
+def _group_collision(a: Layout, group: Numbers) -> Refuted | None:
     """Two coordinates that differ only in these modes and have the same location, found in a table."""
     part = Layout.of_modes([(n, d) for n, d, _ in group])
     if (met := _repeated(part.table())) is None:
         return None
     digits = [[0] * len(a.modes), [0] * len(a.modes)]
     for found, at in zip(digits, (met[1], met[0]), strict=True):
-        for (_, _, place), digit in zip(group, part.box.digits(at), strict=True):
-            found[place] = digit
+        for (_, _, position), digit in zip(group, part.box.digits(at), strict=True):
+            found[position] = digit
     return refuted(a, ("i", a.box.join(digits[0])), ("j", a.box.join(digits[1])))
 
 
-def _pair_meets(a: Layout, group: Numbers) -> Refuted | None:
+def _pair_collision(a: Layout, group: Numbers) -> Refuted | None:
     """A collision within two modes: multiples of the two strides that are equal."""
     for (n, d, first), (m, e, second) in combinations(group, 2):
         common = gcd(d, e)
@@ -211,27 +211,27 @@ def groups(modes: Numbers) -> list[list[tuple[int, int, int]]]:
     common.reverse()
     out: list[list[tuple[int, int, int]]] = []
     start, span = 0, 0
-    for place, (n, d, _) in enumerate(ordered):
+    for position, (n, d, _) in enumerate(ordered):
         span += (n - 1) * abs(d)
-        if place + 1 == len(ordered) or common[place + 1] > span:
-            out.append(list(ordered[start : place + 1]))
-            start = place + 1
+        if position + 1 == len(ordered) or common[position + 1] > span:
+            out.append(list(ordered[start : position + 1]))
+            start = position + 1
     return out
 
 
 def _over_coordinates(a: Layout, known: Known) -> Answer:
     """Decide each axis separately, if each mode moves along one axis."""
     axes: dict[int, list[tuple[Extent, Extent, int]]] = {}
-    for place, (n, d) in enumerate(a.modes):
+    for position, (n, d) in enumerate(a.modes):
         moved = [axis for axis, part in enumerate(d) if part != 0] if isinstance(d, Coordinate) else []
         if n == 1:
             continue
         if len(moved) != 1 or not isinstance(d, Coordinate):
             return Unknown(f"the mode {n}:{d} moves along several axes")
-        axes.setdefault(moved[0], []).append((n, d[moved[0]], place))
+        axes.setdefault(moved[0], []).append((n, d[moved[0]], position))
     layer: Answer = Proved("structure")
     for along in axes.values():
-        numbers = [(n, d, place) for n, d, place in along if isinstance(n, int) and isinstance(d, int)]
+        numbers = [(n, d, position) for n, d, position in along if isinstance(n, int) and isinstance(d, int)]
         if len(numbers) == len(along):
             answer = _of_numbers(a, numbers)
             if not isinstance(answer, Proved):
@@ -267,15 +267,15 @@ def _of_chain(a: Chain, outer: Function, inner: Function) -> Answer:
     return first if first.layer == "table" else second
 
 
-def undone(a: IndexFunction, known: Known) -> Answer:
+def prove_inverse(a: IndexFunction, known: Known) -> Answer:
     """Whether inverse(to(x)) = x is proved, digit by digit, for symbolic digits in the box."""
     if a.inverse is None:
         return Unknown(f"{a} has no inverse")
     digits, inside = any_digits(list(leaves(a.shape)), known)
     facts: Facts = inside.facts
     try:
-        place = a.digits_of_place(digits)
-        returned = list(map(plain_index, a.inverse(*place)))
+        location = a.location_digits(digits)
+        returned = list(map(plain_index, a.inverse(*location)))
     except TypeError:
         return Unknown(f"{a} is not a formula over index expressions")
     if len(returned) != len(digits):
@@ -283,11 +283,11 @@ def undone(a: IndexFunction, known: Known) -> Answer:
             f"the inverse of {a} returns {len(returned)} digits", required=f"{len(digits)}, one for each extent"
         )
     if isinstance(a.onto, Segments):
-        if (open_ := _open_of_segments(a.onto, place, known.facts, facts)) is not None:
+        if (open_ := _open_of_segments(a.onto, location, known.facts, facts)) is not None:
             return Unknown(f"the condition {show_predicate(open_)} on the segments is not proved")
     elif a.onto is not None:
         # Flat locations differ if their digits do, provided each digit is within its extent.
-        for part, extent in zip(place, a.onto.extents, strict=True):
+        for part, extent in zip(location, a.onto.extents, strict=True):
             if not isinstance(prove(facts, within(ZERO, index(part), index(extent)), thorough=False), Proved):
                 return Unknown(f"0 <= {part} < {extent}, for a digit of the location, is not proved")
     for digit, came in zip(digits, returned, strict=True):
@@ -305,22 +305,22 @@ def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
     """Whether all locations of a formula are proved to be below `whole`, by their digits or segment by segment."""
     digits, inside = any_digits(list(leaves(a.shape)), known)
     try:
-        place = a.digits_of_place(digits)
+        location = a.location_digits(digits)
     except TypeError:
         return False
     if isinstance(a.onto, Box):
-        boxed = zip(place, a.onto.extents, strict=True)
+        boxed = zip(location, a.onto.extents, strict=True)
         limits = [within(ZERO, index(part), index(extent)) for part, extent in boxed]
         return same_stride(product(a.onto.shape), whole, known) and all(map(inside.holds, limits))
-    flat = place[0] if a.onto is None else a.onto.join(place)
+    flat = location[0] if a.onto is None else a.onto.join(location)
     return isinstance(prove(inside.facts, within(ZERO, index(flat), index(whole))), Proved)
 
 
-def _open_of_segments(segments: Segments, place: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
+def _open_of_segments(segments: Segments, location: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
     """A condition on segments that is not proved: positions are within segments, and segments do not overlap."""
     one, other = map(index, key_variables())
-    limits, apart = segments.apart(one, other)
-    goals = [*((inside, goal) for goal in segments.inside(place)), (known.assume(*limits), apart)]
+    limits, apart = segments.disjoint(one, other)
+    goals = [*((inside, goal) for goal in segments.inside(location)), (known.assume(*limits), apart)]
     return next((goal for facts, goal in goals if not isinstance(prove(facts, goal), Proved)), None)
 
 
@@ -347,7 +347,7 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
             return _onto_by_table(a, target, known)
         flat = _flattened(a, target)
     answer = injective(flat, given=given)
-    if isinstance(answer, Refuted) or (a.fills and same_stride(product(target), a.size, known)):
+    if isinstance(answer, Refuted) or (a.known_bijective and same_stride(product(target), a.size, known)):
         return answer
     if isinstance(a, LinearLayout) and a.is_surjective and same_stride(product(target), a.size, known):
         return answer
@@ -405,7 +405,7 @@ def _onto_by_table(a: Function, target: Shape, known: Known) -> Answer:
 
 
 def _not_onto(a: Function, target: Shape) -> Refuted | None:
-    if (met := meeting(a)) is not None:
+    if (met := collision(a)) is not None:
         return met
     values = a.table()
     extents = [extent for extent in leaves(target) if isinstance(extent, int)]

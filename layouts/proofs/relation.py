@@ -15,9 +15,9 @@ from typing import Any, Final
 from atl.errors import WrongArgument, brief
 from atl.prove import Answer, Proved, Unknown
 from layouts.errors import NoLayout
+from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Function, need_function
-from layouts.foundation.known import EMPTY, Known
-from layouts.proofs.relation_text import written
+from layouts.proofs.isl_notation import written
 
 MOST_OPERATIONS: Final = 400_000
 """Bound on isl's operations for one question, some tenths of a second."""
@@ -37,7 +37,7 @@ class Relation:
     >>> rows, columns = Relation(Layout((4, 3), (3, 1))), Relation(Layout((4, 3), (1, 4)))
     >>> rows.count(), rows.intersect(columns).count(), rows.subtract(columns).witness()
     (12, 2, ({}, (0, 2), (2,)))
-    >>> rows.reverse().compose(columns).places(5)
+    >>> rows.reverse().compose(columns).locations(5)
     [(9,)]
     """
 
@@ -163,7 +163,7 @@ class Relation:
 
         return _bounded(one)  # type: ignore[no-any-return]
 
-    def places(self, *digits: int) -> list[tuple[int, ...]]:
+    def locations(self, *digits: int) -> list[tuple[int, ...]]:
         """All locations of these digits, in order. Raises `NoLayout` if there are too many or sizes are symbolic."""
         if not all(type(digit) is int for digit in digits):
             raise WrongArgument(f"the digits {brief(digits)}", required="integers")

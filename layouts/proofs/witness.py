@@ -11,9 +11,9 @@ from atl.core.index import Index, Leaf, Size, atoms, index
 from atl.core.predicate import FALSE, expressions, holds
 from atl.prove import Model, Refuted, prove
 from layouts.axe.layout import Axe
-from layouts.errors import NotByTable
+from layouts.errors import CannotTabulate
+from layouts.foundation.facts import Known
 from layouts.foundation.function import Chain, Function, IndexFunction
-from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate
 from layouts.foundation.tuples import leaves
@@ -30,10 +30,10 @@ def named(digits: Sequence[int], name: str) -> list[tuple[Leaf, int]]:
     return list(zip(witness_variables(len(digits), name), map(int, digits), strict=True))
 
 
-def refuted(function: Function, *places: tuple[str, int]) -> Refuted:
+def refuted(function: Function, *indices: tuple[str, int]) -> Refuted:
     """The refutation with these flat indices of the function, each with a name."""
     leaves_: list[tuple[Leaf, int]] = []
-    for name, at in places:
+    for name, at in indices:
         leaves_ += named(function.box.digits(at), name)
     return Refuted(Model(tuple(leaves_)))
 
@@ -112,9 +112,9 @@ def first_sampled(look: Callable[..., Refuted | None], known: Known, *functions:
     for sizes in samples(known, *functions):
         try:
             placed = [function.where(**sizes) for function in functions]
-        except (NotByTable, ValueError):
+        except (CannotTabulate, ValueError):
             continue
-        if any(not function.has_table or (function.places or 0) > SMALL for function in placed):
+        if any(not function.has_table or (function.table_size or 0) > SMALL for function in placed):
             continue
         found = look(*placed)
         if found is not None:

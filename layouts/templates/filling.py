@@ -20,8 +20,8 @@ from atl.surface.values import Condition, IndexExpr
 from atl.text.index_notation import Written, write_condition
 from atl.text.printing import show_predicate
 from layouts.errors import TemplateError
+from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Function
-from layouts.foundation.known import EMPTY, Known
 from layouts.lego import Slice
 from layouts.templates.forms import called, common, meaning, operations, shortest
 from layouts.templates.languages import LANGUAGES, Infix, Language, Static
@@ -41,7 +41,7 @@ class Filled:
         return self.text
 
 
-def fill(template: str, language: Language, places: Mapping[str, object], *, given: Iterable[object] = ()) -> Filled:
+def fill(template: str, language: Language, values: Mapping[str, object], *, given: Iterable[object] = ()) -> Filled:
     """Fill a template with text in its language: "triton", "cuda", "c" or "mlir".
 
     A placeholder holds an index expression, a slice of a layout, a condition, a number or a text. Expressions are
@@ -63,13 +63,14 @@ def fill(template: str, language: Language, places: Mapping[str, object], *, giv
     >>> print(fill("A[{{ tile('y', 'x') }}]", "c", {"tile": tiles[i, k, :, :]}))
     A[K*(BM*i + y) + BK*k + x]
     """
-    _need(template, language, places)
+    _need(template, language, values)
     known = EMPTY
     for fact in given:
         known = known.joined(fact.known) if isinstance(fact, Function) else known.given([fact])
-    writer = _Writer(language, known, _names(template, places))
+    writer = _Writer(language, known, _names(template, values))
     held = {
-        name: _Held(writer, name, value) if _is_place(value) else _plain(name, value) for name, value in places.items()
+        name: _Placeholder(writer, name, value) if _is_expression(value) else _plain(name, value)
+        for name, value in values.items()
     }
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -79,7 +80,7 @@ def fill(template: str, language: Language, places: Mapping[str, object], *, giv
         text = environment.from_string(template).render(**held, define=writer.define)
     except jinja2.UndefinedError as error:
         raise TemplateError(
-            f"undefined name in the template: {error}", required=f"one of {', '.join([*places, 'define'])}"
+            f"undefined name in the template: {error}", required=f"one of {', '.join([*values, 'define'])}"
         ) from error
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(
@@ -94,16 +95,16 @@ def fill(template: str, language: Language, places: Mapping[str, object], *, giv
     return Filled(text, writer.counts)
 
 
-def _need(template: object, language: object, places: object) -> None:
+def _need(template: object, language: object, values: object) -> None:
     if not isinstance(template, str):
         raise WrongArgument(f"{brief(template)} is not a template", required="a text with placeholders: {{ name }}")
     if language not in LANGUAGES:
         raise WrongArgument(f"the language {brief(language)}", required=f"one of {', '.join(LANGUAGES)}")
-    if not isinstance(places, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in places):
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in values):
         raise WrongArgument(
-            f"the values {brief(places)}", required="a mapping from the names in the template to values"
+            f"the values {brief(values)}", required="a mapping from the names in the template to values"
         )
-    if "define" in places:
+    if "define" in values:
         raise WrongArgument("a placeholder named define", required="another name; define(…) is a function of templates")
     for module in ("jinja2", "sympy"):
         if find_spec(module) is None:
@@ -114,7 +115,7 @@ def _need(template: object, language: object, places: object) -> None:
             )
 
 
-def _is_place(value: object) -> bool:
+def _is_expression(value: object) -> bool:
     return isinstance(value, IndexExpr | Index | Slice | Condition)
 
 
@@ -128,16 +129,16 @@ def _plain(name: str, value: object) -> str | int:
     return value
 
 
-def _names(template: str, places: Mapping[str, object]) -> Iterator[str]:
+def _names(template: str, values: Mapping[str, object]) -> Iterator[str]:
     """Fresh names that do not occur in the template or its values."""
-    taken = template + " ".join(f"{name} {value}" for name, value in places.items())
+    taken = template + " ".join(f"{name} {value}" for name, value in values.items())
     letter = next(
         word for word in ("t", "at", "atl_t", "atl_index_") if not any(f"{word}{n}" in taken for n in range(10))
     )
     return (f"{letter}{number}" for number in count())
 
 
-class _Held:
+class _Placeholder:
     """A placeholder in a template, optionally with other names for the variables of a slice."""
 
     __slots__ = ("_name", "_names", "_value", "_writer")
@@ -148,11 +149,11 @@ class _Held:
         self._value = value
         self._names = names
 
-    def __call__(self, *names: object) -> _Held:
+    def __call__(self, *names: object) -> _Placeholder:
         axes = len(self._value.axes) if isinstance(self._value, Slice) else 0
         if len(names) != axes or not all(isinstance(name, str) for name in names):
             raise TemplateError(f"{self._name} with {brief(names)}", required=f"a name for each of {axes} variables")
-        return _Held(self._writer, self._name, self._value, tuple(map(str, names)))
+        return _Placeholder(self._writer, self._name, self._value, tuple(map(str, names)))
 
     def __str__(self) -> str:
         return self._writer.text(self.said, self._value, self._names)
@@ -167,13 +168,13 @@ class _Held:
         """The text of the placeholder in the template."""
         return f"{self._name}({', '.join(self._names)})" if self._names else self._name
 
-    def written(self) -> tuple[Written, _Spelled]:
+    def written(self) -> tuple[Written, _PrintedNames]:
         """The expression, and the printed names with their facts."""
         return self._writer.written(self._value, self._names)
 
 
 @dataclass(frozen=True, slots=True)
-class _Spelled:
+class _PrintedNames:
     """The printed form of names, and facts about them."""
 
     names: Mapping[str, str]
@@ -195,31 +196,33 @@ class _Writer:
     defined: dict[str, str] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
 
-    def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _Spelled]:
+    def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _PrintedNames]:
         if isinstance(value, Condition):
             raise TemplateError(
                 f"define is applied to the condition {value}",
                 required="index expressions; conditions are printed directly",
             )
-        expression = value.place if isinstance(value, Slice) else value.node if isinstance(value, IndexExpr) else value
+        expression = (
+            value.location if isinstance(value, Slice) else value.node if isinstance(value, IndexExpr) else value
+        )
         spelled, sizes = self._spelled(value, names)
         return shortest(map_leaves(expression, sizes)), spelled
 
-    def _spelled(self, value: Any, names: tuple[str, ...]) -> tuple[_Spelled, Callable[[Leaf], Index]]:
+    def _spelled(self, value: Any, names: tuple[str, ...]) -> tuple[_PrintedNames, Callable[[Leaf], Index]]:
         """The printed form of the variables of a slice, with their bounds; and the sizes that replace them."""
         axes = value.axes if isinstance(value, Slice) else ()
         known, spelled = self.known, dict[str, str]()
-        for place, (var, extent) in enumerate(axes):
+        for position, (var, extent) in enumerate(axes):
             known = known.assume(at_most(size(var.name) + 1, index(extent)))
-            spelled[var.name] = names[place] if names else self._axis(place, len(axes), var.name, extent)
+            spelled[var.name] = names[position] if names else self._axis(position, len(axes), var.name, extent)
         sizes: dict[Leaf, Index] = {var: size(var.name) for var, _ in axes}
-        return _Spelled(spelled, known), lambda leaf: sizes.get(leaf, index(leaf))
+        return _PrintedNames(spelled, known), lambda leaf: sizes.get(leaf, index(leaf))
 
-    def _axis(self, place: int, axes: int, name: str, extent: Any) -> str:
+    def _axis(self, position: int, axes: int, name: str, extent: Any) -> str:
         if self.language != "triton":
             return name
-        bound = Infix("triton", _Spelled({}, self.known).not_negative).text(shortest(index(extent)))
-        along = ", ".join(":" if at == place else "None" for at in range(axes))
+        bound = Infix("triton", _PrintedNames({}, self.known).not_negative).text(shortest(index(extent)))
+        along = ", ".join(":" if at == position else "None" for at in range(axes))
         return f"tl.arange(0, {bound})" + (f"[{along}]" if axes > 1 else "")
 
     # -- text ---------------------------------------------------------------------------------------------------------
@@ -234,7 +237,7 @@ class _Writer:
 
     def _text(self, said: str, value: Any, names: tuple[str, ...]) -> str:
         if isinstance(value, Condition):
-            return self._condition(value.node, _Spelled({}, self.known))
+            return self._condition(value.node, _PrintedNames({}, self.known))
         written, spelled = self.written(value, names)
         self.counts[said] = operations(written)
         if self.language == "mlir":
@@ -257,7 +260,7 @@ class _Writer:
         spelled, sizes = self._spelled(value, names)
         return self._condition(TRUE if value.inside is None else substitute(value.inside, sizes), spelled)
 
-    def _condition(self, condition: Predicate, spelled: _Spelled) -> str:
+    def _condition(self, condition: Predicate, spelled: _PrintedNames) -> str:
         if self.language == "mlir":
             raise TemplateError(
                 f"the condition {show_predicate(condition)} in MLIR",
@@ -266,47 +269,47 @@ class _Writer:
         infix = Infix(self.language, spelled.not_negative, spelled.names)
         return infix.condition(write_condition(condition, called))
 
-    def define(self, *places: _Held) -> str:
+    def define(self, *placeholders: _Placeholder) -> str:
         """Lines that define the common subexpressions of the placeholders, which then print as the defined names."""
-        if not places or not all(isinstance(place, _Held) for place in places):
+        if not placeholders or not all(isinstance(placeholder, _Placeholder) for placeholder in placeholders):
             raise TemplateError(
                 "define is applied to a value that is not a placeholder", required="as in {{ define(a, b) }}"
             )
-        found = [place.written() for place in places]
+        found = [placeholder.written() for placeholder in placeholders]
         names = {name: text for _, spelled in found for name, text in spelled.names.items()}
         known = self.known
         for _, spelled in found:
             known = known.joined(spelled.known)
-        spelled = _Spelled(names, known)
+        spelled = _PrintedNames(names, known)
         if any(other.names[name] != names[name] for _, other in found for name in other.names):
             raise TemplateError(
-                f"define({', '.join(place.said for place in places)}): a variable has two different names",
+                f"define({', '.join(each.said for each in placeholders)}): a variable has two different names",
                 required="slices whose variables have the same names, or a separate define for each",
             )
         lines: list[str] = []
         if self.language == "mlir":
             static = Static(spelled.not_negative, self.names, names)
-            for place, (written, _) in zip(places, found, strict=True):
-                self.defined[place.said] = static.value(written)
-            self.counts[self._said(places)] = sum(" = arith.constant" not in line for line in static.lines)
+            for placeholder, (written, _) in zip(placeholders, found, strict=True):
+                self.defined[placeholder.said] = static.value(written)
+            self.counts[self._said(placeholders)] = sum(" = arith.constant" not in line for line in static.lines)
             return "\n".join(static.lines)
         shared = common([written for written, _ in found], self.names)
         parts = dict(shared.parts)
         infix = Infix(self.language, partial(_whole, parts, spelled), names)
         lines += [f"{INDEX_TYPES[self.language]}{name} = {infix.text(part)}" for name, part in shared.parts]
-        for place, rest in zip(places, shared.rest, strict=True):
+        for placeholder, rest in zip(placeholders, shared.rest, strict=True):
             name = next(self.names)
             lines.append(f"{INDEX_TYPES[self.language]}{name} = {infix.text(rest)}")
-            self.defined[place.said] = name
-        self.counts[self._said(places)] = shared.operations
+            self.defined[placeholder.said] = name
+        self.counts[self._said(placeholders)] = shared.operations
         end = "" if self.language == "triton" else ";"
         return "\n".join(line + end for line in lines)
 
-    def _said(self, places: Iterable[_Held]) -> str:
-        return f"define({', '.join(place.said for place in places)})"
+    def _said(self, placeholders: Iterable[_Placeholder]) -> str:
+        return f"define({', '.join(placeholder.said for placeholder in placeholders)})"
 
 
-def _whole(parts: Mapping[str, Written], spelled: _Spelled, written: Written) -> bool:
+def _whole(parts: Mapping[str, Written], spelled: _PrintedNames, written: Written) -> bool:
     """Whether an expression over defined names is at least 0, with the definitions substituted."""
 
     def leaf(name: str) -> Index:

@@ -65,8 +65,8 @@ class Infix:
                 return self.spelled.get(name, name), _OPERAND
             case Sum(terms):
                 out = ["-"] if terms[0][0] else []
-                for place, (taken, term) in enumerate(terms):
-                    out += [" - " if taken else " + "] if place else []
+                for position, (taken, term) in enumerate(terms):
+                    out += [" - " if taken else " + "] if position else []
                     out.append(self.text(term, _OPERAND if taken else _PRODUCT))
                 return "".join(out), _SUM
             case Product(factors):

@@ -28,7 +28,7 @@ from layouts import (
     equal,
 )
 from layouts.axe import Axe, Iter, R, S, axis
-from layouts.axe import places as places_of
+from layouts.axe import locations as locations_of
 from layouts.foundation.function import Function
 from layouts.foundation.semimodule import Coordinate
 from layouts.foundation.tuples import modes_of
@@ -72,7 +72,7 @@ def drawn_of(family: str, random: Random) -> Function:
 def place(function: Function, at: tuple[int, ...]) -> object:
     """The place of a coordinate, in a form that all families share: nonzero steps by number, or by axis."""
     if isinstance(function, Axe):
-        (only,) = places_of(function, at if len(at) > 1 else at[0])
+        (only,) = locations_of(function, at if len(at) > 1 else at[0])
         return tuple(step for _, step in only.parts.items())
     found = function(at if len(at) > 1 else at[0])
     if isinstance(found, Coordinate):

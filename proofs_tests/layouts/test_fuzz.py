@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from layouts.algebra import coalesce, complement, composition, inverses
-from layouts.foundation.known import Known
+from layouts.foundation.facts import Known
 from layouts.proofs import injectivity
 from proofs_tests.layouts.fuzz import main, run_layouts
 from proofs_tests.sampling import few_and_rest

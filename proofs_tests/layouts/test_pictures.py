@@ -15,15 +15,15 @@ from commands import main as command_line
 from commands.foundation.command import REFUSED
 from layouts import (
     F2,
+    CannotTabulate,
     E,
     Layout,
-    NotByTable,
     Swizzle,
     as_axe,
     complement,
     composition,
     coordinates,
-    described,
+    describe,
     draw,
     explain,
     logical_divide,
@@ -31,7 +31,7 @@ from layouts import (
     read_layout,
     right_inverse,
 )
-from layouts.axe import Axe, R, S, axis, places
+from layouts.axe import Axe, R, S, axis, locations
 from layouts.foundation.semimodule import Coordinate
 from layouts.lego import GroupBy, RegP, Row, TileBy
 
@@ -77,15 +77,15 @@ def test_an_element_with_several_places_is_drawn_with_all_of_them() -> None:
     held = S[(2, 4) : (4 @ axis("lane"), 1 @ axis("lane"))] + R[2 : 4 @ axis("warp")] + 5 @ axis("warp")
     picture = draw(held, colour=lambda place: place[0])
     for index, (cell, colour) in enumerate(zip(sum(picture.cells, ()), sum(picture.colours, ()), strict=True)):
-        found = [(place[axis("lane")], place[axis("warp")]) for place in places(held, index)]
+        found = [(place[axis("lane")], place[axis("warp")]) for place in locations(held, index)]
         assert cell == ",".join(f"L{lane}W{warp}" for lane, warp in found)
         assert colour == found[0][0]
     assert picture.legend == "L = lane, W = warp"
     assert draw(S[2:1] + R[3:2]).cells == (("0,2,4", "1,3,5"),)
     assert draw(as_axe(coordinates((2, 3)))).cells[1] == ("(1,0)", "(1,1)", "(1,2)")
-    assert str(draw(held)).partition("\n")[2] in described(held)
-    assert "|" not in described(S[8:1] + R[200:8])
-    with pytest.raises(NotByTable, match="5000 places for each of 4"):
+    assert str(draw(held)).partition("\n")[2] in describe(held)
+    assert "|" not in describe(S[8:1] + R[200:8])
+    with pytest.raises(CannotTabulate, match="5000 places for each of 4"):
         draw(S[4:1] + R[5000:1])
 
 
@@ -117,9 +117,9 @@ def test_a_layout_of_threads_and_values_is_drawn_on_its_tile() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotByTable, match="its size is not a number"):
+    with pytest.raises(CannotTabulate, match="its size is not a number"):
         draw(Layout((4, N)))
-    with pytest.raises(NotByTable):
+    with pytest.raises(CannotTabulate):
         draw(Layout((100, 100)))
     with pytest.raises(WrongArgument, match="colour="):
         draw(Layout(4), colour="red")

@@ -13,13 +13,13 @@ import atl
 from atl.prove import Proved, Refuted, Unknown
 from layouts import (
     Box,
+    CannotTabulate,
     Chain,
     Coordinate,
     E,
     IndexFunction,
     Layout,
     NoLayout,
-    NotByTable,
     Swizzle,
     bijective,
     coalesce,
@@ -296,7 +296,7 @@ def test_values_made_of_sizes_on_a_box_of_numbers_are_compared() -> None:
     for function in (pitch, after, composition(Swizzle(2, 0, 2), rows)):
         assert isinstance(injective(function), Refuted)
     assert not composition(pitch, Layout(4)).is_layout
-    with pytest.raises(NotByTable, match="are made of sizes"):
+    with pytest.raises(CannotTabulate, match="are made of sizes"):
         pitch.table()
 
 

@@ -125,15 +125,15 @@ def test_a_layout_of_another_size_is_refused() -> None:
         reschedule(scaled(16, 16)).store("A", STORED["a swizzle of rows"][0])
 
 
-def test_a_way_back_of_the_wrong_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = storing_bits._way_back
+def test_a_inverse_of_the_wrong_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = storing_bits._inverse
 
     def wrong(*given: Any) -> list[list[set[int]]]:
         rows = right(*given)
         rows[0][0], rows[0][1] = rows[0][1], rows[0][0]
         return rows
 
-    monkeypatch.setattr(storing_bits, "_way_back", wrong)
+    monkeypatch.setattr(storing_bits, "_inverse", wrong)
     with pytest.raises(MeetingPlaces, match="would be lost"):
         reschedule(scaled(8, 16)).store("A", STORED["a swizzle of rows"][0])
 

@@ -12,11 +12,11 @@ import pytest
 import atl
 from atl.core.terms import Let
 from layouts import (
+    CannotTabulate,
     E,
     IndexFunction,
     Layout,
     LayoutError,
-    NotByTable,
     PredicateTensor,
     blocked,
     composition,
@@ -133,8 +133,8 @@ def test_what_does_not_move_is_at_the_first_element() -> None:
     [
         (lambda: PredicateTensor(Layout(3, 2), 4), LayoutError, "the places of 3:2 are no coordinates"),
         (lambda: PredicateTensor(coordinates((3, 4)), 4), LayoutError, r"moves along 2 axes, the shape \(4\) has 1"),
-        (lambda: PredicateTensor(coordinates(n), n).table(), NotByTable, "is made of sizes"),
-        (lambda: PredicateTensor(coordinates(n), n)(np.arange(3)), NotByTable, "is made of sizes"),
+        (lambda: PredicateTensor(coordinates(n), n).table(), CannotTabulate, "is made of sizes"),
+        (lambda: PredicateTensor(coordinates(n), n)(np.arange(3)), CannotTabulate, "is made of sizes"),
         (
             lambda: PredicateTensor(coordinates((3, n)), (3, n))(np.arange(3), n),
             LayoutError,

@@ -12,7 +12,7 @@ import atl
 from atl.core.index import constant
 from atl.prove import Proved, Refuted, Unknown
 from atl.surface.reindexing import Packing, Reindexing
-from layouts import IndexFunction, NoLayout, NotByTable, Segments, bijective, injective
+from layouts import CannotTabulate, IndexFunction, NoLayout, Segments, bijective, injective
 from layouts.errors import LayoutError
 from proofs_tests.storages.ways import faults_in_c
 from rewrites import reschedule
@@ -34,7 +34,7 @@ def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0, places
         2 * size - 1,
         lambda d: d * (d + 1) // 2 - beyond(d) * (beyond(d) + 1) + begins * d,
         lambda d: atl.imin(d, size - 1) - first(d) + 1 + length,
-        places=size * size + places,
+        size=size * size + places,
     )
     return IndexFunction(
         (size, size),
@@ -96,7 +96,7 @@ def test_rows_whose_pitch_grows_are_segments() -> None:
     rows = IndexFunction((n, m), lambda i, j: (i, j), lambda i, j: (i, j), onto=growing)
     assert injective(rows) == Proved("linear")
     assert [rows.where(n=3, m=2)(i, j) for i in range(3) for j in range(2)] == [0, 1, 3, 4, 8, 9]
-    with pytest.raises(NotByTable, match="m is not known"):
+    with pytest.raises(CannotTabulate, match="m is not known"):
         IndexFunction((n, 2), lambda i, j: (i, j), onto=growing).where(n=3).table()
     shrinking = Segments(n, lambda i: -2 * i * m, lambda _: 2)  # made of a size that the shape has not
     met = injective(IndexFunction((n, 2), lambda i, j: (i, m * j), lambda i, q: (i, q), onto=shrinking))

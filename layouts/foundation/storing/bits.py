@@ -112,12 +112,12 @@ def _coordinates(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _fields(rows: Sequence[Row], start: int) -> list[Field]:
     """Group bits into fields, lowest first. A bit joins the field below it if its sources are one bit higher."""
     out: list[Field] = []
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         last = out[-1] if out else None
         if last is not None and row == frozenset((number, bit + last.width) for number, bit in last.sources):
             out[-1] = Field(last.first, last.width + 1, last.sources)
         else:
-            out.append(Field(start + place, 1, row))
+            out.append(Field(start + position, 1, row))
     return out
 
 

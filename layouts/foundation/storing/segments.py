@@ -10,7 +10,7 @@ from atl.core.predicate import at_most, within
 from atl.prove import Facts, proves, upper_bound
 from atl.surface.reindexing import Packing, Reindexing
 from atl.surface.values import IndexExpr
-from layouts.foundation.known import Known
+from layouts.foundation.facts import Known
 from layouts.foundation.segments import Segments
 from layouts.foundation.tuples import plain_index
 from layouts.foundation.variables import digit_variable, key_variables

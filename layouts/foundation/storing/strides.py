@@ -12,7 +12,7 @@ from atl.core.index import ZERO, Index, imax, index
 from atl.surface.reindexing import Reindexing
 from layouts.errors import NoLayout
 from layouts.foundation.box import Box
-from layouts.foundation.known import Known, in_order
+from layouts.foundation.facts import Known, in_order
 from layouts.foundation.tuples import Extent, Shape, leaves, modes_of, shown
 
 MOST_ELEMENTS: Final = 2**14
@@ -55,19 +55,19 @@ def stored_by_strides(
     steps = None if moving is None or offset != 0 else _steps([stride for _, stride in moving], known)
     if steps is None or moving is None:
         return _at_addresses(shape, modes, strides, offset, moving, copies=copies)
-    order = [place for place, _ in moving]
+    order = [position for position, _ in moving]
     outermost = [extents[order[-1]]] if order else []
     places = (*outermost, *reversed(steps))
 
     def to(*at: Any) -> tuple[Any, ...]:
         digits = [digit for mode, x in zip(modes, at, strict=True) for digit in Box(mode).digits(x)]
         first = [] if len(steps) < len(order) else [index(0)]
-        return (*(digits[place] for place in reversed(order)), *first)
+        return (*(digits[position] for position in reversed(order)), *first)
 
     def inverse(*at: Any) -> tuple[Any, ...]:
         digits: list[Any] = [index(0)] * len(extents)
-        for place, digit in zip(reversed(order), at, strict=False):
-            digits[place] = digit
+        for position, digit in zip(reversed(order), at, strict=False):
+            digits[position] = digit
         left = iter(digits)
         return tuple(Box(mode).join([next(left) for _ in leaves(mode)]) for mode in modes)
 
@@ -97,8 +97,8 @@ def _at_addresses(
 
     def inverse(p: Any) -> tuple[Any, ...]:
         digits: list[Any] = [index(0)] * len(steps)
-        for place, step in reversed(moving or ()):
-            digits[place] = p // step
+        for position, step in reversed(moving or ()):
+            digits[position] = p // step
             p = p % step
         left = iter(digits)
         return tuple(Box(mode).join([next(left) for _ in leaves(mode)]) for mode in modes)
@@ -115,7 +115,7 @@ def _in_order(
     None without such an order: with `copies`, or for numbers where no two elements are found to share a location.
     """
     moving: list[tuple[int, Extent, Extent]] = []
-    for place, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
+    for position, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
         if not isinstance(stride, int | Index):
             raise NoLayout(
                 f"the values of {written} are not addresses",
@@ -128,16 +128,16 @@ def _in_order(
             continue
         if known.same(stride, 0):
             raise NoLayout(
-                f"{written} stores all elements along mode {place}, of extent {extent}, at one location",
+                f"{written} stores all elements along mode {position}, of extent {extent}, at one location",
                 required="distinct locations; copies may be read, not stored",
                 suggestions=("s.view(…), for an input that the caller stores this way",),
             )
-        moving.append((place, extent, stride))
+        moving.append((position, extent, stride))
     ordered = in_order([(extent, stride) for _, extent, stride in moving], known)
     if ordered is None and copies:
         return None
     if ordered is None:
-        met = _meeting(extents, strides)
+        met = _collision(extents, strides)
         if met is None and all(isinstance(part, int) for part in (*extents, *strides)):
             return None  # the order is sufficient, not necessary
         raise NoLayout(
@@ -150,24 +150,24 @@ def _in_order(
     out = []
     for wanted in ordered:
         at = next(k for k, (_, extent, stride) in enumerate(moving) if (extent, stride) == wanted)
-        place, _, stride = moving.pop(at)
-        out.append((place, stride))
+        position, _, stride = moving.pop(at)
+        out.append((position, stride))
     return out
 
 
-def _meeting(extents: Sequence[Extent], strides: Sequence[object]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def _collision(extents: Sequence[Extent], strides: Sequence[object]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The digits of two elements that share a location, if the size is small enough to search."""
     counts = [extent for extent in extents if isinstance(extent, int)]
     if len(counts) < len(extents) or prod(counts) > MOST_ELEMENTS:
         return None
     seen: dict[object, tuple[int, ...]] = {}
     for digits in combinations(*map(range, counts)):
-        place = index(0)
+        location = index(0)
         for digit, stride in zip(digits, strides, strict=True):
-            place = place + (digit * stride if isinstance(stride, int | Index) else 0)
-        if place in seen:
-            return seen[place], digits
-        seen[place] = digits
+            location = location + (digit * stride if isinstance(stride, int | Index) else 0)
+        if location in seen:
+            return seen[location], digits
+        seen[location] = digits
     return None
 
 

@@ -11,7 +11,21 @@ import layouts
 from atl.errors import ATLError
 from atl.prove import Proved, Refuted
 from layouts import Layout, NoLayout, composition, equal
-from layouts.axe import R, S, axis, canonicalize, fuse, group, places, same_places, slice_of, span, split, tile, tile_of
+from layouts.axe import (
+    R,
+    S,
+    axis,
+    canonicalize,
+    fuse,
+    group,
+    locations,
+    same_locations,
+    slice_of,
+    span,
+    split,
+    tile,
+    tile_of,
+)
 
 lane, warp, thread, m = map(axis, ("lane", "warp", "thread", "m"))
 
@@ -29,7 +43,7 @@ def test_a_refutation_names_an_element_whose_places_differ() -> None:
     answer = equal(first, second)
     assert isinstance(answer, Refuted)
     at = answer.model.numbers["i0"], answer.model.numbers["i1"]
-    assert places(first, at) != places(second, at)
+    assert locations(first, at) != locations(second, at)
 
 
 def test_elements_with_several_places_are_compared_by_all_of_them() -> None:
@@ -41,8 +55,8 @@ def test_elements_with_several_places_are_compared_by_all_of_them() -> None:
 def test_overlapping_replicas_are_compared_and_written_soon() -> None:
     before = process_time()
     many = S[2:1] + R[(40, 40) : (7, 11)]
-    assert same_places(canonicalize(many), many)
-    assert same_places(S[8:1] + R[4096:1], S[8:1] + R[(64, 64) : (64, 1)])
+    assert same_locations(canonicalize(many), many)
+    assert same_locations(S[8:1] + R[4096:1], S[8:1] + R[(64, 64) : (64, 1)])
     assert str(canonicalize(S[8:1] + R[(64, 64) : (1, 64)])) == "S[8:1] + R[4096:1]"
     assert process_time() - before < 2
 
@@ -65,7 +79,7 @@ def test_an_axis_is_split_only_where_nothing_goes_over_to_the_next() -> None:
 
 def test_tiles_with_replicas_of_their_own_are_found() -> None:
     inner, outer = S[2:1] + R[2 : 1 @ lane], S[2:1] + R[3 : 1 @ lane]
-    assert same_places(tile_of(tile(outer, inner, (2,), (2,)), inner, (4,), (2,)), outer)
+    assert same_locations(tile_of(tile(outer, inner, (2,), (2,)), inner, (4,), (2,)), outer)
 
 
 def test_a_composition_after_a_layout_over_axes_is_found() -> None:
@@ -91,11 +105,11 @@ def _of_others(wrong: Any) -> dict[str, Any]:
         "shape": lambda: group(one, wrong),
         "tile": lambda: tile(one, wrong, (4,), (4,)),
         "tile_of": lambda: tile_of(one, one, (4,), wrong),
-        "same_places": lambda: same_places(one, wrong),
+        "same_locations": lambda: same_locations(one, wrong),
         "slice_of": lambda: slice_of(one, (4,), [wrong]),
         "sizes": lambda: split(S[4 : 1 @ lane], lane, [(warp, wrong)]),
         "no sizes": lambda: fuse(one, warp, wrong),
-        "places": lambda: places(one, wrong + 0.5),
+        "places": lambda: locations(one, wrong + 0.5),
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 import atl
 from atl.prove import Proved
 from layouts import injective
-from layouts.errors import LayoutError, NoLayout, NotByTable
+from layouts.errors import CannotTabulate, LayoutError, NoLayout
 from layouts.lego import Col, ExpandBy, GenP, GroupBy, OrderBy, RegP, Row, TileBy
 
 n, m = atl.sizes("n m")
@@ -83,7 +83,7 @@ def test_slices() -> None:
     assert str(tiles[i, 1, :, 3]) == "64*i + 16*j + 11 over [j < 4]", "an index is not called as a size is"
     whole = tiles[:, 1, 2, :]
     assert whole.table(n=2).shape == (2, 8)
-    with pytest.raises(NotByTable, match="the sizes n"):
+    with pytest.raises(CannotTabulate, match="the sizes n"):
         whole.table()
     with pytest.raises(LayoutError, match="a colon for the whole dimension"):
         tiles[0, 0, 0:2, :]

@@ -25,7 +25,7 @@ from layouts import (
     read_function,
     zipped_divide,
 )
-from layouts.axe import Axe, places
+from layouts.axe import Axe, locations
 from layouts.foundation.function import Function
 from layouts.lego import CoverBy, GenP, GroupBy
 from proofs_tests.layouts.axe.test_enumeration import drawn
@@ -119,7 +119,7 @@ def test_the_least_layouts_and_the_largest_strides_are_drawn_and_told_of() -> No
     assert str(draw(read_function("()"))).endswith("0")
     of_one = read_function("R[2:4@warp] + 1")
     assert isinstance(of_one, Axe)
-    assert [str(place) for place in places(of_one, 0)] == ["1@m", "1@m + 4@warp"]
+    assert [str(place) for place in locations(of_one, 0)] == ["1@m", "1@m + 4@warp"]
     with pytest.raises(ATLError, match="the place is"):
         as_layout(read_function(f"Swizzle(2,0,2) o (4,4):({10**20 - 1},1)"))
 

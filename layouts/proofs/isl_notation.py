@@ -22,9 +22,9 @@ from atl.core.index import (
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as Either
 from layouts.axe.layout import Axe
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
+from layouts.foundation.facts import Known
 from layouts.foundation.function import Chain, Function
-from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, INTEGERS, Coordinate
 from layouts.foundation.tuples import plain_index
@@ -48,14 +48,14 @@ def written(function: Function, known: Known, *, bits: bool = False) -> str:
     if isinstance(function, LinearLayout):
         return _of_matrix(function, natural=True)
     if _by_strides(function):
-        digits, conditions, place = _of_strides(function, "i")
-        return _laid_out(sizes_of(function), known, digits, conditions, [place], _Writer({}))
+        digits, conditions, location = _of_strides(function, "i")
+        return _laid_out(sizes_of(function), known, digits, conditions, [location], _Writer({}))
     try:
         if isinstance(function, Layout) and function.semimodule is BITS:
             return _of_matrix(as_linear(function), natural=True)
         return _of_formula(function, known)
-    except (NoLayout, NotByTable, TypeError):
-        if function.places is None or not function.has_table or function.places > MOST_PAIRS:
+    except (NoLayout, CannotTabulate, TypeError):
+        if function.table_size is None or not function.has_table or function.table_size > MOST_PAIRS:
             raise
         return _of_pairs(function)
 
@@ -75,15 +75,15 @@ def _laid_out(
     known: Known,
     digits: Sequence[str],
     conditions: Sequence[tuple[str, str]],
-    places: Sequence[str],
+    locations: Sequence[str],
     writer: _Writer,
 ) -> str:
-    """`[sizes] -> { [digits] -> [places] : conditions }`; names that are not digits are existentially quantified."""
+    """`[sizes] -> { [digits] -> [locations] : conditions }`; names that are not digits are existentially quantified."""
     facts = [writer.condition(fact) for fact in known.facts.predicates]
-    outs = ["p"] if len(places) == 1 else [f"p{k}" for k in range(len(places))]
+    outs = ["p"] if len(locations) == 1 else [f"p{k}" for k in range(len(locations))]
     held = [*conditions, *writer.inner]
     inner = list(dict.fromkeys(name for name, _ in held if name not in digits))
-    equations = [f"{out} = {place}" for out, place in zip(outs, places, strict=True)]
+    equations = [f"{out} = {location}" for out, location in zip(outs, locations, strict=True)]
     holds = " and ".join([*equations, *(text for _, text in held), *facts])
     body = f"exists {', '.join(inner)} : {holds}" if inner else holds
     known_sizes = (expression for fact in known.facts.predicates for expression in expressions(fact))
@@ -108,12 +108,12 @@ def _of_formula(function: Function, known: Known) -> str:
         raise NoLayout(f"the locations of {function} have no formula", required="integers, or coordinates")
     names = {variable.uid: variable.name for variable in variables}
     writer = _Writer(names, {v.name: n for v, n in zip(variables, extents, strict=True) if isinstance(n, int)})
-    places = [writer.text(index(part)) for part in parts]
+    locations = [writer.text(index(part)) for part in parts]
     digits = [variable.name for variable in variables]
     conditions = [(d, f"0 <= {d} < {writer.text(index(n))}") for d, n in zip(digits, extents, strict=True)]
     conditions.append((digits[0], writer.condition(inside)))
     sizes = _sizes([*map(index, parts), *map(index, extents), *expressions(inside)])
-    return _laid_out(sizes, known, digits, conditions, places, writer)
+    return _laid_out(sizes, known, digits, conditions, locations, writer)
 
 
 @dataclass(slots=True)
@@ -170,7 +170,7 @@ class _Writer:
         width = max(self._greatest(part) for part in parts).bit_length()
         if width > MOST_BITS:
             raise NoLayout(f"an exclusive or of {width} bits", required=f"up to {MOST_BITS}")
-        columns = [[f"{self._new()}_{place}_{bit}" for bit in range(width)] for place in range(len(parts))]
+        columns = [[f"{self._new()}_{position}_{bit}" for bit in range(width)] for position in range(len(parts))]
         for bits, part in zip(columns, parts, strict=True):
             for bit in bits:
                 self.inner.append((bit, f"0 <= {bit} <= 1"))
@@ -240,8 +240,8 @@ def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
         return f"{{ [{', '.join(inputs)}] -> [{', '.join(outs)}] : {' and '.join([*equal, *ranges]) or '0 = 0'} }}"
     digits = [f"i{k}" for k in range(len(bits))] or ["i0"]
     sums = [" + ".join(f"{1 << k}*{bit}" for k, bit in enumerate(each)) or "0" for each in bits] or ["0"]
-    place = " + ".join(f"{1 << k}*{value}" for k, value in enumerate(outputs)) or "0"
-    holds = [f"p = {place}", *(f"{d} = {total}" for d, total in zip(digits, sums, strict=True)), *ranges]
+    location = " + ".join(f"{1 << k}*{value}" for k, value in enumerate(outputs)) or "0"
+    holds = [f"p = {location}", *(f"{d} = {total}" for d, total in zip(digits, sums, strict=True)), *ranges]
     exists = f"exists {', '.join(inputs)} : " if inputs else ""
     return f"{{ [{', '.join(digits)}] -> [p] : {exists}{' and '.join(holds)} }}"
 
@@ -252,7 +252,7 @@ def _of_axe(layout: Axe, known: Known) -> str:
     replicas = [f"r{k}" for k in range(len(layout.replicated))]
     steps = [*zip(digits, layout.sharded, strict=True), *zip(replicas, layout.replicated, strict=True)]
     axes = layout.axes or (None,)
-    places = [
+    locations = [
         " + ".join(
             [_affine(layout.offset[at]) if at else "0"]
             + [f"{_number(each.stride)}*{digit}" for digit, each in steps if each.axis == at]
@@ -262,15 +262,15 @@ def _of_axe(layout: Axe, known: Known) -> str:
     bounds = [(digit, f"0 <= {digit} < {_affine(each.extent)}") for digit, each in steps]
     shown = digits or ["i0"]
     bounds += [] if digits else [("i0", "i0 = 0")]
-    return _laid_out(sizes_of(layout), known, shown, bounds, places, _Writer({}))
+    return _laid_out(sizes_of(layout), known, shown, bounds, locations, _Writer({}))
 
 
 def _of_pairs(function: Function) -> str:
     """The list of all coordinates with their locations."""
     table = function.table()
     pairs = []
-    for at, place in enumerate(table.tolist()):
-        parts = place if isinstance(place, list) else [place]
+    for at, location in enumerate(table.tolist()):
+        parts = location if isinstance(location, list) else [location]
         digits = function.box.digits(at)
         pairs.append(f"[{', '.join(str(int(d)) for d in digits)}] -> [{', '.join(map(str, parts))}]")
     return "{ " + "; ".join(pairs) + " }"
@@ -290,7 +290,7 @@ def _of_strides(function: Function, name: str) -> tuple[list[str], list[tuple[st
             parts = [f"{_number(d)} {digit}" for digit, (_, d) in zip(digits, function.modes, strict=True)]
             return digits, bounds, " + ".join([_affine(function.offset), *parts])
         case Chain(outer=Layout() as outer, inner=inner) if outer.semimodule is INTEGERS:
-            digits, bounds, place = _of_strides(inner, name)
+            digits, bounds, location = _of_strides(inner, name)
             split, inside, value = _of_strides(outer, f"{name}_")
             width: Any = 1
             joined: list[str] = []
@@ -298,7 +298,7 @@ def _of_strides(function: Function, name: str) -> tuple[list[str], list[tuple[st
                 joined.append(f"{_number(width)} {digit}")
                 width = width * n if isinstance(n, int) else None
             inside[-1] = (split[-1], f"0 <= {split[-1]}")  # the last digit is not bounded
-            inside.append((split[-1], f"{place} = {' + '.join(joined)}"))
+            inside.append((split[-1], f"{location} = {' + '.join(joined)}"))
             return digits, [*bounds, *inside], value
         case _:
             raise NoLayout(

@@ -14,13 +14,13 @@ from typing import Any, Final
 import atl
 from atl.errors import ATLError, ParseError, WrongArgument, brief
 from layouts.algebra.composition import composition
-from layouts.axe import Axe, Place, R, S, axis
+from layouts.axe import Axe, Location, R, S, axis
 from layouts.foundation.function import Chain, Function, swizzle
 from layouts.foundation.layout import Layout, column_major, row_major
 from layouts.lego import Col, CoverBy, ExpandBy, GroupBy, OrderBy, RegP, Row, TileBy, TileInto
 from layouts.linear.layout import LinearLayout
-from layouts.pictures.reading import expression_of, read_condition, read_layout
-from layouts.storages.words import (
+from layouts.pictures.parse_layout import expression_of, read_condition, read_layout
+from layouts.storages.formats import (
     antidiagonal,
     backwards,
     blocked,
@@ -215,7 +215,7 @@ class _Reader:
     def _operation(self, op: ast.operator, a: Any, b: Any) -> Any:
         if isinstance(a, str | list | tuple) or isinstance(b, str | list | tuple):
             raise _unread(self.text, "arithmetic on names and lists is not defined")  # Python would repeat them
-        layouts = isinstance(a, Axe | Place | LinearLayout) or isinstance(b, Axe | Place | LinearLayout)
+        layouts = isinstance(a, Axe | Location | LinearLayout) or isinstance(b, Axe | Location | LinearLayout)
         match op:
             case ast.Add():
                 return self._computed(lambda: a + b)

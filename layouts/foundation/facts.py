@@ -190,14 +190,14 @@ def in_order(modes: Sequence[tuple[Extent, Extent]], known: Known) -> list[tuple
     """
     left, behind = list(modes), list[tuple[Extent, Extent]]()
     while left:
-        for place, (n, d) in enumerate(left):
+        for position, (n, d) in enumerate(left):
             others: Extent = 0
             for k, (m, e) in enumerate(left):
-                if k != place:
+                if k != position:
                     others = others + (m - 1) * e
             if known.less(others, d):
                 behind.append((n, d))
-                del left[place]
+                del left[position]
                 break
         else:
             return None

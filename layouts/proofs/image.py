@@ -11,11 +11,11 @@ from atl.core.index import Index
 from atl.prove import Proved, Refuted
 from atl.surface.values import Condition
 from layouts.errors import NoLayout
+from layouts.foundation.bounds import cosize
+from layouts.foundation.facts import in_order
 from layouts.foundation.function import Function, IndexFunction, need_function
-from layouts.foundation.known import in_order
 from layouts.foundation.layout import Layout
-from layouts.foundation.reach import cosize
-from layouts.foundation.recovery import Broken, recovered
+from layouts.foundation.recovery import NoStrides, recover_modes
 from layouts.foundation.semimodule import BITS, INTEGERS, Array
 from layouts.foundation.tuples import Extent
 from layouts.proofs.injectivity import injective
@@ -24,7 +24,7 @@ from layouts.proofs.injectivity import injective
 def image(a: Function) -> Array:
     """The distinct locations of a, in ascending order; coordinates are rows.
 
-    Raises `NotByTable` for symbolic sizes.
+    Raises `CannotTabulate` for symbolic sizes.
 
     >>> from layouts import Layout
     >>> image(Layout((2, 3), (3, 1)))
@@ -78,8 +78,8 @@ def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout |
         if n != 1:
             weights.append((d, step))  # type: ignore[arg-type]
         step = step * n
-    for place, (_, d) in enumerate(ordered):
-        joins[place] = next(weight for stride, weight in weights if stride == d)
+    for position, (_, d) in enumerate(ordered):
+        joins[position] = next(weight for stride, weight in weights if stride == d)
     onto: Extent = 1
     for n, d in ordered:
         if not a.known.same(d, onto):
@@ -88,9 +88,9 @@ def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout |
     else:
         return Layout.of_modes([(n, joins[k]) for k, (n, _) in enumerate(ordered)], known=a.known)
 
-    def back(place: Any) -> Any:
+    def back(location: Any) -> Any:
         at: Any = 0
-        left = place
+        left = location
         for k in range(len(ordered) - 1, -1, -1):
             digit = left // ordered[k][1]
             left = left - digit * ordered[k][1]
@@ -111,8 +111,8 @@ def _by_table(a: Function) -> Layout | IndexFunction:
         back = np.full(high + 1, -1)
         back[values.astype(np.int64)] = np.arange(len(values))
         module = BITS if isinstance(a, Layout) and a.semimodule is BITS else INTEGERS
-        if high + 1 == len(values) and not isinstance(modes := recovered(back, module), Broken) and back[0] == 0:
+        if high + 1 == len(values) and not isinstance(modes := recover_modes(back, module), NoStrides) and back[0] == 0:
             return Layout.of_modes(modes)
-        return IndexFunction(high + 1, lambda place: back[place], lambda at: (a(at),), name="inverse")
-    places = {int(value): at for at, value in enumerate(values)}
-    return IndexFunction(high + 1, lambda place: places[place], lambda at: (a(at),), name="inverse")
+        return IndexFunction(high + 1, lambda location: back[location], lambda at: (a(at),), name="inverse")
+    locations = {int(value): at for at, value in enumerate(values)}
+    return IndexFunction(high + 1, lambda location: locations[location], lambda at: (a(at),), name="inverse")

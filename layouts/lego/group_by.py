@@ -18,8 +18,8 @@ from atl.surface.values import IndexExpr
 from layouts.algebra.composition import composition
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
+from layouts.foundation.facts import Known, positive
 from layouts.foundation.function import Function
-from layouts.foundation.known import Known, positive
 from layouts.foundation.layout import Layout, row_major
 from layouts.foundation.sizes import placed, plain
 from layouts.foundation.tuples import Extent, plain_index, product, shown
@@ -50,27 +50,27 @@ class OrderBy:
         return tuple(extent for each in self.permutations for extent in each.dims)
 
     @property
-    def laid_down(self) -> tuple[Extent, ...]:
+    def location_extents(self) -> tuple[Extent, ...]:
         """The extents of the digits of a location, slowest first."""
-        return tuple(extent for each in self.permutations for extent in each.laid_down)
+        return tuple(extent for each in self.permutations for extent in each.location_extents)
 
-    def place(self, digits: Sequence[Any]) -> list[Any]:
+    def location(self, digits: Sequence[Any]) -> list[Any]:
         """The location of the element at these digits, as digits."""
         parts = _dealt(digits, [len(each.dims) for each in self.permutations])
-        return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.place(part)]
+        return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.location(part)]
 
-    def element(self, place: Sequence[Any]) -> list[Any]:
+    def element(self, location: Sequence[Any]) -> list[Any]:
         """The digits of the element at a location."""
-        parts = _dealt(place, [len(each.laid_down) for each in self.permutations])
+        parts = _dealt(location, [len(each.location_extents) for each in self.permutations])
         return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.element(part)]
 
     def apply(self, digits: Sequence[Any]) -> Any:
         """The flat location of the element at these digits."""
-        return Box(self.laid_down, row_major=True).join(self.place(digits))
+        return Box(self.location_extents, row_major=True).join(self.location(digits))
 
-    def inv(self, place: Any) -> tuple[Any, ...]:
+    def inv(self, location: Any) -> tuple[Any, ...]:
         """The digits of the element at a flat location."""
-        return tuple(self.element(Box(self.laid_down, row_major=True).digits(place)))
+        return tuple(self.element(Box(self.location_extents, row_major=True).digits(location)))
 
     def strides(self) -> Layout | None:
         """The same by strides, from row-major flat indices; None if a permutation is given by a function."""
@@ -104,7 +104,7 @@ class GroupBy(Function):
     (6, (4, 1))
     """
 
-    __slots__ = ("chain", "dims", "fills", "known", "one_to_one", "shape")
+    __slots__ = ("chain", "dims", "known", "known_bijective", "known_injective", "shape")
 
     def __init__(self, *tiles: object, given: Iterable[object] = ()) -> None:
         chain = [each for each in tiles if isinstance(each, OrderBy)]
@@ -121,8 +121,8 @@ class GroupBy(Function):
         self.chain = chain
         self.shape = dims if len(dims) > 1 else dims[0]
         self.known = known
-        self.one_to_one = all(each.one_to_one for link in chain for each in link.permutations)
-        self.fills = all(each.fills for link in chain for each in link.permutations)
+        self.known_injective = all(each.known_injective for link in chain for each in link.permutations)
+        self.known_bijective = all(each.known_bijective for link in chain for each in link.permutations)
 
     def _with(self, *links: OrderBy) -> GroupBy:
         made = object.__new__(GroupBy)
@@ -170,8 +170,8 @@ class GroupBy(Function):
         link = OrderBy(*permutations)
         levels = _equal_ranks([each.dims for each in permutations], "TileOrderBy")
         order = by_dimension(len(levels), len(levels[0]))
-        together = [link.dims[place] for place in order]
-        inverse = [order.index(place) + 1 for place in range(len(order))]
+        together = [link.dims[location] for location in order]
+        inverse = [order.index(location) + 1 for location in range(len(order))]
         return self._with(OrderBy(RegP(together, inverse)), link)
 
     # -- meaning ------------------------------------------------------------------------------------------------------
@@ -182,47 +182,44 @@ class GroupBy(Function):
         return Box(self.shape, row_major=True)
 
     def at(self, digits: Sequence[Any]) -> Any:
-        return self._laid_down(digits, self.known)
+        return self._location_of(digits, self.known)
 
-    def _laid_down(self, digits: Sequence[Any], known: Known) -> Any:
-        return joined(self._place(digits, known))
+    def _location_of(self, digits: Sequence[Any], known: Known) -> Any:
+        return joined(self.location_digits(digits, known))
 
-    def place_digits(self, digits: Sequence[Any], known: Known) -> Digits:
+    def location_digits(self, digits: Sequence[Any], known: Known) -> Digits:
         """The location of the element at these digits, as digits with their extents, slowest first."""
-        return self._place(digits, known)
-
-    def _place(self, digits: Sequence[Any], known: Known) -> Digits:
-        place: Digits = list(zip(digits, self.dims, strict=True))
+        location: Digits = list(zip(digits, self.dims, strict=True))
         for link in self.chain:
-            seen = [_simple(known, digit) for digit in seen_by(place, link.dims, known)]
-            place = list(zip(link.place(seen), link.laid_down, strict=True))
-        return place
+            seen = [_simple(known, digit) for digit in seen_by(location, link.dims, known)]
+            location = list(zip(link.location(seen), link.location_extents, strict=True))
+        return location
 
-    def _element(self, place: Digits, known: Known) -> list[Any]:
+    def _element(self, location: Digits, known: Known) -> list[Any]:
         for link in reversed(self.chain):
-            seen = [_simple(known, digit) for digit in seen_by(place, link.laid_down, known)]
-            place = list(zip(link.element(seen), link.dims, strict=True))
-        return [_simple(known, digit) for digit in seen_by(place, self.dims, known)]
+            seen = [_simple(known, digit) for digit in seen_by(location, link.location_extents, known)]
+            location = list(zip(link.element(seen), link.dims, strict=True))
+        return [_simple(known, digit) for digit in seen_by(location, self.dims, known)]
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         """The reindexing of a tensor of this shape, digit by digit; used by `s.store` and `s.view`."""
-        if not self.one_to_one and not copies:
+        if not self.known_injective and not copies:
             raise NoLayout(f"{self} cannot store a tensor", required="injective permutations, each with its inverse")
         if len(shape) != len(self.dims):
             raise NoLayout(
                 f"{self} is a view with {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor"
             )
         known = self.known
-        places = self.chain[-1].laid_down if self.chain else self.dims
+        storage = self.chain[-1].location_extents if self.chain else self.dims
 
         def to(*at: Any) -> tuple[Any, ...]:
-            return tuple(digit for digit, _ in self._place([plain(x) for x in at], known))
+            return tuple(digit for digit, _ in self.location_digits([plain(x) for x in at], known))
 
         def inverse(*at: Any) -> tuple[Any, ...]:
-            return tuple(self._element([(plain(x), n) for x, n in zip(at, places, strict=True)], known))
+            return tuple(self._element([(plain(x), n) for x, n in zip(at, storage, strict=True)], known))
 
         return Reindexing(
-            tuple(map(index, self.dims)), tuple(map(index, places)), to, inverse if self.one_to_one else None
+            tuple(map(index, self.dims)), tuple(map(index, storage)), to, inverse if self.known_injective else None
         )
 
     def apply(self, *coordinate: Any) -> Any:
@@ -238,12 +235,12 @@ class GroupBy(Function):
         digits = self.coordinate(coordinate)
         symbolic = [digit for digit in digits if isinstance(digit, Index)]
         known = self.inside(digits) if symbolic else self.known
-        found = _simple(known, self._laid_down(digits, known))
+        found = _simple(known, self._location_of(digits, known))
         return IndexExpr(index(found)) if symbolic else found
 
     def inv(self, flat: Any) -> Any:
         """The coordinate of the element at a location; an index if the view has one dimension."""
-        if not self.one_to_one:
+        if not self.known_injective:
             raise NoLayout(f"{self} has no inv", required="injective permutations, each with its inverse")
         at = plain(flat)
         size = product(self.dims)
@@ -269,9 +266,9 @@ class GroupBy(Function):
         if len(parts) != len(self.dims):
             raise LayoutError(f"{len(parts)} indices for a view {shown(self.dims)}", required=f"{len(self.dims)}")
         digits = [plain(part) for part in parts]
-        for place, (digit, extent) in enumerate(zip(digits, self.dims, strict=True)):
+        for position, (digit, extent) in enumerate(zip(digits, self.dims, strict=True)):
             if isinstance(digit, int) and (digit < 0 or (isinstance(extent, int) and digit >= extent)):
-                raise LayoutError(f"index {place} is {digit}", required=f"0 <= index < {extent}")
+                raise LayoutError(f"index {position} is {digit}", required=f"0 <= index < {extent}")
         return digits
 
     def __getitem__(self, parts: object) -> Slice:
@@ -296,12 +293,12 @@ class GroupBy(Function):
         >>> GroupBy([6, 6]).OrderBy(RegP([2, 3, 2, 3], [1, 3, 2, 4])).strides()
         ((3,2),(3,2)):((3,18),(1,9))
         """
-        found: Function = row_major(self.shape, given=()).knowing(self.known)
+        found: Function = row_major(self.shape, given=()).with_facts(self.known)
         for link in self.chain:
             outer = link.strides()
             if outer is None:
                 raise NoLayout(f"{link} has no strides", required="permutations of dimensions only: RegP, Row and Col")
-            found = composition(outer.knowing(self.known), found)
+            found = composition(outer.with_facts(self.known), found)
         return found
 
     def where(self, **sizes: int) -> GroupBy:
@@ -334,7 +331,7 @@ def TileBy(*tiles: object, given: Iterable[object] = ()) -> GroupBy:  # noqa: N8
     levels = _equal_ranks([extents(each) for each in tiles], "TileBy")
     dims = [extent for each in levels for extent in each]
     order = by_dimension(len(levels), len(levels[0]))
-    return GroupBy(*levels, given=given).OrderBy(RegP(dims, [place + 1 for place in order]))
+    return GroupBy(*levels, given=given).OrderBy(RegP(dims, [location + 1 for location in order]))
 
 
 def by_dimension(levels: int, rank: int) -> list[int]:

@@ -113,8 +113,8 @@ def swizzled(rows: int, chunk: int = 1) -> Storage:
             return (*outer, i, j // (rows * chunk), (j // chunk % rows) ^ (i % rows), *within)
 
         def inverse(*at: Any) -> tuple[Any, ...]:
-            *outer, i, group, place, within = (*at, 0) if not inner else at
-            return (*outer, i, rows * chunk * group + chunk * (place ^ (i % rows)) + within)
+            *outer, i, group, position, within = (*at, 0) if not inner else at
+            return (*outer, i, rows * chunk * group + chunk * (position ^ (i % rows)) + within)
 
         groups = _tiles(extents[-1], rows * chunk)
         return _function("swizzled", extents, to, inverse, (*extents[:-1], groups, rows, *inner))
@@ -143,8 +143,8 @@ def morton(tile: int) -> Storage:
 
         def inverse(*at: Any) -> tuple[Any, ...]:
             found = [tile * outer for outer in at[:rank]]
-            for place, digit in enumerate(at[rank:]):
-                found[place % rank] = found[place % rank] + 2 ** (bits - 1 - place // rank) * digit
+            for position, digit in enumerate(at[rank:]):
+                found[position % rank] = found[position % rank] + 2 ** (bits - 1 - position // rank) * digit
             return tuple(found)
 
         return _function("morton", extents, to, inverse, (*(_tiles(n, tile) for n in extents), *(2,) * (bits * rank)))
@@ -206,9 +206,9 @@ def _function(
     shape: tuple[Extent, ...],
     to: Callable[..., Any],
     inverse: Callable[..., Any],
-    places: tuple[Extent, ...],
+    locations: tuple[Extent, ...],
 ) -> IndexFunction:
-    return IndexFunction(shape, to, inverse, onto=Box(tuple(map(extent_of, places)), row_major=True), name=name)
+    return IndexFunction(shape, to, inverse, onto=Box(tuple(map(extent_of, locations)), row_major=True), name=name)
 
 
 def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> tuple[Extent, ...]:

@@ -17,9 +17,9 @@ from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.products import logical_product
 from layouts.axe import R, S, axis
 from layouts.families import as_axe, as_function, as_layout, as_lego
+from layouts.foundation.bounds import cosize
 from layouts.foundation.function import Chain, Function, IndexFunction, swizzle
 from layouts.foundation.layout import Layout
-from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import F2, E
 from layouts.foundation.tuples import modes_of, product
 from layouts.lego import CoverBy, GenP, GroupBy, Row, TileInto, part_of
@@ -27,18 +27,18 @@ from layouts.linear.banks import bank_conflicts
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.pictures.grid import draw
-from layouts.pictures.words import read_function
+from layouts.pictures.parse_function import read_function
 from layouts.proofs.equality import equal
+from layouts.proofs.image import image, inverse
 from layouts.proofs.injectivity import bijective, injective
-from layouts.proofs.places import image, inverse
 from layouts.proofs.relation import Relation
 
 LONGEST: Final = 32
 """Longer results are shown by their type."""
 
 
-def _turned(place: Any) -> Any:
-    return 7 - place
+def _turned(location: Any) -> Any:
+    return 7 - location
 
 
 def families() -> Mapping[str, Function]:

@@ -20,13 +20,13 @@ def size(a: object, *mode: int) -> Extent:
     (24, 6, 2)
     """
     shape = a.shape if isinstance(a, Function) else as_nested(a, extent_of)
-    for place in mode:
+    for position in mode:
         parts = modes_of(shape)
-        if type(place) is not int or not 0 <= place < len(parts):
+        if type(position) is not int or not 0 <= position < len(parts):
             raise LayoutError(
-                f"{shown(shape)} has no mode {brief(place)}", required=f"a mode from 0 to {len(parts) - 1}"
+                f"{shown(shape)} has no mode {brief(position)}", required=f"a mode from 0 to {len(parts) - 1}"
             )
-        shape = parts[place]
+        shape = parts[position]
     return product(shape)
 
 

@@ -9,17 +9,26 @@ from typing import Any
 from atl.errors import WrongArgument, brief
 from atl.prove import Answer, Proved, Refuted, Unknown
 from atl.text.printing import show_predicate
-from layouts.axe import Axe, places
-from layouts.errors import NotByTable
+from layouts.axe import Axe, locations
+from layouts.errors import CannotTabulate
 from layouts.foundation.function import Function
 from layouts.foundation.tuples import shown
-from layouts.pictures.report import BY_MODE, DRAWN, OPERATIONS, described, no_operation, result_of, steps_of, verdict
-from layouts.pictures.words import read_function, read_tiler
+from layouts.pictures.parse_function import read_function, read_tiler
+from layouts.pictures.report import (
+    BY_MODE,
+    DRAWN,
+    OPERATIONS,
+    apply_operation,
+    describe,
+    explain_operation,
+    unknown_operation,
+    verdict,
+)
 from layouts.proofs.injectivity import bijective, injective
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """A query about layouts with its answer: a layout, or what is proved or refuted. Tilers may be tuples."""
 
     operation: str | None
@@ -31,8 +40,8 @@ class Asked:
         """The answer in words: the steps of the operation, and a description of its result."""
         if not isinstance(self.result, Function):
             return verdict(self.result)
-        said = described(self.result)
-        return said if self.operation is None else f"{steps_of(self.operation, self.layouts)}\n\n{said}"
+        said = describe(self.result)
+        return said if self.operation is None else f"{explain_operation(self.operation, self.layouts)}\n\n{said}"
 
     @property
     def data(self) -> dict[str, Any]:
@@ -45,7 +54,7 @@ class Asked:
         return {**made, "result": _facts(self.result)}
 
 
-def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
+def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
     """Evaluate a query: `LAYOUT`, `LAYOUT OPERATION LAYOUT`, or `OPERATION LAYOUT LAYOUT`.
 
     The second operand of a division or composition may be a tuple of tilers, as `(4,3)` or `(2:4,8)`, mode by mode.
@@ -65,12 +74,12 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
         operation, texts = first, rest
     elif not rest:
         made = read_function(first, given=given)
-        return Asked(None, (made,), made)
+        return Query(None, (made,), made)
     else:
         operation, texts = _operation(first, rest[0]), [first, *rest[1:]]
-    read = [read_tiler if operation in BY_MODE and place == 1 else read_function for place in range(len(texts))]
+    read = [read_tiler if operation in BY_MODE and position == 1 else read_function for position in range(len(texts))]
     layouts = tuple(one(text, given=given) for one, text in zip(read, texts, strict=True))
-    return Asked(operation, layouts, result_of(operation, layouts))
+    return Query(operation, layouts, apply_operation(operation, layouts))
 
 
 def _operation(first: str, second: str) -> str:
@@ -78,7 +87,7 @@ def _operation(first: str, second: str) -> str:
     if second in OPERATIONS:
         return second
     meant = first if first.isidentifier() and not second.isidentifier() else second
-    raise no_operation(meant)
+    raise unknown_operation(meant)
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
@@ -96,20 +105,20 @@ def _facts(function: Function) -> dict[str, Any]:
     if function.known.facts.predicates:
         made["given"] = [show_predicate(fact) for fact in function.known.facts.predicates]
     if isinstance(function, Axe) and function.replicates:
-        size = function.places
+        size = function.table_size
         if size is None or function.symbolic() or len(function.replicas()) > DRAWN:
             return made
         return {
             **made,
-            "places": [[str(place) for place in places(function, at)] for at in range(min(size, DRAWN))],
+            "locations": [[str(location) for location in locations(function, at)] for at in range(min(size, DRAWN))],
         }
     made["injective"] = _answer(injective(function))
     made["onto"] = _answer(bijective(function))
     try:
         table = function.table()
-    except NotByTable:
+    except CannotTabulate:
         return made
-    return {**made, "places": table.tolist()} if len(table) <= DRAWN else made
+    return {**made, "locations": table.tolist()} if len(table) <= DRAWN else made
 
 
 def _number(size: object) -> int | str:
