@@ -26,7 +26,7 @@ from layouts.linear.layout import LinearLayout
 
 
 def as_layout(function: Function) -> Layout:
-    """The function by a shape with strides: integers, coordinates (Axe's axes, in order of their names), or F2.
+    """Return the function by a shape with strides: integers, coordinates (Axe's axes, in order of their names), or F2.
 
     Raises `NoLayout` with an element whose location no strides give, or which has several locations.
 
@@ -69,7 +69,7 @@ def _of_axe(layout: Axe) -> Layout:
 
 
 def _by_table(function: Function) -> Layout | str:
-    """The layout with the same locations at the same coordinates, or an element whose location no strides give."""
+    """Return the layout with the same locations at all coordinates, or an element whose location no strides give."""
     if function.table_size is None:
         raise CannotTabulate(
             f"{function} has {function.size} elements", required="numbers for all sizes, and at most a million elements"
@@ -88,7 +88,7 @@ def _by_table(function: Function) -> Layout | str:
 
 
 def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
-    """The function by sharded iters along named axes: one axis for integers (default: memory), or one per coordinate.
+    """Convert to sharded iters along named axes: one axis for integers (default: memory), or one per coordinate.
 
     Raises `NoLayout` if strides do not express it, or a stride is along two axes.
 
@@ -121,7 +121,7 @@ def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
 
 
 def _row_by_row(layout: Layout, *, whole: bool = False) -> list[tuple[Extent, Any]]:
-    """The modes of extent other than 1, slowest first, within each top-level mode or over the whole layout."""
+    """Return the modes of extent other than 1, slowest first, within each top-level mode or over the whole layout."""
     parts = [layout.modes] if whole else [part.modes for part in layout]
     return [mode for modes in parts for mode in reversed(modes) if mode[0] != 1]
 
@@ -132,7 +132,7 @@ def _steps(stride: Any, names: Sequence[Axis]) -> list[tuple[Axis, Extent]]:
 
 
 def as_lego(function: Function) -> GroupBy:
-    """The function as a view with one link: a RegP if its strides permute dimensions, otherwise a GenP.
+    """Return the function as a view with one link: a RegP if its strides permute dimensions, otherwise a GenP.
 
     LEGO layouts are bijections. Raises `NoLayout` if the function is not a bijection onto the numbers below its size,
     with two elements that share a location or one outside.
@@ -166,13 +166,13 @@ def as_lego(function: Function) -> GroupBy:
 
 
 def _without_still_axes(layout: Axe) -> Axe:
-    """The layout without axes used only by iters of extent 1, on which all elements have location 0."""
+    """Return the layout without axes used only by iters of extent 1, on which all elements have location 0."""
     iters = [Iter(1, 1) if each.extent == 1 else each for each in layout.sharded]
     return Axe(iters, layout.replicated, layout.offset, known=layout.known)
 
 
 def _location_of(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[int]:
-    """The dimensions, numbered from 1, slowest first, if the strides are those of a permutation; else an empty list."""
+    """Return the dimensions, from 1, slowest first, if the strides are those of a permutation; else an empty list."""
     order: list[int] = []
     reach: Extent = 1
     while len(order) < len(split):
@@ -187,7 +187,7 @@ def _location_of(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[in
 
 
 def _bijection(function: Function, extents: Sequence[int]) -> Array:
-    """The table of locations of all coordinates, if they are the numbers below the size, each once."""
+    """Return the table of locations of all coordinates, if they are the numbers below the size, each once."""
     values = function.colexicographic()
     if values.ndim > 1:
         raise NoLayout(f"the locations of {function} are coordinates", required="locations that are integers")
@@ -210,7 +210,7 @@ def _bijection(function: Function, extents: Sequence[int]) -> Array:
 
 
 def as_function(function: Function) -> IndexFunction:
-    """The function as a formula, with its inverse if it is injective and sizes are numbers.
+    """Return the function as a formula, with its inverse if it is injective and sizes are numbers.
 
     >>> made = as_function(Layout((4, 8), (8, 1)))
     >>> made(2, 3), made.inverse(19)

@@ -46,7 +46,7 @@ def _merged(first: Mode, second: Mode, known: Known) -> Mode | None:
 
 
 def same_stride(a: Stride, b: Stride, known: Known) -> bool:
-    """Whether two strides are proved equal."""
+    """Return whether two strides are proved equal."""
     if isinstance(a, Coordinate) and isinstance(b, Coordinate):
         width = max(len(a.parts), len(b.parts))
         return all(known.same(a[k], b[k]) for k in range(width))
@@ -56,16 +56,15 @@ def same_stride(a: Stride, b: Stride, known: Known) -> bool:
 
 
 def is_zero(a: Stride) -> bool:
-    """Whether a stride is the zero of its semimodule."""
+    """Return whether a stride is the zero of its semimodule."""
     return a in (0, F2(0), Coordinate(()))
 
 
 def coalesce(layout: Layout, profile: object = None) -> Layout:
-    """The same function with as few modes as possible; 1:0 for a layout of one element.
+    """Return the same function with as few modes as possible; 1:0 for a layout of one element.
 
     It is the same on the domain of the layout (§6.4.2 and erratum E35). Known facts about sizes are used and kept. With
     a profile each mode is coalesced separately: a tuple recurses into the mode, anything else coalesces it as a whole.
-    mode is coalesced by itself: a tuple stands for modes in which each part is coalesced, anything else for one whole.
 
     >>> coalesce(Layout((2, (1, 6)), (1, (6, 2)))), coalesce(Layout((2, (1, 6)), (1, (6, 2))), (1, 1))
     (12:1, (2,6):(1,2))
@@ -104,7 +103,7 @@ def _by_mode(
 
 
 def filter_zeros(layout: Layout) -> Layout:
-    """The layout with extent 1 in each mode of stride zero.
+    """Return the layout with extent 1 in each mode of stride zero.
 
     >>> filter_zeros(Layout((2, 4, 3), (1, 0, 2)))
     (2,1,3):(1,0,2)
@@ -117,7 +116,7 @@ def filter_zeros(layout: Layout) -> Layout:
 
 
 def filter(layout: Layout) -> Layout:  # noqa: A001 (CuTe's name)
-    """The coalesced modes with nonzero stride: the same locations without repetition by stride zero.
+    """Return the coalesced modes with nonzero stride: the same locations without repetition by stride zero.
 
     >>> filter(Layout((2, 4, 3), (1, 0, 2)))
     6:1
@@ -134,7 +133,7 @@ def need_layout(value: Any) -> None:
 
 
 def _instead(value: object) -> tuple[str, ...]:
-    """Suggestions for turning another function into a layout."""
+    """Return suggestions for turning another function into a layout."""
     match value:
         case Chain(outer=outer, inner=inner):
             return (f"apply the operation to {inner}, then composition({outer}, …) to its result",)

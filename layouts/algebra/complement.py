@@ -15,7 +15,7 @@ from layouts.foundation.tuples import Extent, as_nested, extent_of, like, produc
 
 
 def complement(layout: Layout, size: object = None) -> Layout:
-    """A layout of the locations below `size` that `layout` does not reach, in ascending order.
+    """Return a layout of the locations below `size` that `layout` does not reach, in ascending order.
 
     The two share only location 0. If each stride is a multiple of the reach of the modes before it, the two together
     reach each location exactly once; otherwise gaps remain that are too small for a block. Without a size the last mode
@@ -31,7 +31,7 @@ def complement(layout: Layout, size: object = None) -> Layout:
 
 
 def complement_in(layout: Layout, size: object, *, whole: bool) -> Layout:
-    """The complement. With `whole` it must not leave gaps; `NoLayout` if there is no such complement."""
+    """Return the complement. With `whole` it must not leave gaps; `NoLayout` if there is no such complement."""
     need_layout(layout)
     wanted = size.shape if isinstance(size, Layout) else 1 if size is None else size
     limit = product(as_nested(wanted, extent_of))
@@ -88,7 +88,7 @@ def _ceiling(whole: Extent, part: Extent, known: Known) -> Extent:
 
 
 def nullspace(layout: Layout) -> Layout:
-    """The indices that a layout maps to its first location because they differ only in modes of stride zero.
+    """Return the indices that a layout maps to its first location because they differ only in modes of stride zero.
 
     >>> nullspace(Layout((2, 4, 3), (1, 0, 2)))
     4:2
@@ -104,7 +104,7 @@ def nullspace(layout: Layout) -> Layout:
 
 
 def upcast(layout: Layout, n: int) -> Layout:
-    """The layout with units of n elements instead of single elements, as for vector loads.
+    """Return the layout with units of n elements instead of single elements, as for vector loads.
 
     Each stride must be a multiple of n or divide it.
 
@@ -129,7 +129,7 @@ def upcast(layout: Layout, n: int) -> Layout:
 
 
 def downcast(layout: Layout, n: int) -> Layout:
-    """The layout with units split into n elements each, the counterpart of `upcast`.
+    """Return the layout with units split into n elements each, the counterpart of `upcast`.
 
     The first mode of stride 1 also runs through the elements of a unit; without such a mode only the first element of
     each unit is kept, as in CuTe. (If several modes have stride 1, CuTe refines each of them and reaches locations

@@ -51,12 +51,12 @@ class Unproved(Exception):
 
 @dataclass(slots=True)
 class Walk:
-    """Splits the modes of an inner layout over those of an outer one. `said` records the steps, for `explain`."""
+    """Splits the modes of an inner layout over those of an outer one. `trace` records the steps, for `explain`."""
 
     outer: Sequence[Mode]
     known: Known
     strict: bool = False
-    said: list[str] | None = None
+    trace: list[str] | None = None
 
     def pieces(self, steps: Extent, stride: Extent) -> list[Piece]:
         """Split `steps` steps of `stride` into pieces in the outer modes. Raises `Unproved` if this is not proved."""
@@ -67,14 +67,14 @@ class Walk:
         for mode in range(last):
             extent = self.outer[mode][0]
             if stride != 1 and (past := known.quotient(stride, extent)) is not None:
-                if self.said is not None:
-                    self.said.append(f"a step of {stride} wraps {past} times around mode {mode}, of extent {extent}")
+                if self.trace is not None:
+                    self.trace.append(f"a step of {stride} wraps {past} times around mode {mode}, of extent {extent}")
                 stride = past
                 continue
             fits = self._fits(steps, stride, extent)
             if fits and not (self.strict and known.quotient(extent, stride) is None):
-                if self.said is not None:
-                    self.said.append(f"{steps} steps of {stride} stay within mode {mode}, of extent {extent}")
+                if self.trace is not None:
+                    self.trace.append(f"{steps} steps of {stride} stay within mode {mode}, of extent {extent}")
                 return [*out, Piece(steps, stride, mode)]
             if (inside := known.quotient(extent, stride)) is None:
                 raise Unproved(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
@@ -82,15 +82,15 @@ class Walk:
                 raise Unproved(
                     f"{inside}, the number of steps that fit in mode {mode} of extent {extent}, divides {steps}"
                 )
-            if self.said is not None:
+            if self.trace is not None:
                 filled = f"{inside} steps of {stride} fill mode {mode}, of extent {extent}"
-                self.said.append(f"{filled}; {rest} steps of 1 remain for the next mode")
+                self.trace.append(f"{filled}; {rest} steps of 1 remain for the next mode")
             out.append(Piece(inside, stride, mode))
             steps, stride = rest, 1
             if rest == 1:
                 return out
-        if self.said is not None:
-            self.said.append(f"{steps} steps of {stride} continue in mode {last}, the last")
+        if self.trace is not None:
+            self.trace.append(f"{steps} steps of {stride} continue in mode {last}, the last")
         return [*out, Piece(steps, stride, last)]
 
     def _fits(self, steps: Extent, stride: Extent, extent: Extent) -> bool:
@@ -108,8 +108,8 @@ class Walk:
         for mode, (total, (extent, _)) in enumerate(zip(sums[:-1], self.outer, strict=False)):
             if not self.known.less(total, extent):
                 raise Unproved(f"{total} < {extent}, so that the sum in mode {mode} has no carry")
-            if total != 0 and self.said is not None:
-                self.said.append(f"in mode {mode} the digits sum to at most {total} < {extent}: no carry")
+            if total != 0 and self.trace is not None:
+                self.trace.append(f"in mode {mode} the digits sum to at most {total} < {extent}: no carry")
 
     def require_disjoint_bits(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
         """Require, over F2, that the summands in a mode have no bits in common, so that sums and multiples of digits
@@ -129,7 +129,7 @@ class Walk:
 
 
 def composition(outer: object, inner: object, *, strict: bool = False, given: Iterable[object] = ()) -> Layout | Chain:
-    """The function i ↦ outer(inner(i)), on the shape of the inner layout, each mode of which is refined.
+    """Return the function i ↦ outer(inner(i)), on the shape of the inner layout, each mode of which is refined.
 
     The result is a `Layout` if a shape and strides express it. For numbers this is decided exactly; for symbolic sizes
     it depends on whether the divisions can be proved. Otherwise the result is a `Chain`, with false `is_layout` and the
@@ -171,11 +171,11 @@ def composition(outer: object, inner: object, *, strict: bool = False, given: It
 
 
 def composed(
-    outer: Layout, inner: Layout, known: Known, *, strict: bool = False, said: list[str] | None = None
+    outer: Layout, inner: Layout, known: Known, *, strict: bool = False, trace: list[str] | None = None
 ) -> Layout:
-    """The composition in closed form. Raises `Unproved` with the first condition that is not proved."""
+    """Return the composition in closed form. Raises `Unproved` with the first condition that is not proved."""
     modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
-    walk = Walk(modes, known, strict, said)
+    walk = Walk(modes, known, strict, trace)
     over_f2 = outer.semimodule is BITS
     start: Sequence[Any] = (0,) * len(modes)
     if inner.offset != 0:
@@ -187,8 +187,8 @@ def composed(
     for steps, step in inner.modes:
         if type(step) is not int and not isinstance(step, Index):
             raise Unproved(f"the stride {step} of the inner layout is an integer")
-        if said is not None:
-            said.append(f"mode {steps}:{step}")
+        if trace is not None:
+            trace.append(f"mode {steps}:{step}")
         pieces = walk.pieces(steps, step)
         if over_f2 and not all(isinstance(piece.units, int) and piece.units >= 0 for piece in pieces):
             raise Unproved(f"steps of {step} are non-negative numbers, as strides are over F2")
@@ -228,7 +228,7 @@ def _digits_of(offset: Stride, modes: Sequence[Mode], known: Known) -> tuple[Any
 
 
 def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> Layout | Chain:
-    """The composition from its table of values: a layout with these values, or a chain if there is none."""
+    """Return the composition from its table of values: a layout with these values, or a chain if there is none."""
     chain = Chain(outer, inner, reason)
     extents = [extent for extent in leaves(inner.shape) if isinstance(extent, int)]
     if not chain.has_table:
@@ -303,7 +303,7 @@ def _by_mode(outer: object, tiler: tuple[object, ...], strict: bool, given: Iter
 
 
 def _block(outer: Layout, tiler: tuple[object, ...], given: list[object]) -> Layout:
-    """The layout over the flat indices of the outer layout whose modes are the tilers."""
+    """Return the layout over the flat indices of the outer layout whose modes are the tilers."""
     shapes: list[Shape] = []
     strides: list[Nested[Stride]] = []
     step: Extent = 1
@@ -329,5 +329,5 @@ def _scaled(stride: Any, by: Extent) -> Any:
 
 
 def each_mode(layout: Layout) -> Iterator[Layout]:
-    """The top-level modes."""
+    """Return the top-level modes."""
     return (part_of(n, d, layout.known) for n, d in zip(modes_of(layout.shape), modes_of(layout.stride), strict=True))

@@ -17,7 +17,7 @@ from layouts.foundation.layout import Layout, make_layout
 
 
 def logical_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with the modes (tile, rest): the elements of a tile, and the tiles. A tuple of tilers goes by mode.
+    """Return the layout with the modes (tile, rest): elements of a tile, and tiles. Tuples of tilers go by mode.
 
     Each element is in exactly one tile. Raises `NoLayout` with the failing condition if strides do not express it.
 
@@ -48,7 +48,7 @@ def logical_divide(layout: Layout, tiler: object) -> Layout:
 
 
 def zipped_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with two modes: all elements of a tile, and all tiles.
+    """Return the layout with two modes: all elements of a tile, and all tiles.
 
     >>> zipped_divide(Layout((8, 6), (6, 1)), (4, 3))
     ((4,3),(2,2)):((6,1),(24,3))
@@ -61,7 +61,7 @@ def zipped_divide(layout: Layout, tiler: object) -> Layout:
 
 
 def tiled_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout whose first mode is a tile; the other modes are those of the tiles.
+    """Return the layout whose first mode is a tile; the other modes are those of the tiles.
 
     >>> tiled_divide(Layout((8, 6), (6, 1)), (4, 3))
     ((4,3),2,2):((6,1),24,3)
@@ -71,7 +71,7 @@ def tiled_divide(layout: Layout, tiler: object) -> Layout:
 
 
 def flat_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with the modes of a tile, followed by the modes of the tiles.
+    """Return the layout with the modes of a tile, followed by the modes of the tiles.
 
     >>> flat_divide(Layout((8, 6), (6, 1)), (4, 3))
     (4,3,2,2):(6,1,24,3)
@@ -106,6 +106,6 @@ def modes_to_tile(layout: Layout, tiler: Any) -> list[Layout]:
 
 
 def _with_offset(made: Layout, layout: Layout) -> Layout:
-    """A result computed mode by mode, with the offset of the layout."""
+    """Return a result computed mode by mode, with the offset of the layout."""
     made.offset = layout.offset if made.offset == 0 else made.offset
     return made

@@ -23,7 +23,7 @@ TRIES: Final = 20_000
 
 
 def right_inverse(layout: Layout) -> Layout:
-    """The largest layout R with layout(R(i)) = i for every index i of R. The smallest possible R is 1:0.
+    """Return the largest layout R with layout(R(i)) = i for every index i of R. The smallest possible R is 1:0.
 
     Modes are chained in the order of their strides. If the chain does not cover all contiguous locations, layouts of up
     to 4,096 elements are searched; over F2, linear equations are solved, and the search is used for extents that are
@@ -54,7 +54,7 @@ def right_inverse(layout: Layout) -> Layout:
 
 
 def _chain(layout: Layout) -> list[Mode]:
-    """The modes, each with its position in the index, in an order where each stride continues the previous mode."""
+    """Return the modes, each with its position in the index, ordered so that each stride continues the one before."""
     known, step = layout.known, 1
     left: list[tuple[Extent, object, Extent]] = []
     before: Extent = step
@@ -75,7 +75,7 @@ def _chain(layout: Layout) -> list[Mode]:
 
 
 def _without_gap(layout: Layout) -> int:
-    """The number of contiguous locations, from 0, that a layout has."""
+    """Return the number of contiguous locations, from 0, that a layout has."""
     locations = np.unique(layout.table())
     locations = locations[locations >= 0]
     off = np.flatnonzero(locations != np.arange(len(locations)))
@@ -132,7 +132,7 @@ class _Search:
 
 
 def left_inverse(layout: Layout) -> Layout:
-    """A layout R with R(layout(i)) = i for every index i of the layout.
+    """Return a layout R with R(layout(i)) = i for every index i of the layout.
 
     Raises `NoLayout` with the failing condition if the layout together with its complement is not a bijection.
 
@@ -155,7 +155,7 @@ def left_inverse(layout: Layout) -> Layout:
 
 
 def right_inverse_of_chain(layout: Layout) -> Layout:
-    """The right inverse of a layout whose modes chain; needs no search."""
+    """Return the right inverse of a layout whose modes chain; needs no search."""
     return Layout.of_modes(coalesced(_chain(layout), layout.known), known=layout.known)
 
 
@@ -163,7 +163,7 @@ def right_inverse_of_chain(layout: Layout) -> Layout:
 
 
 def _columns(layout: Layout) -> list[int]:
-    """The values at the powers of two.
+    """Return the values at the powers of two.
 
     An index is the exclusive or of its powers of two only if each extent but the last is a power of two.
     """
@@ -177,7 +177,7 @@ def _columns(layout: Layout) -> list[int]:
 
 
 def _over_f2(layout: Layout) -> Layout:
-    """The indices whose values are 1, 2, 4, … up to the first value that is missing."""
+    """Return the indices whose values are 1, 2, 4, … up to the first value that is missing."""
     odd = next((n for n, _ in layout.modes if not isinstance(n, int) or n & (n - 1)), None)
     modes: list[Mode] = []
     if odd is not None:

@@ -11,7 +11,7 @@ from layouts.foundation.tuples import modes_of
 
 
 def flatten(layout: Layout) -> Layout:
-    """The same function with all modes at the top level.
+    """Return the same function with all modes at the top level.
 
     >>> flatten(Layout((2, (3, 4)), (12, (4, 1))))
     (2,3,4):(12,4,1)
@@ -21,7 +21,7 @@ def flatten(layout: Layout) -> Layout:
 
 
 def select(layout: Layout, *modes: int) -> Layout:
-    """The given modes in the given order; the digits of all others are 0. Raises `NoMode` for a mode that is missing.
+    """Return these modes in this order; the digits of all others are 0. Raises `NoMode` for a missing mode.
 
     >>> select(Layout((2, 3, (4, 5)), (60, 20, (5, 1))), 2, 0)
     ((4,5),2):((5,1),60)
@@ -34,7 +34,7 @@ def select(layout: Layout, *modes: int) -> Layout:
 
 
 def local_tile(layout: Layout, tile: object, coordinate: object) -> Layout:
-    """The tile at a coordinate of the grid of tiles. `None` keeps a mode of the grid.
+    """Return the tile at a coordinate of the grid of tiles. `None` keeps a mode of the grid.
 
     Raises the errors of `zipped_divide`, and `LayoutError` for a coordinate outside the grid.
 

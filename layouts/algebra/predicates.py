@@ -73,7 +73,7 @@ class PredicateTensor:
         self.known = coordinates.known.given(given)
 
     def __call__(self, *coordinate: Any) -> Any:
-        """Whether an index, or a coordinate with one part for each mode, is an element of the tensor."""
+        """Return whether an index, or a coordinate with one part for each mode, is an element of the tensor."""
         given = plain_coordinate(coordinate[0] if len(coordinate) == 1 else coordinate)
         digits = Box(self.coordinates.shape).coordinate_digits(given)
         if any(isinstance(digit, np.ndarray) for digit in digits):
@@ -91,12 +91,12 @@ class PredicateTensor:
         return Condition(conjunction(self._open(parts, self._within_extents(digits))))
 
     def table(self) -> Array:
-        """The truth value at each index of the layout, in order. Raises `CannotTabulate` for symbolic sizes."""
+        """Return the truth value at each index of the layout, in order. Raises `CannotTabulate` for symbolic sizes."""
         self._need_numbers()
         return self._inside(self.coordinates.table())
 
     def where(self, **sizes: int) -> PredicateTensor:
-        """The predicate tensor with numbers for sizes. Raises `LayoutError` for numbers that contradict known facts."""
+        """Substitute numbers for sizes. Raises `LayoutError` for numbers that contradict known facts."""
         shape = tuple(map_leaves(index(extent), partial(number_for, sizes)) for extent in self.shape)
         made = PredicateTensor(self.coordinates.where(**sizes), shape)
         made.known = made.known.joined(self.known.where(sizes))
@@ -109,7 +109,7 @@ class PredicateTensor:
             )
 
     def _inside(self, locations: Array) -> Array:
-        """Whether each of these values is inside; coordinates are rows, with no columns if all strides are zero."""
+        """Return whether each value is inside. Coordinates are rows, with no columns if all strides are zero."""
         rows = locations if self.coordinates.semimodule is COORDINATES else locations[..., None]
         limits = np.array([extent for extent in self.shape if isinstance(extent, int)], dtype=object)
         width = rows.shape[-1]
@@ -117,7 +117,7 @@ class PredicateTensor:
         return inside.astype(bool)
 
     def _within_extents(self, digits: Sequence[Any]) -> Known:
-        """The known facts, and that symbolic digits are within their extents."""
+        """Return the known facts, and that symbolic digits are within their extents."""
         pairs = zip(digits, self.coordinates.box.extents, strict=True)
         known = self.known.assume(*(within(ZERO, at, index(extent)) for at, extent in pairs if isinstance(at, Index)))
         if contradictory(known.facts):
@@ -128,7 +128,7 @@ class PredicateTensor:
         return known
 
     def _open(self, parts: Sequence[Extent], known: Known) -> Iterator[Predicate]:
-        """The conjuncts of 0 <= part < extent that are not proved, for each axis."""
+        """Return the conjuncts of 0 <= part < extent that are not proved, for each axis."""
         for part, extent in zip(parts, self.shape, strict=True):
             limits = conjuncts(within(ZERO, index(part), index(extent)))
             yield from (limit for limit in limits if not known.holds(limit))

@@ -15,14 +15,14 @@ Shape: TypeAlias = Sequence[object]
 
 
 def list_of(value: object, called: str) -> Sequence[Any]:
-    """A tuple or list argument. Raises `WrongArgument` for anything else."""
+    """Return a tuple or list argument. Raises `WrongArgument` for anything else."""
     if not isinstance(value, tuple | list):
         raise WrongArgument(f"{called}: {brief(value)}", required="a list")
     return value
 
 
 def extents_of(shape: Shape) -> list[Extent]:
-    """The extents of a shape: integers of at least 1, or sizes."""
+    """Return the extents of a shape: integers of at least 1, or sizes."""
     found: list[Extent] = []
     for extent in list_of(shape, "the shape"):
         if type(extent) is not int and not isinstance(extent, IndexExpr | Index):
@@ -34,7 +34,7 @@ def extents_of(shape: Shape) -> list[Extent]:
 
 
 def sizes_of_axes(sizes: object) -> list[tuple[Axis, Extent]]:
-    """The axes, each once, with their sizes."""
+    """Return the axes, each once, with their sizes."""
     found: list[tuple[Axis, Extent]] = []
     for each in list_of(sizes, "the sizes of axes"):
         if not isinstance(each, tuple | list) or len(each) != 2:
@@ -50,7 +50,7 @@ def sizes_of_axes(sizes: object) -> list[tuple[Axis, Extent]]:
 
 
 def range_of(value: object) -> tuple[Extent, Extent]:
-    """The start and stop of a range: integers, or index expressions over sizes."""
+    """Return the start and stop of a range: integers, or index expressions over sizes."""
     parts = value if isinstance(value, tuple | list) else ()
     if len(parts) != 2 or any(type(part) is not int and not isinstance(part, IndexExpr | Index) for part in parts):
         raise WrongArgument(f"the range {brief(value)}", required="two integers, or sizes: (start, stop)")

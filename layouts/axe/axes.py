@@ -34,7 +34,7 @@ class Axis:
 
 
 def axis(name: str | Axis) -> Axis:
-    """The axis of this name; an `Axis` is returned unchanged."""
+    """Return the axis of this name; an `Axis` is returned unchanged."""
     if isinstance(name, Axis):
         return name
     if not isinstance(name, str) or not name.isidentifier():
@@ -59,7 +59,7 @@ class Location:
         return self.parts.get(at, 0)
 
     def plus(self, other: Location) -> Location:
-        """The sum of two locations."""
+        """Return the sum of two locations."""
         return Location({at: self[at] + other[at] for at in {*self.parts, *other.parts}})
 
     def __add__(self, other: object) -> Location:
@@ -80,7 +80,7 @@ def _factor(steps: Extent) -> str:
 
 
 def location_of(value: object) -> Location:
-    """The location that a user's value denotes; an integer is along memory."""
+    """Return the location that a user's value denotes; an integer is along memory."""
     if isinstance(value, Location):
         return value
     if type(value) is int or isinstance(value, IndexExpr | Index):
@@ -108,7 +108,7 @@ class Iter:
 
 
 def iter_of(extent: object, stride: object) -> Iter:
-    """The iter that a user's extent and stride denote. Raises `WrongArgument` if one is invalid."""
+    """Return the iter that a user's extent and stride denote. Raises `WrongArgument` if one is invalid."""
     at = location_of(stride)
     many = extent_of(extent) if type(extent) is int or isinstance(extent, IndexExpr | Index) else 0
     if isinstance(many, int) and many < 1:

@@ -73,7 +73,7 @@ class Axe(Function):
         return product(tuple(each.extent for each in self.sharded))
 
     def symbolic(self) -> list[Index]:
-        """The extents, strides and offsets that are not numbers."""
+        """Return the extents, strides and offsets that are not numbers."""
         iters = (*self.sharded, *self.replicated)
         parts = [part for each in iters for part in (each.extent, each.stride)]
         return [part for part in (*parts, *self.offset.parts.values()) if isinstance(part, Index)]
@@ -83,7 +83,7 @@ class Axe(Function):
         return not self.symbolic()
 
     def given(self, *conditions: object) -> Axe:
-        """This layout with additional facts about its sizes.
+        """Return this layout with additional facts about its sizes.
 
         >>> import atl
         >>> from layouts.axe import R, S, axis, canonicalize
@@ -99,7 +99,7 @@ class Axe(Function):
         return Box(self.shape, row_major=True)
 
     def strides(self, axes: Sequence[Axis] | None = None) -> Layout:
-        """D and O as a strided layout along the given axes (by default all), on row-major flat indices."""
+        """Return D and O as a strided layout along the given axes (by default all), on row-major flat indices."""
         units = {at: Coordinate((0,) * k + (1,)) for k, at in enumerate(self.axes if axes is None else axes)}
         modes: list[tuple[Extent, Stride]] = [(each.extent, units[each.axis] * each.stride) for each in self.sharded]
         start: Any = 0
@@ -108,7 +108,7 @@ class Axe(Function):
         return Layout.of_modes(modes[::-1], offset=start, known=self.known)
 
     def spread(self) -> tuple[dict[Axis, Copies], Location]:
-        """The set R: for each axis, the steps from its smallest location; and that smallest location.
+        """Return the set R: for each axis, the steps from its smallest location; and that smallest location.
 
         Each iter moves along one axis, so R is the product of these sets. Raises `NoLayout` or `CannotTabulate` if
         sizes are symbolic and the set is not determined.
@@ -122,7 +122,7 @@ class Axe(Function):
         return {at: copies_of([each for each in moving if each.axis == at], self.known) for at in along}, least
 
     def normal(self, axes: Sequence[Axis]) -> tuple[Layout, dict[Axis, Copies]]:
-        """D as a strided layout along these axes, relative to the smallest replica, and the steps to the others.
+        """Return D by strides along these axes, from the smallest replica, and the steps to the other replicas.
 
         Layouts that map each element to the same locations agree in both, up to the division of D into modes.
         """
@@ -130,7 +130,7 @@ class Axe(Function):
         return Axe(self.sharded, (), self.offset.plus(least), known=self.known).strides(axes), steps
 
     def replicas(self) -> list[Location]:
-        """The distinct locations of R, ordered by axis."""
+        """Return the distinct locations of R, ordered by axis."""
         steps, least = self.spread()
         lists = [listed(each) for each in steps.values()]
         if prod(map(len, lists)) > MOST_REPLICAS:
@@ -163,7 +163,7 @@ class Axe(Function):
         return found[..., 0] if isinstance(found, np.ndarray) and found.ndim > 1 else found
 
     def where(self, **sizes: int) -> Axe:
-        """This layout with numbers for sizes.
+        """Return this layout with numbers for sizes.
 
         >>> import atl
         >>> from layouts.axe import S, axis
@@ -181,7 +181,7 @@ class Axe(Function):
         return Axe(numbers(self.sharded), numbers(self.replicated), offset, known=known)
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """The reindexing of a tensor whose row-major indices are the iters; the first axis is outermost.
+        """Return the reindexing of a tensor whose row-major indices are the iters; the first axis is outermost.
 
         >>> from atl.core.index import constant, size
         >>> from layouts.axe import S, axis
@@ -203,21 +203,24 @@ class Axe(Function):
         return stored_by_strides(shape, modes, steps, 0, self.known, copies=copies)
 
     def _digit_extent(self, along: Axis) -> Extent:
-        """A multiple of every stride along an axis, above all locations; larger strides must divide by smaller ones."""
-        room: Extent = 1
+        """Return a multiple of every stride along an axis that exceeds all locations on it.
+
+        Larger strides must be multiples of smaller ones.
+        """
+        multiple: Extent = 1
         for each in self.sharded:
             if each.axis != along or each.extent == 1:
                 continue
             reach = each.extent * each.stride * sign(each.stride, self.known)
-            if self.known.less(room, reach + 1):
-                room = reach
-            elif not self.known.less(reach, room + 1):
+            if self.known.less(multiple, reach + 1):
+                multiple = reach
+            elif not self.known.less(reach, multiple + 1):
                 raise CannotTabulate(
-                    f"it is not known for all sizes which of {room} and {reach} is larger, along {along} in {self}",
+                    f"it is not known for all sizes which of {multiple} and {reach} is larger, along {along} in {self}",
                     required="numbers for sizes, or facts that imply it",
                     suggestions=("state it: layout.given(...)", "give numbers for the sizes: layout.where(...)"),
                 )
-        return room
+        return multiple
 
     # -- notation -----------------------------------------------------------------------------------------------------
 
@@ -234,7 +237,7 @@ class Axe(Function):
         return self + other
 
     def __eq__(self, other: object) -> bool:
-        """Whether the iters are written the same. Use `same_locations` to compare functions."""
+        """Return whether the iters are written the same. Use `same_locations` to compare functions."""
         if not isinstance(other, Axe):
             return NotImplemented
         mine = (self.sharded, sorted(map(str, self.replicated)), self.offset)
@@ -251,14 +254,14 @@ class Axe(Function):
 
 
 def _step(each: Iter, sizes: Mapping[str, int]) -> Location:
-    """The stride with numbers for sizes; it may be 0 if the extent is 1."""
+    """Return the stride with numbers for sizes; it may be 0 if the extent is 1."""
     return Location({each.axis: placed(each.stride, sizes)})
 
 
 def _by_dimension(
     iters: Sequence[Iter], shape: Sequence[Index], name: str, known: Known
 ) -> tuple[tuple[Shape, ...], list[Iter]]:
-    """The extents of the iters of each dimension, and the iters in that order, fastest first within each."""
+    """Return the extents of the iters of each dimension, and the iters in that order, fastest first within each."""
     modes: list[Shape] = []
     order: list[Iter] = []
     left = list(iters)
@@ -315,7 +318,7 @@ def need_axe(*values: object) -> None:
 
 
 def locations(layout: Axe, at: object) -> list[Location]:
-    """All locations of the element at an index, or at a coordinate of the iters; both may be index expressions.
+    """Return all locations of the element at an index, or at a coordinate of the iters; both may be index expressions.
 
     Raises `LayoutError` if the index is not proved to be within the domain, and `CannotTabulate` if the locations are
     too many to list or their number is symbolic.
@@ -340,7 +343,7 @@ def locations(layout: Axe, at: object) -> list[Location]:
 
 
 def span(layout: Axe) -> Mapping[Axis, Extent]:
-    """Along each axis, the largest minus the smallest location plus one. The offset does not matter.
+    """Return, for each axis, the largest minus the smallest location plus one. The offset does not matter.
 
     Raises `NoLayout` if the sign of a stride is not known for all sizes.
 
@@ -352,7 +355,7 @@ def span(layout: Axe) -> Mapping[Axis, Extent]:
 
 
 def ranges(layout: Axe) -> dict[Axis, tuple[Extent, Extent]]:
-    """Along each axis, the smallest and the largest location."""
+    """Return, for each axis, the smallest and the largest location."""
     need_axe(layout)
     found: dict[Axis, tuple[Extent, Extent]] = {at: (layout.offset[at], layout.offset[at]) for at in layout.axes}
     for each in (*layout.sharded, *layout.replicated):

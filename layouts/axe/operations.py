@@ -31,7 +31,7 @@ MOST_WORK: Final = 500_000
 
 
 def canonicalize(layout: Axe) -> Axe:
-    """The shortest sharded iters with the same map, and a canonical form of the set of replicas.
+    """Return the shortest sharded iters with the same map, and a canonical form of the set of replicas.
 
     Equal layouts have equal canonical forms. Replicas are written as the longest runs of the smallest strides along
     each axis. If they overlap in so many ways that no runs are found in about 0.1 s, the given iters are kept. Negative
@@ -54,7 +54,7 @@ def canonicalize(layout: Axe) -> Axe:
 
 
 def same_locations(first: Axe, second: Axe) -> bool:
-    """Whether both map each element to the same set of locations, for all sizes that satisfy the known facts.
+    """Return whether both map each element to the same set of locations, for all sizes that satisfy the known facts.
 
     Raises `CannotTabulate` if this is unknown: it is not proved, and no tested sizes refute it.
 
@@ -106,7 +106,7 @@ def _known_to_be_the_same(first: Axe, second: Axe, axes: Sequence[Axis], known: 
 
 
 def _numbers(symbolic: Sequence[Index]) -> Iterator[dict[str, int]]:
-    """Sample numbers for the sizes in these expressions."""
+    """Return sample numbers for the sizes in these expressions."""
     names = sorted({atom.name for part in symbolic for atom in atoms(part) if isinstance(atom, Size)})
     random = Random(0)
     for _ in range(MOST_TRIED):
@@ -114,7 +114,7 @@ def _numbers(symbolic: Sequence[Index]) -> Iterator[dict[str, int]]:
 
 
 def iters_of(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
-    """Modes along coordinates as iters, slowest first. Raises `NoLayout` if a mode moves along two axes."""
+    """Return modes along coordinates as iters, slowest first. Raises `NoLayout` if a mode moves along two axes."""
     found: list[Iter] = []
     for extent, stride in modes:
         if extent == 1:
@@ -143,7 +143,7 @@ def _replicas(layout: Axe) -> tuple[list[Iter], Location]:
 
 
 def _sums_of_runs(steps: Sequence[int], work: list[int] | None = None) -> list[tuple[int, int]] | None:
-    """Extents and strides, smallest stride first, whose sums are this set; None if none are found.
+    """Return Extents and strides, smallest stride first, whose sums are this set; None if none are found.
 
     The smallest positive element is a stride. Its longest run is tried first, with all possible continuations. `work`
     counts down the elements that are visited, to bound the search.
@@ -169,7 +169,7 @@ def _sums_of_runs(steps: Sequence[int], work: list[int] | None = None) -> list[t
 
 
 def _starts(held: set[int], stride: int, extent: int) -> set[int]:
-    """The start points of runs of this extent within a set; two shorter runs make a longer one."""
+    """Return the start points of runs of this extent within a set; two shorter runs make a longer one."""
     found, length = held, 1
     while length < extent:
         on = min(length, extent - length)
@@ -179,7 +179,7 @@ def _starts(held: set[int], stride: int, extent: int) -> set[int]:
 
 
 def _from(starts: set[int], stride: int, extent: int) -> set[int]:
-    """The union of the runs of this extent with these start points."""
+    """Return the union of the runs of this extent with these start points."""
     found, length = starts, 1
     while length < extent:
         on = min(length, extent - length)
@@ -189,7 +189,7 @@ def _from(starts: set[int], stride: int, extent: int) -> set[int]:
 
 
 def _merged(iters: Sequence[Iter]) -> list[tuple[int, int]]:
-    """The given iters, ordered, with contiguous ones merged."""
+    """Return the given iters, ordered, with contiguous ones merged."""
     found: list[tuple[int, int]] = []
     for each in sorted(iters, key=lambda each: (abs(number(each.stride)), number(each.extent))):
         assert isinstance(each.extent, int)  # lists contain only numbers
@@ -212,12 +212,12 @@ class Grouped:
     separators: tuple[int, ...]
 
     def block(self, number: int) -> tuple[Iter, ...]:
-        """The iters of a block."""
+        """Return the iters of a block."""
         return self.layout.sharded[self.separators[number] : self.separators[number + 1]]
 
 
 def group(layout: Axe, shape: Shape) -> Grouped:
-    """The same layout, with iters split so that they form blocks of these extents.
+    """Return the same layout, with iters split so that they form blocks of these extents.
 
     Raises `NoLayout` if an iter cannot be split there, or it is not known to be divisible.
 
@@ -262,7 +262,7 @@ def group(layout: Axe, shape: Shape) -> Grouped:
 
 
 def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape) -> Axe:
-    """The layout on coordinates (x, y), dimension by dimension, with location first(x) + second(y).
+    """Return the layout on coordinates (x, y), dimension by dimension, with location first(x) + second(y).
 
     >>> from layouts.axe import S
     >>> direct_sum(S[(2, 2):(8, 2)], S[(2, 2):(4, 1)], (2, 2), (2, 2))
@@ -281,7 +281,7 @@ def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape)
 
 
 def tile(outer: Axe, inner: Axe, outer_shape: Shape, inner_shape: Shape) -> Axe:
-    """Tiles of `inner` at the locations of `outer`: the steps of `outer` are scaled by the span of a tile on each axis.
+    """Repeat `inner` as tiles at the locations of `outer`, whose steps are scaled by the span of a tile on each axis.
 
     >>> from layouts.axe import S
     >>> tile(S[(8, 8):(8, 1)], S[(2, 4):(1, 2)], (8, 8), (2, 4))
@@ -300,7 +300,7 @@ def _scaled(layout: Axe, by: Mapping[Axis, Extent]) -> Axe:
 
 
 def direct_sum_of(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape) -> Axe:
-    """The first summand: the layout whose direct sum with `second` is `whole`.
+    """Return the first summand: the layout whose direct sum with `second` is `whole`.
 
     Raises `NoLayout` if there is none.
 
@@ -315,7 +315,7 @@ def direct_sum_of(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Sha
 def _first_summand(
     whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape, spans: Mapping[Axis, Extent]
 ) -> Axe:
-    """The first summand; its replicas move along each axis by multiples of `spans`."""
+    """Return the first summand; its replicas move along each axis by multiples of `spans`."""
     known = whole.known.joined(second.known)
     shape = _quotient(whole_shape, second_shape, known)
     mixed = [extent for pair in zip(shape, extents_of(second_shape), strict=True) for extent in pair]
@@ -330,7 +330,7 @@ def _first_summand(
 
 
 def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, Extent]) -> list[Iter]:
-    """The replicas whose sum with those of `part` is those of `whole`; they use multiples of `spans` on each axis."""
+    """Return replicas that, added to those of `part`, give those of `whole`, in multiples of `spans` on each axis."""
     found: list[Iter] = []
     added, _ = part.spread()
     for at, all_ in whole.spread()[0].items():
@@ -353,7 +353,7 @@ def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, Extent]) -> li
 
 
 def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tuple[int, int]] | None:
-    """Extents and strides with sums in `among` which, added to `others`, give `held`; None if there are none.
+    """Return Extents and strides with sums in `among` which, added to `others`, give `held`; None if there are none.
 
     All fitting elements together need not be sums of runs, so runs are tried one by one, smallest stride and longest
     run first. Raises `CannotTabulate` if there are too many to try.
@@ -384,7 +384,7 @@ def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tup
 
 
 def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> Axe:
-    """The outer layout for which tiles of `inner` make up `whole`. Raises `NoLayout` if there is none.
+    """Return the outer layout for which tiles of `inner` make up `whole`. Raises `NoLayout` if there is none.
 
     >>> from layouts.axe import S
     >>> tile_of(S[(8, 2, 32):(64, 1, 2)], S[(2, 4):(1, 2)], (16, 32), (2, 4))
@@ -418,7 +418,7 @@ def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> A
 
 
 def _times(known: Known, step: Extent, by: Extent) -> Extent:
-    """step / by; 1 if there is only one element."""
+    """Return step / by; 1 if there is only one element."""
     exact = known.quotient(step, by)
     return 1 if exact is None else exact
 

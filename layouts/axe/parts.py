@@ -26,7 +26,7 @@ Range: TypeAlias = tuple[Extent, Extent]
 
 
 def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]]) -> Axe:
-    """The layout of a box of elements, [start, stop) in each dimension of the shape, with row-major indices.
+    """Return the layout of a box of elements, [start, stop) in each dimension of the shape, with row-major indices.
 
     For numbers the slice is read off the table of locations. It is found whenever there is one; otherwise `NoLayout` is
     raised. For symbolic sizes or bounds it is computed digit by digit. Raises `CannotTabulate` if it is not known
@@ -59,7 +59,7 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]])
 
 
 def _any_size(*parts: Extent) -> bool:
-    """Whether one of these is symbolic."""
+    """Return whether one of these is symbolic."""
     return any(isinstance(part, Index) for part in parts)
 
 
@@ -78,7 +78,7 @@ def _by_table(layout: Axe, extents: Sequence[int], region: Sequence[tuple[int, i
 
 
 def _by_digits(layout: Axe, extents: Sequence[Extent], region: Sequence[Range], known: Known) -> Axe:
-    """The slice, dimension by dimension, from the iters of each dimension."""
+    """Return the slice, dimension by dimension, from the iters of each dimension."""
     whole = canonicalize(Axe(layout.sharded, (), layout.offset, known=known))
     grouped = group(whole, extents)
     iters: list[Iter] = []
@@ -98,7 +98,7 @@ def _by_digits(layout: Axe, extents: Sequence[Extent], region: Sequence[Range], 
 
 
 def _of_block(block: Sequence[Iter], start: Extent, length: Extent, known: Known) -> tuple[list[Iter], Location] | None:
-    """The iters of `length` elements from `start`, and the location of the first; None if unknown."""
+    """Return the iters of `length` elements from `start`, and the location of the first; None if unknown."""
     if not block:
         return [], Location({})
     *slower, last = block
@@ -118,12 +118,12 @@ def _of_block(block: Sequence[Iter], start: Extent, length: Extent, known: Known
 
 
 def _over(a: Extent, b: Extent, known: Known) -> Extent:
-    """a // b."""
+    """Return a // b."""
     return a // b if isinstance(a, int) and isinstance(b, int) else known.simple(floordiv(index(a), index(b)))
 
 
 def _location_at(block: Sequence[Iter], element: Extent, known: Known) -> Location:
-    """The location of an element of these iters."""
+    """Return the location of an element of these iters."""
     found = Location({})
     for position in reversed(range(len(block))):
         each = block[position]

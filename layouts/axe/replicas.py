@@ -31,7 +31,7 @@ Copies: TypeAlias = Run | tuple[int, ...]
 
 
 def sign(stride: Extent, known: Known) -> int:
-    """1 or -1. Raises `NoLayout` if the sign of the stride is unknown."""
+    """Return 1 or -1. Raises `NoLayout` if the sign of the stride is unknown."""
     if known.less(0, stride):
         return 1
     if known.less(stride, 0):
@@ -44,7 +44,7 @@ def sign(stride: Extent, known: Known) -> int:
 
 
 def copies_of(iters: Sequence[Iter], known: Known) -> Copies:
-    """The sums of steps of iters along one axis, with negative strides reversed.
+    """Return the sums of steps of iters along one axis, with negative strides reversed.
 
     Raises `CannotTabulate` if several runs cannot be merged and sizes are symbolic or there are too many sums.
     """
@@ -68,7 +68,7 @@ def copies_of(iters: Sequence[Iter], known: Known) -> Copies:
 
 
 def _joined(a: Run, b: Run, known: Known) -> Run | None:
-    """The sums of both as one run, if the steps of `b` continue `a`."""
+    """Return the sums of both as one run, if the steps of `b` continue `a`."""
     steps = known.quotient(b.stride, a.stride)
     if steps is None or not known.holds(at_most(index(steps), index(a.extent))):
         return None
@@ -76,17 +76,17 @@ def _joined(a: Run, b: Run, known: Known) -> Run | None:
 
 
 def listed_sums(runs: Sequence[Run]) -> tuple[int, ...]:
-    """All sums of runs with numeric extents and strides, sorted."""
+    """Return all sums of runs with numeric extents and strides, sorted."""
     pairs = [(run.extent, run.stride) for run in runs]
     numbers = [(n, d) for n, d in pairs if isinstance(n, int) and isinstance(d, int)]
-    said = " + ".join(f"{n}:{d}" for n, d in pairs)
+    text = " + ".join(f"{n}:{d}" for n, d in pairs)
     if len(numbers) < len(pairs):
         raise CannotTabulate(
-            f"it is not known for all sizes which replicas of {said} coincide",
+            f"it is not known for all sizes which replicas of {text} coincide",
             required="numbers for sizes: layout.where(...)",
         )
     if prod(n for n, _ in numbers) > MOST_REPLICAS:
-        raise CannotTabulate(f"{said} has {prod(n for n, _ in numbers)} replicas", required=f"up to {MOST_REPLICAS}")
+        raise CannotTabulate(f"{text} has {prod(n for n, _ in numbers)} replicas", required=f"up to {MOST_REPLICAS}")
     found = {0}
     for n, d in numbers:
         found = {step + k * d for step in found for k in range(n)}
@@ -94,7 +94,7 @@ def listed_sums(runs: Sequence[Run]) -> tuple[int, ...]:
 
 
 def listed(copies: Copies) -> tuple[Extent, ...]:
-    """The elements of a set. Raises `CannotTabulate` if they are too many or their number is symbolic."""
+    """Return the elements of a set. Raises `CannotTabulate` if they are too many or their number is symbolic."""
     if not isinstance(copies, Run):
         return copies
     if isinstance(copies.extent, int) and copies.extent <= MOST_REPLICAS:
@@ -103,14 +103,14 @@ def listed(copies: Copies) -> tuple[Extent, ...]:
 
 
 def same_copies(a: Copies, b: Copies, known: Known) -> bool:
-    """Whether two sets are proved equal."""
+    """Return whether two sets are proved equal."""
     if isinstance(a, Run) and isinstance(b, Run):
         return known.same(a.extent, b.extent) and known.same(a.stride, b.stride)
     return a == b
 
 
 def number(part: Extent) -> int:
-    """A value that must be a number. Raises `CannotTabulate` if it is symbolic."""
+    """Return a value that must be a number. Raises `CannotTabulate` if it is symbolic."""
     if not isinstance(part, int):
         raise CannotTabulate(f"{part} is not known for all sizes", required="numbers for sizes: layout.where(...)")
     return part

@@ -13,7 +13,7 @@ from layouts.foundation.tuples import Extent, as_nested, extent_of, modes_of, pr
 
 
 def size(a: object, *mode: int) -> Extent:
-    """The number of elements of a layout or shape, or of a mode; further numbers select nested modes.
+    """Return the number of elements of a layout or shape, or of a mode; further numbers select nested modes.
 
     >>> from layouts import Layout
     >>> size(Layout((4, (2, 3)))), size(Layout((4, (2, 3))), 1), size((4, (2, 3)), 1, 0)
@@ -31,7 +31,7 @@ def size(a: object, *mode: int) -> Extent:
 
 
 def cosize(a: Function) -> Extent:
-    """The length of a buffer that holds all locations of a. Negative strides count by their absolute value.
+    """Return the length of a buffer that holds all locations of a. Negative strides count by their absolute value.
 
     >>> from layouts import Layout
     >>> import atl
@@ -50,7 +50,7 @@ def cosize(a: Function) -> Extent:
 
 
 def bounds(a: Function) -> tuple[Extent, Extent] | None:
-    """The smallest and the largest location, or None if unknown."""
+    """Return the smallest and the largest location, or None if unknown."""
     if isinstance(a, Layout) and a.semimodule is INTEGERS:
         low: Any = a.offset
         high: Any = a.offset

@@ -47,7 +47,7 @@ class Box:
         return product(self.shape)
 
     def digits(self, at: Any) -> tuple[Any, ...]:
-        """The digits of a flat index, an array of indices, or an expression. The slowest digit is not reduced."""
+        """Split a flat index, an array of indices, or an expression into digits. The slowest digit is not reduced."""
         if isinstance(at, str | bytes | tuple | list) or at is None:
             raise LayoutError(
                 f"{brief(at)} is not an index", required="an integer, an array of integers, or an index expression"
@@ -57,7 +57,7 @@ class Box:
         return split(at, self.extents[::-1])[::-1]
 
     def join(self, digits: Sequence[Any]) -> Any:
-        """The flat index of these digits."""
+        """Return the flat index of these digits."""
         if len(digits) != len(self.extents):
             raise LayoutError(f"{len(digits)} digits in {shown(self.shape)}", required=f"{len(self.extents)}")
         pairs = list(zip(digits, self.extents, strict=True))
@@ -67,7 +67,7 @@ class Box:
         return at
 
     def coordinate_digits(self, coordinate: object) -> tuple[Any, ...]:
-        """The digits of a coordinate. A flat index may stand in for the whole coordinate or for any nested part."""
+        """Return the digits of a coordinate. A flat index may replace the coordinate or any nested part of it."""
         return tuple(self._of(self.shape, coordinate))
 
     def _of(self, shape: Shape, coordinate: object) -> Iterator[Any]:
@@ -84,7 +84,7 @@ class Box:
 
 
 def split(at: Any, extents: Sequence[Extent]) -> tuple[Any, ...]:
-    """The digits of an index in these extents, the first fastest. The last digit is not reduced (§6.3.2)."""
+    """Return the digits of an index in these extents, the first fastest. The last digit is not reduced (§6.3.2)."""
     if isinstance(at, np.ndarray) and at.dtype.kind not in "iu" and not (at.dtype == object and _integers(at)):
         raise LayoutError(f"an array of {at.dtype}", required="an array of integers")
     out = []
@@ -99,12 +99,12 @@ def split(at: Any, extents: Sequence[Extent]) -> tuple[Any, ...]:
 
 
 def _integers(at: NDArray[Any]) -> bool:
-    """Whether all objects in an array are Python integers (used where 64 bits are too few)."""
+    """Return whether all objects in an array are Python integers (used where 64 bits are too few)."""
     return all(type(value) is int for value in at.reshape(-1).tolist())
 
 
 def nested_digits(shape: Shape, digits: Iterator[Any]) -> Nested[Any]:
-    """The digits, nested like the shape, as a user writes a coordinate."""
+    """Return the digits, nested like the shape, as a user writes a coordinate."""
     if isinstance(shape, tuple):
         return tuple(nested_digits(part, digits) for part in shape)
     return next(digits)

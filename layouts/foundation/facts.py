@@ -24,20 +24,20 @@ class Known:
     facts: Facts = field(default_factory=Facts)
 
     def assume(self, *predicates: Predicate) -> Known:
-        """These facts and the given predicates."""
+        """Add predicates."""
         facts = self.facts.assume(*predicates)
         return self if facts is self.facts else Known(facts)
 
     def given(self, conditions: Iterable[object]) -> Known:
-        """These facts and conditions written by the user."""
+        """Add conditions written by the user."""
         return self.assume(*(as_predicate(condition) for condition in conditions))
 
     def joined(self, other: Known) -> Known:
-        """The facts of both."""
+        """Return the facts of both."""
         return self if other is self else self.assume(*other.facts.predicates)
 
     def where(self, sizes: Mapping[str, int]) -> Known:
-        """The facts with numbers for some sizes. Raises `LayoutError` if the numbers contradict a fact.
+        """Return the facts with numbers for some sizes. Raises `LayoutError` if the numbers contradict a fact.
 
         >>> from atl import sizes
         >>> n, m = sizes("n m")
@@ -54,23 +54,23 @@ class Known:
         return out
 
     def holds(self, predicate: Predicate) -> bool:
-        """Whether the fast layers of the prover prove `predicate` from the facts."""
+        """Return whether the fast layers of the prover prove `predicate` from the facts."""
         return isinstance(prove(self.facts, predicate, thorough=False), Proved)
 
     def less(self, a: Extent, b: Extent) -> bool:
-        """Whether a < b is proved."""
+        """Return whether a < b is proved."""
         if isinstance(a, int) and isinstance(b, int):
             return a < b
         return self.holds(less(index(a), index(b)))
 
     def same(self, a: Extent, b: Extent) -> bool:
-        """Whether a = b is proved."""
+        """Return whether a = b is proved."""
         if isinstance(a, int) and isinstance(b, int):
             return a == b
         return index(a) == index(b) or self.holds(equal(index(a), index(b)))
 
     def quotient(self, a: Extent, b: Extent) -> Extent | None:
-        """a / b if b > 0 is proved to divide a; else None.
+        """Return a / b if b > 0 is proved to divide a; else None.
 
         >>> from atl.core.index import size
         >>> n = size("n")
@@ -94,7 +94,7 @@ class Known:
         return self.simple(exact) if self.less(0, b) else None
 
     def simple(self, value: Extent) -> Extent:
-        """An equal expression, simplified by the facts; an integer if it is constant.
+        """Return an equal expression, simplified by the facts; an integer if it is constant.
 
         Where B is proved to divide K, (K // B) * B becomes K.
 
@@ -113,7 +113,7 @@ class Known:
         return value if value.constant is None else value.constant
 
     def _exact_quotients(self) -> Iterator[tuple[Index, Index, Quotient]]:
-        """The quotients that the facts make exact."""
+        """Return the quotients that the facts make exact."""
         for fact in self.facts.predicates:
             if isinstance(fact, Zero):
                 for atom in set(atoms_of(fact.expression)):
@@ -122,13 +122,13 @@ class Known:
 
 
 def _says_exact(expression: Index, atom: Quotient) -> bool:
-    """Whether `expression` = 0 implies that the quotient is exact."""
+    """Return whether `expression` = 0 implies that the quotient is exact."""
     remainder = atom.numerator - atom.denominator * index(atom)
     return expression in (remainder, -remainder)
 
 
 def _divided(whole: Index, part: Index) -> Index | None:
-    """whole / part, if every term of `whole` is a multiple of the single term `part`; else None."""
+    """Return whole / part, if every term of `whole` is a multiple of the single term `part`; else None."""
     if whole == part:
         return ONE
     if len(part.terms) != 1:
@@ -148,7 +148,7 @@ def _divided(whole: Index, part: Index) -> Index | None:
 
 
 def _multiplied_out(value: Index, whole: Index, part: Index, quotient: Quotient) -> Index:
-    """The value with each c * part * quotient replaced by c * whole; the two are known to be equal."""
+    """Return the value with each c * part * quotient replaced by c * whole; the two are known to be equal."""
     while True:
         factors: dict[Monomial, int] = {}
         rest: dict[Monomial, int] = {}
@@ -172,18 +172,18 @@ EMPTY: Final = Known()
 
 
 def number_for(sizes: Mapping[str, int], leaf: Leaf) -> Index:
-    """The number given for a size; any other leaf unchanged."""
+    """Return the number given for a size; any other leaf unchanged."""
     return index(sizes[leaf.name]) if isinstance(leaf, Size) and leaf.name in sizes else index(leaf)
 
 
 def positive(extents: Iterable[Extent]) -> Known:
-    """The facts that these extents are at least 1."""
+    """Return the facts that these extents are at least 1."""
     symbolic = [extent for extent in extents if not isinstance(extent, int)]
     return EMPTY.assume(*(at_most(ONE, extent) for extent in symbolic)) if symbolic else EMPTY
 
 
 def in_order(modes: Sequence[tuple[Extent, Extent]], known: Known) -> list[tuple[Extent, Extent]] | None:
-    """The modes ordered so that each stride exceeds the span of all modes before it; None if no order is proved.
+    """Return the modes ordered so that each stride exceeds the span of all modes before it; None if no order is proved.
 
     The last mode of such an order exceeds the span of all others, and the rest is ordered again. So the order is found
     from the end without backtracking.

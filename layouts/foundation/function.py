@@ -61,14 +61,14 @@ class Function(ABC):
 
     @abstractmethod
     def at(self, digits: Sequence[Any]) -> Any:
-        """The value at these digits: integers, NumPy arrays of them, or index expressions."""
+        """Return the value at these digits: integers, NumPy arrays of them, or index expressions."""
 
     def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
-        """The condition under which these digits have a location, and the location."""
+        """Return the condition under which these digits have a location, and the location."""
         return TRUE, self.at(digits)
 
     def _repr_svg_(self) -> str | None:
-        """The picture of a small layout in a notebook: the location of each coordinate."""
+        """Return the picture of a small layout in a notebook: the location of each coordinate."""
         return type(self).drawn_by(self)
 
     @classmethod
@@ -93,13 +93,13 @@ class Function(ABC):
         return size if isinstance(size, int) and size <= MOST_ELEMENTS else None
 
     def __call__(self, *coordinate: Any) -> Any:
-        """The value at an index, or at a coordinate with one part for each mode."""
+        """Return the value at an index, or at a coordinate with one part for each mode."""
         given = coordinate[0] if len(coordinate) == 1 else coordinate
         digits = self.box.coordinate_digits(plain_coordinate(given))
         return _outward(self.at(digits), given)
 
     def table(self) -> Array:
-        """The value at each index of the domain, in order. Values that are coordinates are rows."""
+        """Return the value at each index of the domain, in order. Values that are coordinates are rows."""
         size = self.table_size
         if size is None:
             raise CannotTabulate(
@@ -128,7 +128,7 @@ class Function(ABC):
         return self.table_size is not None and self.is_numeric
 
     def colexicographic(self) -> Array:
-        """The table with the first mode moving fastest, whatever the order of this function's indices."""
+        """Return the table with the first mode moving fastest, whatever the order of this function's indices."""
         values = self.table()
         if not self.box.row_major:
             return values
@@ -138,19 +138,19 @@ class Function(ABC):
         return ordered
 
     def with_colexicographic_indices(self) -> Function:
-        """The same function of coordinates, with colexicographic indices as in CuTe."""
+        """Return the same function of coordinates, with colexicographic indices as in CuTe."""
         return self if not self.box.row_major else IndexFunction(self.shape, lambda *digits: self.at(digits))
 
     def _all(self, size: int) -> Any:
-        """The values at all indices; `size` is their number."""
+        """Return the values at all indices; `size` is their number."""
         return self.at(self.box.digits(np.arange(size)))
 
     @abstractmethod
     def where(self, **sizes: int) -> Function:
-        """This function with numbers substituted for sizes."""
+        """Return this function with numbers substituted for sizes."""
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """The reindexing that stores a tensor of this shape, with its inverse; used by `s.store(name, layout)`.
+        """Return the reindexing that stores a tensor of this shape, with its inverse; used by `s.store(name, layout)`.
 
         With `copies` elements may share a location and no inverse is needed; used by `s.view(name, layout)`. Functions
         on powers of two that are linear over F2 are stored bit by bit; swizzled layouts are of this kind.
@@ -165,7 +165,7 @@ class Function(ABC):
         return made
 
     def _stored_by_bits(self, shape: tuple[Index, ...], *, copies: bool) -> Reindexing | None:
-        """The reindexing by bits of indices, or None if the function is not linear over F2."""
+        """Return the reindexing by bits of indices, or None if the function is not linear over F2."""
         modes = modes_of(self.shape)
         sizes = [size for mode in modes if isinstance(size := product(mode), int) and size & -size == size]
         nested = any(isinstance(mode, tuple) for mode in modes)
@@ -183,7 +183,7 @@ def need_function(value: object) -> None:
 
 
 def plain_coordinate(coordinate: object) -> Any:
-    """The coordinate with surface expressions unwrapped; arrays are kept."""
+    """Return the coordinate with surface expressions unwrapped; arrays are kept."""
     if isinstance(coordinate, tuple | list):
         return tuple(plain_coordinate(part) for part in coordinate)
     if isinstance(coordinate, np.ndarray):
@@ -248,7 +248,7 @@ class IndexFunction(Function):
         self.known = positive(leaves(self.shape)).given(given)
 
     def location_digits(self, digits: Sequence[Any]) -> tuple[Any, ...]:
-        """The result of `to`: the digits of a location in `onto`, or a tuple of one flat location."""
+        """Return the result of `to`: the digits of a location in `onto`, or a tuple of one flat location."""
         location = self.to(*digits)
         parts = tuple(location) if self.onto is not None else (location,)
         return tuple(map(plain_index, parts))
@@ -263,8 +263,8 @@ class IndexFunction(Function):
             inverse = None if copies else self.inverse
             return stored_in_segments(own, self.onto, self.to, inverse, self.known)
         boxed = isinstance(self.onto, Box) and self.onto.row_major
-        unled = (self.inverse is None and not copies) or not boxed
-        if unled and (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
+        no_box = (self.inverse is None and not copies) or not boxed
+        if no_box and (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
             return by_bits
         if not isinstance(self.onto, Box) or not boxed:
             raise NoLayout(
@@ -280,7 +280,7 @@ class IndexFunction(Function):
         return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.inverse)
 
     def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
-        """The digits and the result of `to` at them (for segments, the location); None if `to` takes numbers only."""
+        """Return the digits and the result of `to` (for segments, the location), or None if it takes only numbers."""
         variables = tuple(digit_variable(k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
         try:
             digits = [index(variable) for variable in variables]
@@ -290,7 +290,7 @@ class IndexFunction(Function):
             return None
 
     def sizes(self) -> set[Size]:
-        """The sizes that occur in the formula."""
+        """Return the sizes that occur in the formula."""
         found = self.formula()
         return {atom for part in found[1] for atom in atoms(part) if isinstance(atom, Size)} if found else set()
 
@@ -299,7 +299,7 @@ class IndexFunction(Function):
         return not self.sizes()
 
     def where(self, **sizes: int) -> Function:
-        """This function with numbers for sizes: evaluates the formula over index expressions."""
+        """Return this function with numbers for sizes: evaluates the formula over index expressions."""
         found = self.formula()
         if found is None or (not self.sizes() and all(isinstance(extent, int) for extent in leaves(self.shape))):
             return self
@@ -332,7 +332,7 @@ def _no_element(_array: object, _at: object) -> int:
 
 
 def _placed(expression: Index, sizes: Mapping[str, int]) -> int:
-    """The value of an expression over sizes. Raises `CannotTabulate` if a size is missing."""
+    """Return the value of an expression over sizes. Raises `CannotTabulate` if a size is missing."""
 
     def leaf(atom: Leaf) -> int:
         if isinstance(atom, Size) and atom.name in sizes:
@@ -343,7 +343,7 @@ def _placed(expression: Index, sizes: Mapping[str, int]) -> int:
 
 
 def _of_arrays(expression: Index, leaf: Callable[[Leaf], Any]) -> Any:
-    """The elementwise values of an expression whose leaves are arrays."""
+    """Return the elementwise values of an expression whose leaves are arrays."""
     total: Any = 0
     for monomial, coefficient in expression.terms:
         term: Any = coefficient
@@ -398,7 +398,7 @@ class Chain(Function):
         return self._after(self.inner.table())
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """The reindexing by bits if the chain is linear over F2; else one flat location, outer applied to inner's."""
+        """Store by bits if the chain is linear over F2; else at one flat location, outer applied to inner's."""
         outer = self.outer
         by_bits = self._stored_by_bits(shape, copies=copies)
         if by_bits is not None or not isinstance(outer, IndexFunction) or isinstance(outer.shape, tuple):
@@ -431,7 +431,7 @@ class Chain(Function):
 
 
 def _as_coordinate(value: Any, rank: int) -> Any:
-    """A value as an index of another function, or as a coordinate with `rank` modes."""
+    """Return a value as an index of another function, or as a coordinate with `rank` modes."""
     if isinstance(value, F2):
         return int(value)
     if isinstance(value, Coordinate):
@@ -482,5 +482,5 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
 
 
 def fits_machine(values: Sequence[int]) -> bool:
-    """Whether sums of values of this magnitude fit into machine integers."""
+    """Return whether sums of values of this magnitude fit into machine integers."""
     return sum(map(abs, values)) < MACHINE

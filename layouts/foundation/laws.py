@@ -44,7 +44,7 @@ LAWS: Final[Mapping[str, Law]] = {
 
 
 def broken(module: Semimodule[Any], digits: Sequence[int], strides: Sequence[Any]) -> Iterator[str]:
-    """The laws that fail for some of these coordinates and strides, each with its first counterexample.
+    """Return the laws that fail for some of these coordinates and strides, each with its first counterexample.
 
     >>> from layouts.foundation.semimodule import BITS, F2
     >>> list(broken(BITS, range(6), [F2(bits) for bits in range(6)]))

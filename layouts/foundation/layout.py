@@ -117,7 +117,7 @@ class Layout(Function):
 
     @staticmethod
     def of_modes(modes: Sequence[Mode], *, offset: Stride = 0, known: Known = EMPTY) -> Layout:
-        """The flat layout of these modes: a leaf for one mode, 1:0 for none."""
+        """Return the flat layout of these modes: a leaf for one mode, 1:0 for none."""
         if len(modes) == 1:
             return Layout.made(modes[0][0], modes[0][1], (modes[0],), offset=offset, known=known)
         if not modes:
@@ -138,7 +138,7 @@ class Layout(Function):
         return len(modes_of(self.shape))
 
     def __getitem__(self, mode: int) -> Layout:
-        """A top-level mode, as a layout with offset zero."""
+        """Return a top-level mode, as a layout with offset zero."""
         shapes, strides = modes_of(self.shape), modes_of(self.stride)
         if type(mode) is not int or not -len(shapes) <= mode < len(shapes):
             raise NoMode(f"{self} has no mode {brief(mode)}", required=f"a mode number from 0 to {len(shapes) - 1}")
@@ -180,7 +180,7 @@ class Layout(Function):
         return total
 
     def __call__(self, *coordinate: Any) -> Any:
-        """The value at an index or a coordinate. With None for a part, the layout over that part (a slice)."""
+        """Return the value at an index or a coordinate. With None for a part, the layout over that part (a slice)."""
         given = coordinate[0] if len(coordinate) == 1 else coordinate
         if type(given) is int:
             digits = split(given, [extent for extent, _ in self.modes])
@@ -196,7 +196,7 @@ class Layout(Function):
         return max((len(stride.parts) for stride in strides if isinstance(stride, Coordinate)), default=1)
 
     def table(self) -> Array:
-        """The value at each index of the domain, in order. Values that are coordinates are rows."""
+        """Return the value at each index of the domain, in order. Values that are coordinates are rows."""
         if self.table_size is None or not self.is_constant:
             return super().table() if self.table_size is None else self._no_table()
         module, width = self.semimodule, self.width
@@ -215,7 +215,7 @@ class Layout(Function):
         raise CannotTabulate(f"the strides of {self} are not numbers", required="numbers for all sizes")
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """The reindexing that stores a tensor of this shape; the digits of a location are in the order of the strides.
+        """Return the reindexing that stores a tensor of this shape; the digits of a location are ordered by stride.
 
         >>> from atl.core.index import size
         >>> n, m = size("n"), size("m")
@@ -229,7 +229,7 @@ class Layout(Function):
         )
 
     def where(self, **sizes: int) -> Layout:
-        """This layout with numbers for sizes. Raises `LayoutError` for numbers that contradict known facts.
+        """Return this layout with numbers for sizes. Raises `LayoutError` for numbers that contradict known facts.
 
         >>> import atl
         >>> Layout((4, atl.sizes("n"))).where(n=3)
@@ -248,14 +248,14 @@ class Layout(Function):
         return made
 
     def with_facts(self, known: Known) -> Layout:
-        """This layout with additional facts about its sizes."""
+        """Return this layout with additional facts about its sizes."""
         joined = self.known.joined(known)
         if joined is self.known:
             return self
         return Layout.made(self.shape, self.stride, self.modes, offset=self.offset, known=joined)
 
     def _sliced(self, coordinate: object) -> Layout:
-        """The layout over the parts that are None; fixed parts go into the offset."""
+        """Return the layout over the parts that are None; fixed parts go into the offset."""
         kept_shape: list[Shape] = []
         kept_stride: list[Nested[Stride]] = []
         offset: Any = self.offset
@@ -297,7 +297,7 @@ class Layout(Function):
     # -- as an object -------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        """Whether shape, strides and offset are the same. Use `equal` to compare functions."""
+        """Return whether shape, strides and offset are the same. Use `equal` to compare functions."""
         if not isinstance(other, Layout):
             return NotImplemented
         return self.shape == other.shape and self.stride == other.stride and self.offset == other.offset
@@ -310,7 +310,7 @@ class Layout(Function):
         return f"{shown(self.shape)}:{shown(self.stride)}{offset}"
 
     def coordinate(self, at: int) -> Any:
-        """The coordinate of an index, for reading witnesses.
+        """Return the coordinate of an index, for reading witnesses.
 
         >>> Layout((4, (2, 3))).coordinate(13)
         (1, (1, 1))
@@ -319,12 +319,12 @@ class Layout(Function):
 
 
 def part_of(shape: Shape, stride: Nested[Stride], known: Known) -> Layout:
-    """The layout of a part of another layout's shape and strides."""
+    """Return the layout of a part of another layout's shape and strides."""
     return Layout.made(shape, stride, tuple(zip(leaves(shape), leaves(stride), strict=True)), known=known)
 
 
 def compact(shape: Shape) -> Nested[Stride]:
-    """The compact strides of a shape, the first mode fastest."""
+    """Return the compact strides of a shape, the first mode fastest."""
     steps: list[Stride] = []
     step: Extent = 1
     for extent in leaves(shape):
@@ -334,12 +334,12 @@ def compact(shape: Shape) -> Nested[Stride]:
 
 
 def column_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
-    """The compact layout whose first mode moves fastest (CuTe's LayoutLeft)."""
+    """Return the compact layout whose first mode moves fastest (CuTe's LayoutLeft)."""
     return Layout(shape, given=given)
 
 
 def row_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
-    """The compact layout whose last mode moves fastest (CuTe's LayoutRight); the order of ATL and NumPy.
+    """Return the compact layout whose last mode moves fastest (CuTe's LayoutRight); the order of ATL and NumPy.
 
     >>> row_major((4, (2, 3)))
     (4,(2,3)):(6,(3,1))
@@ -354,7 +354,7 @@ def row_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
 
 
 def make_layout(*parts: Layout) -> Layout:
-    """The layout with these modes (§6.4.1); its value is the sum of theirs.
+    """Return the layout with these modes (§6.4.1); its value is the sum of theirs.
 
     >>> make_layout(Layout(4, 1), Layout((2, 3), (12, 4)))
     (4,(2,3)):(1,(12,4))
@@ -375,7 +375,7 @@ def make_layout(*parts: Layout) -> Layout:
 
 
 def coordinates(shape: object) -> Layout:
-    """The identity on coordinates: mode k has the stride `E(k)`. Its tiles are CuTe's predicate tensors.
+    """Return the identity on coordinates: mode k has the stride `E(k)`. Its tiles are CuTe's predicate tensors.
 
     >>> coordinates((4, 8))(2, 5)
     (2,5)
@@ -386,7 +386,7 @@ def coordinates(shape: object) -> Layout:
 
 
 def _element(module: Semimodule[Any], stride: Stride) -> Any:
-    """The stride as an element of the semimodule; the integer 0 becomes the semimodule's zero."""
+    """Return the stride as an element of the semimodule; the integer 0 becomes the semimodule's zero."""
     return module.zero if isinstance(stride, int) and stride == 0 else stride
 
 

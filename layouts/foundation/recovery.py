@@ -26,7 +26,7 @@ class NoStrides:
 
 
 def recover_modes(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | NoStrides:
-    """The coalesced modes of these values minus the first value, which is the offset.
+    """Return the coalesced modes of these values minus the first value, which is the offset.
 
     >>> from layouts.foundation.semimodule import INTEGERS
     >>> recover_modes(np.array([0, 7, 14, 1, 8, 15]), INTEGERS), recover_modes(np.array([0, 7, 14, 1]), INTEGERS)
@@ -53,14 +53,14 @@ def recover_modes(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | 
 
 
 def _off_the_line(steps: Array, line: Array, prefix: int, module: Semimodule[Any]) -> int | None:
-    """The first index at which the blocks of length `prefix` are not translates of the first block."""
+    """Return the first index at which the blocks of length `prefix` are not translates of the first block."""
     blocks = steps.reshape((-1, prefix, steps.shape[1]))
     off = np.flatnonzero((blocks != module.sums(blocks[:, :1], line[None, :prefix])).any(axis=-1))
     return int(off[0]) if len(off) else None
 
 
 def _shorter(steps: Array, prefix: int) -> tuple[Mode, ...] | None:
-    """The modes over F2, where the extent of the first may be any divisor of the length up to the linear prefix."""
+    """Return the modes over F2. The extent of the first may be any divisor of the length up to the linear prefix."""
     for extent in range(min(prefix, len(steps) - 1), 1, -1):
         if len(steps) % extent or _off_the_line(steps, _line(extent, steps[1], BITS), extent, BITS) is not None:
             continue
@@ -73,7 +73,7 @@ def _shorter(steps: Array, prefix: int) -> tuple[Mode, ...] | None:
 def recover_box_modes(
     values: Array, extents: Sequence[int], module: Semimodule[Any]
 ) -> tuple[tuple[Mode, ...], ...] | NoStrides:
-    """The modes for each leaf of a shape, whose sums are these values minus the first value.
+    """Return the modes for each leaf of a shape, whose sums are these values minus the first value.
 
     A function on a box is a layout on a refinement of the shape if it is the sum of its restrictions to the axes, and
     each restriction has strides.
@@ -99,7 +99,7 @@ def recover_box_modes(
 
 
 def _steps(values: Array, module: Semimodule[Any]) -> Array:
-    """The values minus the first value, one row for each."""
+    """Return the values minus the first value, one row for each."""
     rows = values.reshape((len(values), -1))
     return rows ^ rows[:1] if module is BITS else rows - rows[:1]
 

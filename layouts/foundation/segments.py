@@ -44,7 +44,7 @@ class Segments:
         object.__setattr__(self, "size", self._end() if size is None else extent_of(size))
 
     def _end(self) -> Extent:
-        """The end of the last segment."""
+        """Return the end of the last segment."""
         last = index(self.count) - 1
         return extent_of(imax(ZERO, index(self.join((last, plain_index(self.length(last)))))))
 
@@ -54,7 +54,7 @@ class Segments:
         return Packing(self.start, self.length, index(self.size))
 
     def join(self, location: Sequence[Any]) -> Any:
-        """The location of a position in a segment."""
+        """Return the location of a position in a segment."""
         if len(location) != 2:
             raise LayoutError(
                 f"{len(location)} digits for a location in segments", required="two: a key and a position"
@@ -63,11 +63,11 @@ class Segments:
         return plain_index(self.start(key)) + position
 
     def inside(self, location: Sequence[Any]) -> tuple[Predicate, Predicate]:
-        """The conditions that the key is in range and that the position is within its segment."""
+        """Return the conditions that the key is in range and that the position is within its segment."""
         key, position = location
         return within(ZERO, index(key), index(self.count)), self.packing.inside(index(key), index(position))
 
     def disjoint(self, one: Index, other: Index) -> tuple[tuple[Predicate, ...], Predicate]:
-        """The assumptions on the keys of two segments, and the condition that the first ends before the second."""
+        """Return assumptions on the keys of two segments, and the condition that the first ends before the second."""
         limits = [within(ZERO, key, index(self.count)) for key in (one, other)]
         return (*limits, less(one, other)), self.packing.apart(one, other)

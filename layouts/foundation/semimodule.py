@@ -131,7 +131,7 @@ MOST_AXES: Final = 256
 
 
 def E(axis: int) -> Coordinate:  # noqa: N802 (CuTe's name)
-    """The unit stride along one axis, 0 along all others.
+    """Return the unit stride along one axis, 0 along all others.
 
     >>> from layouts import Layout
     >>> Layout((4, 8), (E(0), E(1)))(2, 5)
@@ -143,7 +143,7 @@ def E(axis: int) -> Coordinate:  # noqa: N802 (CuTe's name)
 
 
 def carryless(a: int, b: int) -> int:
-    """The product of two polynomials over F2, as integers: multiplication without carries.
+    """Return the product of two polynomials over F2, as integers: multiplication without carries.
 
     >>> carryless(3, 3), carryless(5, 6)
     (5, 30)
@@ -160,12 +160,12 @@ def carryless(a: int, b: int) -> int:
 
 
 def stride_of(value: object) -> Stride:
-    """The stride that a user's value denotes."""
+    """Return the stride that a user's value denotes."""
     return value if isinstance(value, Coordinate | F2) else extent_of(value)
 
 
 def times(digit: Any, stride: Any) -> Any:
-    """digit * stride, either of which may be symbolic."""
+    """Return digit * stride, either of which may be symbolic."""
     return stride * digit if isinstance(stride, Coordinate) else digit * stride
 
 
@@ -191,7 +191,7 @@ class Semimodule(ABC, Generic[X]):
 
     @abstractmethod
     def divmod(self, n: int, a: X) -> tuple[X, X]:
-        """q and r with r ⊕ (n ⊗ q) = a and r as small as possible."""
+        """Return q and r with r ⊕ (n ⊗ q) = a and r as small as possible."""
 
     @abstractmethod
     def congruent(self, a: X, b: X) -> bool:
@@ -199,19 +199,19 @@ class Semimodule(ABC, Generic[X]):
 
     @abstractmethod
     def plus(self, x: int, y: int) -> int:
-        """The sum of two digits in the semiring of coordinates."""
+        """Return the sum of two digits in the semiring of coordinates."""
 
     @abstractmethod
     def times(self, x: int, y: int) -> int:
-        """The product of two digits in the semiring of coordinates."""
+        """Return the product of two digits in the semiring of coordinates."""
 
     @abstractmethod
     def multiples(self, digits: Array, a: X, width: int) -> Array:
-        """Each digit times the stride; for coordinates, a row of `width` components for each digit."""
+        """Return each digit times the stride; for coordinates, a row of `width` components for each digit."""
 
     @abstractmethod
     def sums(self, a: Array, b: Array) -> Array:
-        """The elementwise sums of two arrays of values."""
+        """Return the elementwise sums of two arrays of values."""
 
 
 class _OfIntegers:
@@ -335,7 +335,7 @@ SEMIMODULES: Final[tuple[Semimodule[Any], ...]] = (INTEGERS, COORDINATES, BITS)
 
 
 def semimodule_of(strides: Iterator[Stride] | tuple[Stride, ...]) -> Semimodule[Any]:
-    """The semimodule of these strides; 0 belongs to each. Raises `WrongArgument` if strides are of different kinds."""
+    """Return the semimodule of these strides; 0 belongs to each. Raises `WrongArgument` if their kinds differ."""
     found: Semimodule[Any] | None = None
     for stride in strides:
         if isinstance(stride, int) and stride == 0:

@@ -14,7 +14,7 @@ from layouts.foundation.tuples import Extent, extent_of
 
 
 def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
-    """An extent with numbers for some of its sizes."""
+    """Return an extent with numbers for some of its sizes."""
     if isinstance(extent, int):
         return extent
 
@@ -22,5 +22,5 @@ def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
 
 
 def plain(value: Any) -> Any:
-    """The user's value with surface expressions unwrapped; arrays and slices are kept."""
+    """Return the user's value with surface expressions unwrapped; arrays and slices are kept."""
     return value if isinstance(value, np.ndarray | slice) else extent_of(value)

@@ -18,12 +18,12 @@ Digits = list[tuple[Any, Extent]]
 
 
 def joined(digits: Digits) -> Any:
-    """The flat location."""
+    """Return the flat location."""
     return Box(tuple(extent for _, extent in digits), row_major=True).join([digit for digit, _ in digits])
 
 
 def seen_by(digits: Digits, dims: Sequence[Extent], known: Known) -> list[Any]:
-    """The digits of the same location in other extents with the same product.
+    """Return the digits of the same location in other extents with the same product.
 
     >>> from layouts.foundation.facts import EMPTY
     >>> seen_by([(1, 4), (2, 6)], [2, 2, 3, 2], EMPTY), seen_by([(1, 4), (2, 3)], [3, 4], EMPTY)
@@ -41,7 +41,7 @@ def seen_by(digits: Digits, dims: Sequence[Extent], known: Known) -> list[Any]:
 
 
 def _taken(left: Digits, extent: Extent, known: Known) -> Any:
-    """The fastest digit of this extent, removed from `left`; None if it is not known to consist of whole digits."""
+    """Remove and return the fastest digit, of this extent; None if it is not known to consist of whole digits."""
     digit: Any = 0
     span: Extent = 1
     while not known.same(span, extent):

@@ -93,11 +93,11 @@ class ExpandBy(Function):
         return Box(self.expanded, row_major=True).digits(location)
 
     def apply(self, *coordinate: int) -> int:
-        """The flat location in the array of the element at a coordinate of the view, or -1."""
+        """Return the flat location in the array of the element at a coordinate of the view, or -1."""
         return int(self.at(self.box.coordinate_digits(self.group.coordinate(coordinate))))
 
     def guarded(self, *coordinate: object) -> tuple[Condition, IndexExpr]:
-        """The condition that a coordinate of the view is in the array, and its flat location in the array.
+        """Return the condition that a coordinate of the view is in the array, and its flat location in the array.
 
         >>> import atl
         >>> from layouts.lego import ExpandBy, Row, TileBy
@@ -109,7 +109,7 @@ class ExpandBy(Function):
         return Condition(inside), IndexExpr(location)
 
     def _guarded(self, coordinate: Sequence[object]) -> tuple[Predicate, Index]:
-        """The part of the condition that is not proved, and the location."""
+        """Return the part of the condition that is not proved, and the location."""
         digits = self.group.coordinate(coordinate)
         known = self.group.inside(digits).joined(self.known)
         parts = [known.simple(part) for part in self._parts(digits, known)]
@@ -118,12 +118,12 @@ class ExpandBy(Function):
         return inside, index(known.simple(Box(self.dims, row_major=True).join(parts)))
 
     def _parts(self, digits: Sequence[Any], known: Known) -> Sequence[Any]:
-        """The coordinate in the expanded extents; without division if the last link of the chain has these digits."""
+        """Return the coordinate in the expanded extents, without division if the last link has its digits."""
         location = self.group.location_digits(digits, known)
         return seen_by(location, self.expanded, known)
 
     def __getitem__(self, parts: object) -> Slice:
-        """The locations of a slice of the view, with the condition of being inside; a colon is a whole dimension.
+        """Return the locations of a slice of the view, with the condition of being inside; colons are whole dimensions.
 
         >>> import atl
         >>> from layouts.lego import CoverBy
@@ -136,7 +136,7 @@ class ExpandBy(Function):
         return Slice(location, axes, None if inside == TRUE else inside)
 
     def inv(self, location: int) -> Any:
-        """The coordinate of the array element at a flat location."""
+        """Return the coordinate of the array element at a flat location."""
         whole = product(self.dims)
         if type(location) is not int or (isinstance(whole, int) and not 0 <= location < whole):
             raise LayoutError(f"the location {brief(location)}", required=f"a location from 0 to {whole} - 1")
@@ -144,7 +144,7 @@ class ExpandBy(Function):
         return self.group.inv(Box(self.expanded, row_major=True).join(digits))
 
     def where(self, **sizes: int) -> ExpandBy:
-        """This layout with numbers for sizes."""
+        """Return this layout with numbers for sizes."""
         dims, expanded = ([placed(extent, sizes) for extent in each] for each in (self.dims, self.expanded))
         facts = [Condition(fact) for fact in self.known.where(sizes).facts.predicates]
         return ExpandBy(dims, expanded, self.group.where(**sizes), given=facts)

@@ -55,25 +55,25 @@ class OrderBy:
         return tuple(extent for each in self.permutations for extent in each.location_extents)
 
     def location(self, digits: Sequence[Any]) -> list[Any]:
-        """The location of the element at these digits, as digits."""
+        """Return the location of the element at these digits, as digits."""
         parts = _dealt(digits, [len(each.dims) for each in self.permutations])
         return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.location(part)]
 
     def element(self, location: Sequence[Any]) -> list[Any]:
-        """The digits of the element at a location."""
+        """Return the digits of the element at a location."""
         parts = _dealt(location, [len(each.location_extents) for each in self.permutations])
         return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.element(part)]
 
     def apply(self, digits: Sequence[Any]) -> Any:
-        """The flat location of the element at these digits."""
+        """Return the flat location of the element at these digits."""
         return Box(self.location_extents, row_major=True).join(self.location(digits))
 
     def inv(self, location: Any) -> tuple[Any, ...]:
-        """The digits of the element at a flat location."""
+        """Return the digits of the element at a flat location."""
         return tuple(self.element(Box(self.location_extents, row_major=True).digits(location)))
 
     def strides(self) -> Layout | None:
-        """The same by strides, from row-major flat indices; None if a permutation is given by a function."""
+        """Return the same by strides, from row-major flat indices; None if a permutation is given by a function."""
         steps: list[Extent] = []
         below: Extent = 1
         for each in reversed(self.permutations):
@@ -152,13 +152,13 @@ class GroupBy(Function):
     # -- the chain ----------------------------------------------------------------------------------------------------
 
     def OrderBy(self, *permutations: Permutation | OrderBy) -> GroupBy:  # noqa: N802 (LEGO's name)
-        """The layout with one more link in its chain."""
+        """Return the layout with one more link in its chain."""
         if len(permutations) == 1 and isinstance(permutations[0], OrderBy):
             return self._with(permutations[0])
         return self._with(OrderBy(*permutations))  # type: ignore[arg-type]
 
     def TileOrderBy(self, *permutations: Permutation) -> GroupBy:  # noqa: N802 (LEGO's name)
-        """The elements in nested tiles, each level with its permutation.
+        """Return the elements in nested tiles, each level with its permutation.
 
         The new link addresses each dimension as a whole, so a permutation first collects its parts by level. (The
         paper prints a GroupBy of permutations here, which its grammar does not contain.)
@@ -188,7 +188,7 @@ class GroupBy(Function):
         return joined(self.location_digits(digits, known))
 
     def location_digits(self, digits: Sequence[Any], known: Known) -> Digits:
-        """The location of the element at these digits, as digits with their extents, slowest first."""
+        """Return the location of the element at these digits, as digits with their extents, slowest first."""
         location: Digits = list(zip(digits, self.dims, strict=True))
         for link in self.chain:
             seen = [_simple(known, digit) for digit in seen_by(location, link.dims, known)]
@@ -202,7 +202,7 @@ class GroupBy(Function):
         return [_simple(known, digit) for digit in seen_by(location, self.dims, known)]
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """The reindexing of a tensor of this shape, digit by digit; used by `s.store` and `s.view`."""
+        """Return the reindexing of a tensor of this shape, digit by digit; used by `s.store` and `s.view`."""
         if not self.known_injective and not copies:
             raise NoLayout(f"{self} cannot store a tensor", required="injective permutations, each with its inverse")
         if len(shape) != len(self.dims):
@@ -223,7 +223,7 @@ class GroupBy(Function):
         )
 
     def apply(self, *coordinate: Any) -> Any:
-        """The location of the element at a coordinate of the view.
+        """Return the location of the element at a coordinate of the view.
 
         >>> import atl
         >>> from layouts.lego import Row, TileBy
@@ -239,7 +239,7 @@ class GroupBy(Function):
         return IndexExpr(index(found)) if symbolic else found
 
     def inv(self, flat: Any) -> Any:
-        """The coordinate of the element at a location; an index if the view has one dimension."""
+        """Return the coordinate of the element at a location; an index if the view has one dimension."""
         if not self.known_injective:
             raise NoLayout(f"{self} has no inv", required="injective permutations, each with its inverse")
         at = plain(flat)
@@ -255,13 +255,13 @@ class GroupBy(Function):
         return found if len(found) > 1 else found[0]
 
     def inside(self, digits: Sequence[Any]) -> Known:
-        """The known facts, and that every digit is within its extent."""
+        """Return the known facts, and that every digit is within its extent."""
         pairs = [(plain(x), n) for x, n in zip(digits, self.dims, strict=True)]
         facts = [within(ZERO, x, index(n)) for x, n in pairs if isinstance(x, Index)]
         return self.known.assume(*facts)
 
     def coordinate(self, given: Sequence[Any]) -> list[Any]:
-        """The indices of a view, each checked against its extent; they may be given as one tuple."""
+        """Return the indices of a view, each checked against its extent; they may be given as one tuple."""
         parts = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
         if len(parts) != len(self.dims):
             raise LayoutError(f"{len(parts)} indices for a view {shown(self.dims)}", required=f"{len(self.dims)}")
@@ -272,7 +272,7 @@ class GroupBy(Function):
         return digits
 
     def __getitem__(self, parts: object) -> Slice:
-        """The locations of a slice of the view; a colon is a whole dimension.
+        """Return the locations of a slice of the view; a colon is a whole dimension.
 
         >>> from layouts.lego import Row, TileBy
         >>> TileBy([2, 3], [4, 8]).OrderBy(Row(8, 24))[1, 0, :, :]
@@ -285,7 +285,7 @@ class GroupBy(Function):
     # -- conversion ---------------------------------------------------------------------------------------------------
 
     def strides(self) -> Function:
-        """The same function of coordinates by strides: a `Layout`, or a `Chain` with the reason why there is none.
+        """Convert to strides on the same coordinates: a `Layout`, or a `Chain` with the reason why there is none.
 
         Raises `NoLayout` if a link of the chain is given by a function (GenP).
 
@@ -302,7 +302,7 @@ class GroupBy(Function):
         return found
 
     def where(self, **sizes: int) -> GroupBy:
-        """This layout with numbers for sizes. Raises `LayoutError` for numbers that contradict known facts.
+        """Return this layout with numbers for sizes. Raises `LayoutError` for numbers that contradict known facts.
 
         >>> import atl
         >>> from layouts.lego import Row, TileBy
@@ -320,7 +320,7 @@ class GroupBy(Function):
 
 
 def TileBy(*tiles: object, given: Iterable[object] = ()) -> GroupBy:  # noqa: N802 (LEGO's name)
-    """The view of nested tiles of an array that has each dimension as a whole.
+    """Return the view of nested tiles of an array that has each dimension as a whole.
 
     A following `.OrderBy(…)` orders the whole array, as in `TileBy([M // BM, K // BK], [BM, BK]).OrderBy(Row(M, K))`.
     All tiles must have the same number of dimensions; use GroupBy with a RegP for others.
@@ -335,7 +335,7 @@ def TileBy(*tiles: object, given: Iterable[object] = ()) -> GroupBy:  # noqa: N8
 
 
 def by_dimension(levels: int, rank: int) -> list[int]:
-    """The positions, dimension by dimension, of extents that are listed level by level.
+    """Return the positions, dimension by dimension, of extents that are listed level by level.
 
     >>> by_dimension(3, 2)
     [0, 2, 4, 1, 3, 5]
@@ -344,7 +344,7 @@ def by_dimension(levels: int, rank: int) -> list[int]:
 
 
 def _dealt(digits: Sequence[Any], counts: Sequence[int]) -> Iterator[Sequence[Any]]:
-    """The digits, in groups of these lengths."""
+    """Return the digits, in groups of these lengths."""
     start = 0
     for count in counts:
         yield digits[start : start + count]

@@ -46,23 +46,23 @@ class Permutation(ABC):
 
     @abstractmethod
     def location(self, digits: Sequence[Any]) -> tuple[Any, ...]:
-        """The location of the element at these digits, as digits."""
+        """Return the location of the element at these digits, as digits."""
 
     @abstractmethod
     def element(self, location: Sequence[Any]) -> tuple[Any, ...]:
-        """The digits of the element at a location."""
+        """Return the digits of the element at a location."""
 
     def apply(self, digits: Sequence[Any]) -> Any:
-        """The flat location of the element at these digits."""
+        """Return the flat location of the element at these digits."""
         return Box(self.location_extents, row_major=True).join(self.location(digits))
 
     def inv(self, location: Any) -> tuple[Any, ...]:
-        """The digits of the element at a flat location."""
+        """Return the digits of the element at a flat location."""
         return self.element(Box(self.location_extents, row_major=True).digits(location))
 
     @abstractmethod
     def where(self, sizes: Mapping[str, int]) -> Permutation:
-        """The same permutation with numbers for sizes."""
+        """Return the same permutation with numbers for sizes."""
 
 
 class RegP(Permutation):
@@ -100,7 +100,7 @@ class RegP(Permutation):
         return tuple(found)
 
     def strides(self) -> list[Extent]:
-        """The distance in memory between neighbours in each dimension."""
+        """Return the distance in memory between neighbours in each dimension."""
         out: list[Extent] = [1] * len(self.dims)
         step: Extent = 1
         for dim in reversed(self.order):
@@ -116,13 +116,13 @@ class RegP(Permutation):
 
 
 def Row(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
-    """Row-major order: Row([2, 3]), or Row(2, 3)."""
+    """Make the row-major order: Row([2, 3]), or Row(2, 3)."""
     sizes = _listed(dims)
     return RegP(sizes, range(1, len(sizes) + 1))
 
 
 def Col(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
-    """Column-major order. (In the paper's text the extents are reversed too, but not in its code and examples.)"""
+    """Make the column-major order. (In the paper's text the extents are also reversed, but not in its code.)"""
     sizes = _listed(dims)
     return RegP(sizes, range(len(sizes), 0, -1))
 
@@ -218,7 +218,7 @@ class GenP(Permutation):
         )
 
     def _within(self) -> bool:
-        """Whether every location is proved to be within the tile."""
+        """Return whether every location is proved to be within the tile."""
         digits, known = any_digits(self.dims, self.known)
         return known.holds(within(ZERO, index(self._formula(*digits)), index(self.size)))
 
@@ -247,7 +247,7 @@ class GenP(Permutation):
             raise _only_a_table(error) from error
 
     def _inside(self, places: Any) -> Any:
-        """The locations, if all are in the tile."""
+        """Return the locations, if all are in the tile."""
         size = product(self.dims)
         outside = places[(places < 0) | (places >= size)] if isinstance(size, int) else places[:0]
         if outside.size:
@@ -310,7 +310,7 @@ def _digits_of(value: object, count: int) -> tuple[Any, ...]:
 
 
 def extents(dims: object) -> tuple[Extent, ...]:
-    """The extents that a user's list denotes. Raises `LayoutError` if one is not positive."""
+    """Return the extents that a user's list denotes. Raises `LayoutError` if one is not positive."""
     if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
         raise LayoutError(f"the extents {brief(dims)}", required="a list of sizes")
     found = tuple(extent_of(extent) for extent in dims)

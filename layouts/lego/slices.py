@@ -33,7 +33,7 @@ class Slice:
     """The condition under which there is a location; none if there always is."""
 
     def table(self, **sizes: int) -> Array:
-        """The locations as an array with a dimension for each axis; takes numbers for the sizes.
+        """Return the locations as an array with a dimension for each axis; takes numbers for the sizes.
 
         >>> from layouts.lego import Row, TileBy
         >>> TileBy([2, 2], [2, 2]).OrderBy(Row(4, 4))[1, 0, :, :].table()
@@ -71,7 +71,7 @@ class Slice:
 
 
 def part_of(function: Function, *parts: Any) -> Slice:
-    """The locations of a slice of any layout, by its modes. A colon, `slice(None)`, is a whole mode.
+    """Return the locations of a slice of any layout, by its modes. A colon, `slice(None)`, is a whole mode.
 
     Raises `NoLayout` if locations are coordinates instead of integers.
 
@@ -99,7 +99,7 @@ LETTERS: Final = (*"ijklmnopqrstuvwxyz", *(f"i{number}" for number in range(100)
 def chosen(
     given: object, dims: Sequence[Extent], others: Iterable[Extent] = ()
 ) -> tuple[list[Any], tuple[tuple[Var, Extent], ...]]:
-    """The digits of a slice, with a variable for each colon; and the variables.
+    """Return the digits of a slice, with a variable for each colon; and the variables.
 
     Raises `LayoutError` for other slices, or if the number of parts is not that of the extents.
     """
@@ -123,7 +123,7 @@ def chosen(
 
 
 def _at_least_zero(condition: Predicate) -> list[Index]:
-    """The expressions that a conjunction requires to be at least 0."""
+    """Return the expressions that a conjunction requires to be at least 0."""
     return [part.expression for part in conjuncts(condition) if isinstance(part, NonNegative)]
 
 

@@ -19,7 +19,7 @@ from layouts.lego.permutations import Row, extents
 def TileInto(  # noqa: N802 (as LEGO's other names)
     whole: Iterable[object], *tiles: Iterable[object], given: Iterable[object] = ()
 ) -> GroupBy:
-    """The view of an array in tiles of these extents, larger tiles first; each level divides the one above it.
+    """Return the view of an array in tiles of these extents, larger tiles first; each level divides the one above it.
 
     It is TileBy with the numbers of tiles computed and divisibility as facts. `.OrderBy(…)` then gives a layout of the
     whole array.
@@ -55,7 +55,7 @@ def TileInto(  # noqa: N802 (as LEGO's other names)
 def CoverBy(  # noqa: N802 (as LEGO's other names)
     whole: Iterable[object], tile: Iterable[object], *, given: Iterable[object] = ()
 ) -> ExpandBy:
-    """The view of an array in tiles that cover it; positions of edge tiles outside the array have no location.
+    """Return the view of an array in tiles that cover it; positions of edge tiles outside the array have no location.
 
     The array is row-major. It is ExpandBy with the numbers of tiles and the expanded extents computed.
 

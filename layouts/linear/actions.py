@@ -35,7 +35,7 @@ class ColumnAction:
             raise WrongArgument(f"the order {brief(self.order)}", required=f"distinct bits from 0 to {self.bits - 1}")
 
     def apply(self, layout: LinearLayout) -> LinearLayout:
-        """The layout with the bits of the digit permuted."""
+        """Return the layout with the bits of the digit permuted."""
         bases = layout.bases
         if len(bases.get(self.digit, ())) != self.bits:
             raise WrongArgument(f"{layout} has no digit {self.digit!r} with {self.bits} bits", required="such a digit")
@@ -43,7 +43,7 @@ class ColumnAction:
         return LinearLayout.from_bases(list(bases.items()), list(layout.out_dims.items()))
 
     def of_values(self, values: Sequence[Value]) -> list[Value]:
-        """The values at the permuted digits."""
+        """Return the values at the permuted digits."""
         if len(values) != 1 << self.bits:
             raise WrongArgument(f"{len(values)} values", required=f"{1 << self.bits}, one for each digit")
         units = [1 << bit for bit in self.order]

@@ -70,7 +70,7 @@ class BankConflicts:
         return max((max(group) for group in self.words), default=0)
 
     def picture(self) -> Picture:
-        """The words requested from each bank, with a row for each group of lanes; conflicts are coloured."""
+        """Return the words requested from each bank, with a row for each group of lanes; conflicts are coloured."""
         cells = tuple(tuple(str(count) if count else "" for count in group) for group in self.words)
         colours = tuple(tuple(-1 if count <= 1 else 2 + count.bit_length() for count in group) for group in self.words)
         return Picture(f"{self}", cells, colours, "words requested from each bank; one row for each group of lanes")
@@ -85,7 +85,7 @@ class BankConflicts:
 def bank_conflicts(
     storage: Function, access: Function, *, element: int = 4, banks: int = 32, word: int = 4
 ) -> BankConflicts:
-    """The number of rounds for lanes that read the elements `access` of a tile that is stored by `storage`.
+    """Return the number of rounds for lanes that read the elements `access` of a tile that is stored by `storage`.
 
     Indices of the tile are colexicographic, as in CuTe, for storage of any family. `element` and `word` are in bytes.
     Lanes that request the same word are served together.
@@ -111,7 +111,7 @@ def bank_conflicts(
 
 
 def conflict_free(storage: Function, access: Function, *, element: int = 4, banks: int = 32, word: int = 4) -> Answer:
-    """Whether no two lanes that are served together request different words of one bank; both layouts must be linear.
+    """Decide whether no two lanes served together request different words of one bank. Both layouts must be linear.
 
     It is proved by comparing ranks: as many bits of the lanes determine the bank as determine the word. `Refuted` holds
     two lanes that conflict. Raises `NoLayout` if one of the two is not linear.
@@ -127,7 +127,7 @@ def conflict_free(storage: Function, access: Function, *, element: int = 4, bank
 
 
 def _locations_of_lanes(storage: tuple[int, ...], access: LinearLayout, memory: Banks) -> list[int]:
-    """The images of the bits of those lanes that are served together."""
+    """Return the images of the bits of those lanes that are served together."""
     if len(storage) < max((column.bit_length() for column in access.columns), default=0):
         raise NoLayout(f"{access} leaves the tile", required=f"indices below {1 << len(storage)}")
     lanes = access.columns[: memory.together.bit_length() - 1]
@@ -138,10 +138,10 @@ def _free(columns: list[int], memory: Banks) -> Answer:
     words = [column >> memory.within for column in columns]
     slots = [column & (memory.together - 1) for column in words]
     # Lanes with the same bank differ by a sum of columns whose bank bits are zero; they must not differ in the word.
-    for met in bits.dependences(slots):
-        if bits.product(words, met):
+    for dependence in bits.dependences(slots):
+        if bits.product(words, dependence):
             (lane,), (first,) = witness_variables(1, "i"), witness_variables(1, "j")
-            return Refuted(Model(((lane, met), (first, 0))))
+            return Refuted(Model(((lane, dependence), (first, 0))))
     return Proved("structure")
 
 
@@ -163,7 +163,7 @@ class ChosenSwizzle:
 def swizzle_for(
     size: int, first: Function, second: Function, *, element: int = 4, banks: int = 32, word: int = 4
 ) -> ChosenSwizzle:
-    """A storage of a tile of `size` elements in which neither of two linear accesses has a bank conflict.
+    """Return a storage of a tile of `size` elements in which neither of two linear accesses has a bank conflict.
 
     CuTe's swizzles are tried first, those with fewest bits first. If none works, the locations of one bank are a common
     complement of both accesses, which exists for any two spaces of the same dimension over any field. The elements of
@@ -185,7 +185,7 @@ def swizzle_for(
 
 
 def _swizzles(width: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
-    """The swizzles of locations with `width` bits, fewest bits first."""
+    """Return the swizzles of locations with `width` bits, fewest bits first."""
     for number in range(1, width // 2 + 1):
         for base in range(width - 2 * number + 1):
             for shift in range(number, width - base - number + 1):
@@ -194,7 +194,7 @@ def _swizzles(width: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
 
 
 def _complementary(width: int, accesses: list[LinearLayout], memory: Banks) -> list[int]:
-    """A storage in which both accesses fill all banks: the inverse of the bases of an access and of a complement."""
+    """Return a storage in which both accesses fill all banks: the inverse of bases of an access and a complement."""
     inside, slots = memory.within, memory.together.bit_length() - 1
     words = width - inside
     spaces = []
@@ -209,7 +209,7 @@ def _complementary(width: int, accesses: list[LinearLayout], memory: Banks) -> l
 
 
 def _filled(space: list[int], rank: int) -> list[int]:
-    """Independent vectors, extended by unit vectors to `rank` vectors."""
+    """Return independent vectors, extended by unit vectors to `rank` vectors."""
     unit = 0
     while len(space) < rank:
         if bits.rank([*space, 1 << unit]) > len(space):

@@ -23,7 +23,7 @@ class Basis:
         return len(self.pivots)
 
     def reduced(self, vector: int) -> tuple[int, int]:
-        """A vector reduced modulo the span, and the columns, as bits, whose sum is the difference."""
+        """Return a vector reduced modulo the span, and the columns, as bits, whose sum is the difference."""
         columns = 0
         for pivot, (other, combination) in self.pivots.items():
             if vector >> pivot & 1:
@@ -31,7 +31,7 @@ class Basis:
         return vector, columns
 
     def solve(self, vector: int) -> int | None:
-        """The columns, as bits, whose sum is the vector, using no free column; None if it is not in the span.
+        """Return the columns, as bits, whose sum is the vector, using no free column; None if it is not in the span.
 
         >>> basis_of([2, 1, 3]).solve(3), basis_of([2, 6]).solve(1)
         (3, None)
@@ -41,7 +41,7 @@ class Basis:
 
 
 def basis_of(columns: Iterable[int]) -> Basis:
-    """A basis in which the highest bits of all vectors differ, by elimination from the first column.
+    """Return a basis in which the highest bits of all vectors differ, by elimination from the first column.
 
     >>> basis_of([1, 2, 3, 4]).rank, bin(basis_of([1, 2, 3, 4]).free)
     (3, '0b100')
@@ -64,12 +64,12 @@ def basis_of(columns: Iterable[int]) -> Basis:
 
 
 def rank(columns: Iterable[int]) -> int:
-    """The rank of a matrix."""
+    """Return the rank of a matrix."""
     return basis_of(columns).rank
 
 
 def dependence(columns: Sequence[int]) -> int:
-    """A nonempty set of columns, as bits, whose sum is zero; 0 if all columns are independent.
+    """Return a nonempty set of columns, as bits, whose sum is zero; 0 if all columns are independent.
 
     >>> bin(dependence([1, 2, 3])), dependence([1, 2])
     ('0b111', 0)
@@ -78,7 +78,7 @@ def dependence(columns: Sequence[int]) -> int:
 
 
 def dependences(columns: Sequence[int]) -> Iterator[int]:
-    """A basis of all sets of columns with sum zero, as bits: one for each free column.
+    """Return a basis of all sets of columns with sum zero, as bits: one for each free column.
 
     >>> [bin(each) for each in dependences([1, 2, 3, 0])]
     ['0b111', '0b1000']
@@ -89,7 +89,7 @@ def dependences(columns: Sequence[int]) -> Iterator[int]:
 
 
 def product(columns: Sequence[int], vector: int) -> int:
-    """The matrix times a vector: the sum of the columns selected by its bits.
+    """Return the matrix times a vector: the sum of the columns selected by its bits.
 
     >>> product([1, 4, 7], 0b101)
     6
@@ -101,7 +101,7 @@ def product(columns: Sequence[int], vector: int) -> int:
 
 
 def bits_of(vector: int) -> Iterator[int]:
-    """The positions of the set bits, lowest first."""
+    """Return the positions of the set bits, lowest first."""
     while vector:
         lowest = vector & -vector
         yield lowest.bit_length() - 1
@@ -109,7 +109,7 @@ def bits_of(vector: int) -> Iterator[int]:
 
 
 def complement(first: Sequence[int], second: Sequence[int], width: int) -> list[int]:
-    """A basis of a common complement of two spaces of the same dimension, in vectors of `width` bits.
+    """Return a basis of a common complement of two spaces of the same dimension, in vectors of `width` bits.
 
     Such a complement exists over any field. While some vector is outside both spaces, it is added to both. After that,
     while they differ, the sum of two vectors is added of which each is in only one of the spaces.

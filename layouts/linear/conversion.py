@@ -17,7 +17,7 @@ from layouts.linear.layout import LinearLayout
 def as_linear(
     function: Function, ins: Sequence[str] | None = None, out_dims: Sequence[str] | None = None
 ) -> LinearLayout:
-    """The same function as a matrix, with a digit for each mode, named by `ins`, and a coordinate for each component.
+    """Convert to a matrix, with a digit for each mode, named by `ins`, and a coordinate for each component.
 
     The default names are `mode0`, `mode1`, … and `place`, or `place0`, `place1`, …. Raises `NoLayout` if an extent is
     not a power of two, or with an index at which the function is not the exclusive or of the values at its bits.

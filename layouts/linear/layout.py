@@ -64,7 +64,7 @@ class LinearLayout(Function):
     def from_bases(
         bases: Iterable[tuple[str, Iterable[object]]], out_dims: Iterable[str | tuple[str, int]]
     ) -> LinearLayout:
-        """The layout with these bases: pairs of a name and, for each bit, lowest first, the image of that bit.
+        """Return the layout with these bases: pairs of a name and, for each bit, lowest first, the image of that bit.
 
         An image has a coordinate for each of `out_dims`, pairs of a name and a size. A size that is left out is the
         smallest that holds the bases. Raises `LayoutError` if a basis does not fit or a size is not a power of two.
@@ -79,7 +79,7 @@ class LinearLayout(Function):
 
     @staticmethod
     def identity_1d(size: int, in_dim: str, out_dim: str) -> LinearLayout:
-        """The identity on `size` values.
+        """Return the identity on `size` values.
 
         >>> LinearLayout.identity_1d(8, "lane", "i").bases
         {'lane': [[1], [2], [4]]}
@@ -88,19 +88,19 @@ class LinearLayout(Function):
 
     @staticmethod
     def strided_1d(size: int, stride: int, in_dim: str, out_dim: str) -> LinearLayout:
-        """The map x ↦ stride * x; the stride is a power of two."""
+        """Return the map x ↦ stride * x; the stride is a power of two."""
         count, step = power(size, f"the size of {in_dim!r}"), power(stride, "a stride")
         return LinearLayout({in_dim: [1 << (bit + step) for bit in range(count)]}, {out_dim: size * stride})
 
     @staticmethod
     def zeros_1d(size: int, in_dim: str, out_dim: str, out_size: int = 1) -> LinearLayout:
-        """The zero map: the digit is broadcast."""
+        """Return the zero map: the digit is broadcast."""
         power(out_size, f"the size of {out_dim!r}")
         return LinearLayout({in_dim: [0] * power(size, f"the size of {in_dim!r}")}, {out_dim: out_size})
 
     @staticmethod
     def empty() -> LinearLayout:
-        """The layout without dimensions: the neutral element of `*`."""
+        """Return the layout without dimensions: the neutral element of `*`."""
         return LinearLayout({}, {})
 
     # -- parts --------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class LinearLayout(Function):
         return self._columns
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """The reindexing of a tensor whose indices are the digits in order; used by `s.store` and `s.view`.
+        """Return the reindexing of a tensor whose indices are the digits in order; used by `s.store` and `s.view`.
 
         The location is the integer value of the layout: the last of `out_dims` is the outermost coordinate.
 
@@ -160,7 +160,7 @@ class LinearLayout(Function):
         return self.is_injective and self.is_surjective
 
     def strides(self) -> Layout:
-        """The same function by strides over F2, on a shape of twos (§6.6).
+        """Return the same function by strides over F2, on a shape of twos (§6.6).
 
         >>> LinearLayout.from_bases([("a", [1, 3]), ("b", [4])], ["i"]).strides()
         ((2,2),2):((F2(1),F2(3)),F2(4))
@@ -174,7 +174,7 @@ class LinearLayout(Function):
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     def apply(self, by_name: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
-        """The coordinates at these digits, by name; digits are integers or arrays, one for each name.
+        """Return the coordinates at these digits, by name; digits are integers or arrays, one for each name.
 
         >>> held = LinearLayout.from_bases([("reg", [[0, 1]]), ("lane", [[1, 0], [0, 2]])], ["row", "col"])
         >>> held.apply(reg=1, lane=2)
@@ -203,7 +203,7 @@ class LinearLayout(Function):
     # -- products and compositions ------------------------------------------------------------------------------------
 
     def __mul__(self, outer: LinearLayout) -> LinearLayout:
-        """The product: both layouts side by side. In a shared dimension the bits of this one are the lower ones.
+        """Return the product: both layouts side by side. In a shared dimension the bits of this one are the lower ones.
 
         Names are in an order that keeps both orders if there is one; otherwise in the order of this layout.
 
@@ -224,7 +224,7 @@ class LinearLayout(Function):
         return LinearLayout(columns, outs.sizes)
 
     def compose(self, outer: LinearLayout) -> LinearLayout:
-        """The composition outer ∘ this: the locations of this layout are the digits of `outer`.
+        """Return the composition outer ∘ this: the locations of this layout are the digits of `outer`.
 
         Raises `LayoutError` if the names differ, or a coordinate of this layout is larger than the digit of `outer`.
         """
@@ -244,22 +244,22 @@ class LinearLayout(Function):
         return LinearLayout({name: map_of(after, each) for name, each in self._ins.items()}, outer._outs.sizes)
 
     def invert(self) -> LinearLayout:
-        """The inverse, from locations to digits. Raises `NoLayout` if the layout is not a bijection."""
-        if met := bits.dependence(self._columns):
+        """Return the inverse, from locations to digits. Raises `NoLayout` if the layout is not a bijection."""
+        if dependence := bits.dependence(self._columns):
             raise NoLayout(
-                f"the digits {self._named(met)} and 0 have the same location", required="an injective layout"
+                f"the digits {self._named(dependence)} and 0 have the same location", required="an injective layout"
             )
         return self.pseudoinvert()
 
     def pseudoinvert(self) -> LinearLayout:
-        """A right inverse: digits for each location, with free bits 0. Raises `NoLayout` if it is not surjective."""
+        """Return a right inverse, with free bits 0. Raises `NoLayout` if the layout is not surjective."""
         identity = LinearLayout.empty()
         for name, size in self._outs.sizes.items():
             identity = identity * LinearLayout.identity_1d(size, name, name)
         return identity.invert_and_compose(self)
 
     def invert_and_compose(self, outer: LinearLayout) -> LinearLayout:
-        """An X with outer ∘ X = this: it maps digits of this layout to digits of `outer` with the same location.
+        """Return an X with outer ∘ X = this: it maps digits of this layout to digits of `outer` with the same location.
 
         If there are several, the free bits of `outer` are 0, except that a digit of both layouts that affects neither
         is kept. Raises `NoLayout` with digits of this layout whose location `outer` does not reach.
@@ -291,40 +291,40 @@ class LinearLayout(Function):
     # -- changes of dimensions ----------------------------------------------------------------------------------------
 
     def reshape_ins(self, dims: Iterable[tuple[str, int]]) -> LinearLayout:
-        """The same bits, distributed over other digits; the first takes the lowest bits."""
+        """Return the same bits, distributed over other digits; the first takes the lowest bits."""
         new = Dims.of_pairs(dims)
         need_all("digits", len(self._columns), new)
         columns = iter(self._columns)
         return LinearLayout({name: [next(columns) for _ in range(n)] for name, n in new.widths.items()}, self.out_dims)
 
     def reshape_outs(self, dims: Iterable[tuple[str, int]]) -> LinearLayout:
-        """The same locations, distributed over other coordinates; the first takes the lowest bits."""
+        """Return the same locations, distributed over other coordinates; the first takes the lowest bits."""
         new = Dims.of_pairs(dims)
         need_all("coordinates", self._outs.bits, new)
         return LinearLayout(self._ins, new.sizes)
 
     def flatten_ins(self) -> LinearLayout:
-        """All digits as a single digit, with the name of the first."""
+        """Return all digits as a single digit, with the name of the first."""
         first = next(iter(self._ins), None)
         return self if first is None else self.reshape_ins([(first, 1 << len(self._columns))])
 
     def flatten_outs(self) -> LinearLayout:
-        """All coordinates as a single coordinate, with the name of the first."""
+        """Return all coordinates as a single coordinate, with the name of the first."""
         first = next(iter(self._outs.sizes), None)
         return self if first is None else self.reshape_outs([(first, 1 << self._outs.bits)])
 
     def transpose_ins(self, names: Sequence[str]) -> LinearLayout:
-        """The digits in another order."""
+        """Return the digits in another order."""
         same_names("the order of digits", names, self._ins)
         return LinearLayout({name: self._ins[name] for name in names}, self.out_dims)
 
     def transpose_outs(self, names: Sequence[str]) -> LinearLayout:
-        """The coordinates in another order."""
+        """Return the coordinates in another order."""
         same_names("the order of coordinates", names, self._outs.sizes)
         return self.sublayout(list(self._ins), names)
 
     def sublayout(self, ins: Sequence[str], outs: Sequence[str]) -> LinearLayout:
-        """The restriction to some digits and some coordinates."""
+        """Return the restriction to some digits and some coordinates."""
         kept = Dims({name: self._outs.size(name) for name in outs})
         columns = {
             name: [kept.renamed(self._outs, column) for column in self._of(name)] for name in self._in_order(ins)
@@ -332,11 +332,11 @@ class LinearLayout(Function):
         return LinearLayout(columns, kept.sizes)
 
     def sublayout_is_zero(self, ins: Sequence[str], outs: Sequence[str]) -> bool:
-        """Whether these digits do not affect these coordinates."""
+        """Return whether these digits do not affect these coordinates."""
         return not any(self.sublayout(ins, outs).columns)
 
     def quotient(self, names: Iterable[str]) -> LinearLayout:
-        """The layout without dimensions that it maps identically to coordinates of the same name.
+        """Return the layout without dimensions that it maps identically to coordinates of the same name.
 
         Raises `NoLayout` if a dimension is not such, or interacts with others.
 
@@ -362,7 +362,7 @@ class LinearLayout(Function):
             )
 
     def divide_left(self, inner: LinearLayout) -> LinearLayout:
-        """The C with inner * C = this. Raises `NoLayout` if there is none.
+        """Return the C with inner * C = this. Raises `NoLayout` if there is none.
 
         >>> identity = LinearLayout.identity_1d
         >>> identity(8, "lane", "i").divide_left(identity(4, "lane", "i")).bases
@@ -376,7 +376,7 @@ class LinearLayout(Function):
         return rest
 
     def divide_right(self, outer: LinearLayout) -> LinearLayout:
-        """The C with C * outer = this. Raises `NoLayout` if there is none."""
+        """Return the C with C * outer = this. Raises `NoLayout` if there is none."""
         need_linear(outer)
         outs = Dims(divided(self._outs.sizes, outer._outs.sizes))
         low = {
@@ -399,7 +399,7 @@ class LinearLayout(Function):
             )
 
     def transposed_like(self, other: LinearLayout) -> LinearLayout:
-        """The same layout with its dimensions in the order of `other`, if they are the same."""
+        """Return the same layout with its dimensions in the order of `other`, if they are the same."""
         if set(self._ins) != set(other._ins) or set(self._outs.sizes) != set(other._outs.sizes):
             return self
         return self.transpose_ins(list(other._ins)).transpose_outs(list(other._outs.sizes))
@@ -407,12 +407,12 @@ class LinearLayout(Function):
     # -- properties ---------------------------------------------------------------------------------------------------
 
     def free_variable_masks(self) -> dict[str, int]:
-        """A mask, for each digit, of the bits that may be fixed without losing a location."""
+        """Return a mask, for each digit, of the bits that may be fixed without losing a location."""
         free = bits.basis_of(self._columns).free
         return self._named(free)
 
     def num_consecutive_in_out(self) -> int:
-        """The largest n such that n consecutive digits, aligned to n, have consecutive locations.
+        """Return the largest n such that n consecutive digits, aligned to n, have consecutive locations.
 
         >>> LinearLayout.from_bases([("reg", [1, 2, 4, 10])], ["i"]).num_consecutive_in_out()
         2
@@ -427,7 +427,7 @@ class LinearLayout(Function):
         return min(1 << run, rest & -rest) if rest else 1 << run
 
     def equal_ignoring_out_dim_sizes(self, other: LinearLayout) -> bool:
-        """Whether names and bases are the same; sizes of coordinates may differ."""
+        """Return whether names and bases are the same; sizes of coordinates may differ."""
         return self.bases == other.bases and list(self._outs.sizes) == list(other._outs.sizes)
 
     def _of(self, name: str) -> tuple[int, ...]:
@@ -449,7 +449,7 @@ class LinearLayout(Function):
     # -- as an object -------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        """Whether names (in order), sizes and bases are the same."""
+        """Return whether names (in order), sizes and bases are the same."""
         if not isinstance(other, LinearLayout):
             return NotImplemented
         return list(self._ins.items()) == list(other._ins.items()) and self._outs == other._outs
@@ -471,7 +471,7 @@ def need_linear(value: object) -> None:
 
 
 def map_of(function: Callable[[int], int], columns: Iterable[int]) -> list[int]:
-    """The columns, each mapped by a linear function."""
+    """Return the columns, each mapped by a linear function."""
     return [function(column) for column in columns]
 
 

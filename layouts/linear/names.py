@@ -20,7 +20,7 @@ class Dims:
 
     @staticmethod
     def of_pairs(pairs: Iterable[tuple[str, int]]) -> Dims:
-        """The dimensions for pairs of a name and a size. Raises `LayoutError` if a pair is invalid."""
+        """Return the dimensions for pairs of a name and a size. Raises `LayoutError` if a pair is invalid."""
         sizes: dict[str, int] = {}
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
@@ -37,13 +37,13 @@ class Dims:
         return sum(self.widths.values())
 
     def size(self, name: str) -> int:
-        """The size of a coordinate. Raises `WrongArgument` if there is none of that name."""
+        """Return the size of a coordinate. Raises `WrongArgument` if there is none of that name."""
         if name not in self.sizes:
             raise WrongArgument(f"{brief(name)} is not a coordinate", required=f"one of {', '.join(self.sizes)}")
         return self.sizes[name]
 
     def split(self, location: Any) -> tuple[Any, ...]:
-        """The coordinates of a location."""
+        """Return the coordinates of a location."""
         parts = []
         for width in self.widths.values():
             parts.append(location & ((1 << width) - 1))
@@ -51,11 +51,11 @@ class Dims:
         return tuple(parts)
 
     def named(self, location: Any) -> dict[str, Any]:
-        """The coordinates of a location, by name."""
+        """Return the coordinates of a location, by name."""
         return dict(zip(self.sizes, self.split(location), strict=True))
 
     def join(self, parts: Sequence[int]) -> int:
-        """The location with these coordinates, each within its size."""
+        """Return the location with these coordinates, each within its size."""
         location, at = 0, 0
         for part, width in zip(parts, self.widths.values(), strict=True):
             location |= part << at
@@ -63,20 +63,20 @@ class Dims:
         return location
 
     def of(self, parts: Mapping[str, int]) -> int:
-        """The location with these coordinates, all others zero."""
+        """Return the location with these coordinates, all others zero."""
         return self.join([parts.get(name, 0) for name in self.sizes])
 
     def renamed(self, other: Dims, location: int) -> int:
-        """The location with the same coordinates in these dimensions; other coordinates are dropped."""
+        """Return the location with the same coordinates in these dimensions; other coordinates are dropped."""
         return self.of(other.named(location))
 
     def shifted(self, other: Dims, location: int, by: Mapping[str, int]) -> int:
-        """The location with the coordinates of `other`, each multiplied by a size."""
+        """Return the location with the coordinates of `other`, each multiplied by a size."""
         parts = other.named(location)
         return self.of({name: part * by.get(name, 1) for name, part in parts.items()})
 
     def lowered(self, other: Dims, location: int, by: Mapping[str, int]) -> int:
-        """The location with the coordinates of `other`, each divided by a size. Raises `NoLayout` on a remainder."""
+        """Return the location with the coordinates of `other` divided by sizes. Raises `NoLayout` on a remainder."""
         parts = other.named(location)
         for name, part in parts.items():
             if part % by.get(name, 1):
@@ -98,14 +98,14 @@ def need_names(names: Iterable[object]) -> None:
 
 
 def power(size: object, what: str) -> int:
-    """The exponent of a power of two. Raises `LayoutError` for anything else."""
+    """Return the exponent of a power of two. Raises `LayoutError` for anything else."""
     if type(size) is not int or size < 1 or size & (size - 1):
         raise LayoutError(f"{what} is {brief(size)}", required="a power of two")
     return size.bit_length() - 1
 
 
 def joined(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of a product, in an order that keeps both orders; that of the first if they contradict each other."""
+    """Return the sizes of a product, in an order that keeps both orders if possible, else in that of the first."""
     try:
         names = supremum(list(first), list(second))
     except NoLayout:
@@ -114,7 +114,7 @@ def joined(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int
 
 
 def divided(sizes: Mapping[str, int], by: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of a quotient. Raises `NoLayout` if a size is not divisible."""
+    """Return the sizes of a quotient. Raises `NoLayout` if a size is not divisible."""
     for name, size in by.items():
         if sizes.get(name, 0) % size or name not in sizes:
             raise NoLayout(f"{name!r} has size {sizes.get(name)}, and its factor {size}", required="a multiple of it")
@@ -136,14 +136,14 @@ def need_all(what: str, held: int, new: Dims) -> None:
 
 
 def split_of(vector: int, widths: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """The bits of a vector, split by dimension."""
+    """Return the bits of a vector, split by dimension."""
     for name, width in widths.items():
         yield name, vector & ((1 << width) - 1)
         vector >>= width
 
 
 def supremum(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """An order of names that keeps both orders. Raises `NoLayout` if they contradict each other.
+    """Return an order of names that keeps both orders. Raises `NoLayout` if they contradict each other.
 
     >>> supremum(["a", "b"], ["a", "c"])
     ['a', 'b', 'c']

@@ -35,7 +35,7 @@ class Explanation:
 
 
 def explain(operation: Callable[..., Any], *arguments: Any) -> Explanation:
-    """The steps of an operation on these arguments, as in `explain(composition, A, B)`.
+    """Return the steps of an operation on these arguments, as in `explain(composition, A, B)`.
 
     Composition, division, products, complements and coalescing have steps; other operations only show their result.
 
@@ -83,12 +83,12 @@ def _composition(outer: Layout, inner: Layout) -> list[str]:
     merged = Layout.of_modes(modes, offset=outer.offset)
     if len(modes) < len(outer.modes):
         lines.append(f"  {outer} coalesces to {merged}")
-    said: list[str] = []
+    trace: list[str] = []
     try:
-        composed(outer, inner, outer.known.joined(inner.known), said=said)
+        composed(outer, inner, outer.known.joined(inner.known), trace=trace)
     except Unproved as question:
-        said.append(f"not proved: {question}")
-    lines += [f"  {step}" if _is_head(step) else f"    {step}" for step in said]
+        trace.append(f"not proved: {question}")
+    lines += [f"  {step}" if _is_head(step) else f"    {step}" for step in trace]
     made = composition(outer, inner)
     if made.is_layout:
         return [*lines, f"= {made}"]
@@ -105,9 +105,9 @@ def _with_complement(operation: Callable[..., Any], a: Layout, b: Layout) -> lis
         tiled = make_layout(b, rest)
         lines = [f"{a} divided by {b}", f"  complement of the tile in {a.size}: {rest}; (tile, rest) = {tiled}"]
         return [*lines, *(f"  {line}" for line in _composition(a, tiled)[:-1]), f"= {logical_divide(a, b)}"]
-    room = complement(a)
-    lines = [f"{a} repeated by {b}", f"  complement of the block: {room}, where the copies go"]
-    return [*lines, *(f"  {line}" for line in _composition(room, b)), f"= {logical_product(a, b)}"]
+    rest = complement(a)
+    lines = [f"{a} repeated by {b}", f"  complement of the block: {rest}, where the copies go"]
+    return [*lines, *(f"  {line}" for line in _composition(rest, b)), f"= {logical_product(a, b)}"]
 
 
 def _complement(layout: Layout, size: object = None) -> list[str]:

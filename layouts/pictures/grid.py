@@ -60,7 +60,7 @@ class Picture:
     __repr__ = __str__
 
     def svg(self, *, cell: int = 32) -> str:
-        """The picture as a complete SVG document; `cell` is the height of a cell in pixels."""
+        """Return the picture as a complete SVG document; `cell` is the height of a cell in pixels."""
         if type(cell) is not int or not 1 <= cell <= 1_000:
             raise ArgumentError(f"cell={brief(cell)}", required="the height of a cell in pixels, from 1 to 1,000")
         longest = max(len(text) for row in self.cells for text in row)
@@ -101,7 +101,7 @@ class Picture:
         write_text(path, self.svg(), what="the picture", required='a file path: "layout.svg"')
 
     def _repr_svg_(self) -> str:
-        """The picture in a notebook."""
+        """Return the picture in a notebook."""
         return self.svg()
 
 
@@ -151,7 +151,7 @@ def draw(function: Function, *, colour: str | Colour = "location", onto: object 
 
 
 def svg_of(function: Function) -> str | None:
-    """The picture of a layout in a notebook; None for symbolic or large layouts."""
+    """Return the picture of a layout in a notebook; None for symbolic or large layouts."""
     if function.table_size is None or function.table_size > MOST_DISPLAYED:
         return None
     try:
@@ -161,7 +161,7 @@ def svg_of(function: Function) -> str | None:
 
 
 def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
-    """The digits that map to each location of two coordinates, abbreviated by unambiguous first letters."""
+    """Return the digits that map to each location of two coordinates, abbreviated by unambiguous first letters."""
     names = list(layout.in_dims)
     short = _short(names)
     rows, columns = layout.out_dims.values()
@@ -184,7 +184,7 @@ def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
 
 
 def _short(names: Sequence[str]) -> dict[str, str]:
-    """The shortest unambiguous prefix of each name."""
+    """Return the shortest unambiguous prefix of each name."""
     return {name: next(name[:k] for k in range(1, len(name) + 1) if _tells(name[:k], name, names)) for name in names}
 
 
@@ -202,7 +202,7 @@ def _of_locations(function: Function, colour: str | Colour) -> Picture:
 
 
 def _of_axes(layout: Axe, colour: str | Colour) -> Picture:
-    """The locations of each element, as numbers if all are in memory."""
+    """Return the locations of each element, as numbers if all are in memory."""
     copies = layout.replicas()
     elements = range(layout.table_size or 0)
     if len(copies) * len(elements) > MOST_CELLS:
@@ -229,7 +229,7 @@ def _of_axes(layout: Axe, colour: str | Colour) -> Picture:
 
 
 def _grid(function: Function, values: Sequence[Any]) -> list[list[Any]]:
-    """The values of all indices, in rows; the first mode runs down."""
+    """Return the values of all indices, in rows; the first mode runs down."""
     modes = modes_of(function.shape)
     first = product(modes[0]) if len(modes) > 1 else 1
     rows = first if isinstance(first, int) else 1

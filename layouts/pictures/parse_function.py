@@ -96,7 +96,7 @@ def read_tiler(text: str, *, given: Iterable[object] = ()) -> Function | tuple[A
 
 
 def _between_commas(text: str) -> list[str]:
-    """The parts between the commas of a parenthesised text; empty if the text is not of that form."""
+    """Return the parts between the commas of a parenthesised text; empty if the text is not of that form."""
     parts, level = [""], 0
     for at, sign in enumerate(text):
         level += (sign in "([") - (sign in ")]")
@@ -152,7 +152,7 @@ class _Reader:
         self.given = given
 
     def value(self, node: ast.expr) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         match node:
             case ast.Constant(value=int() | str() as value) if not isinstance(value, bool):
                 return value

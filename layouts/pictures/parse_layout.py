@@ -70,7 +70,7 @@ def _condition(value: object, text: str) -> atl.Condition:
 
 
 def _at_the_end(text: str) -> tuple[str, str, str]:
-    """The strides, and the text after a plus outside parentheses."""
+    """Return the strides, and the text after a plus outside parentheses."""
     level = 0
     for at, sign in enumerate(text):
         level += (sign == "(") - (sign == ")")

@@ -40,8 +40,8 @@ class Query:
         """The answer in words: the steps of the operation, and a description of its result."""
         if not isinstance(self.result, Function):
             return verdict(self.result)
-        said = describe(self.result)
-        return said if self.operation is None else f"{explain_operation(self.operation, self.layouts)}\n\n{said}"
+        text = describe(self.result)
+        return text if self.operation is None else f"{explain_operation(self.operation, self.layouts)}\n\n{text}"
 
     @property
     def data(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
 
 
 def _operation(first: str, second: str) -> str:
-    """The second word, if it names an operation. Raises `WrongArgument` naming the word meant as the operation."""
+    """Return the second word if it names an operation. Raises `WrongArgument` with the word meant as one."""
     if second in OPERATIONS:
         return second
     meant = first if first.isidentifier() and not second.isidentifier() else second

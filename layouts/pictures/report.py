@@ -52,7 +52,7 @@ BY_MODE: Final = ("composition", "logical_divide", "zipped_divide", "tiled_divid
 
 
 def unknown_operation(word: object) -> WrongArgument:
-    """The error for an unknown operation."""
+    """Return the error for an unknown operation."""
     return WrongArgument(f"unknown operation {brief(word)}", required=", ".join(OPERATIONS))
 
 
@@ -83,14 +83,14 @@ _REQUIRED: Final = {
 
 
 def explain_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> str:
-    """The steps of the operation of this name. Raises `WrongArgument` for an unknown name."""
+    """Return the steps of the operation of this name. Raises `WrongArgument` for an unknown name."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
         raise unknown_operation(operation)
     return str(explain(OPERATIONS[operation][0], *layouts))
 
 
 def describe(function: Function) -> str:
-    """Size, forms and properties of a layout, with a picture if it is small.
+    """Describe a layout by its size, forms and properties, with a picture if it is small.
 
     >>> print(describe(Layout((2, 4), (4, 1))))
     layout     (2,4):(4,1)
@@ -123,40 +123,40 @@ def describe(function: Function) -> str:
     lines.append(("injective", verdict(injective(function))))
     if not coordinates:
         lines.append(("onto", f"all locations below {function.size}, each once: {verdict(bijective(function))}"))
-    text = "\n".join(f"{word:10} {said}" for word, said in lines)
+    text = "\n".join(f"{word:10} {value}" for word, value in lines)
     if small and function.table_size is not None and function.table_size <= DRAWN:
         return f"{text}\n\n{str(draw(function)).partition(chr(10))[2]}"
     return text
 
 
 def _has_coordinates(function: Function) -> bool:
-    """Whether locations are coordinates instead of integers."""
+    """Return whether locations are coordinates instead of integers."""
     if isinstance(function, Layout):
         return function.semimodule is COORDINATES
     return function.has_table and function.table().ndim > 1
 
 
 def _replicated(layout: Axe) -> str:
-    """The description of a layout whose elements have several locations."""
+    """Return the description of a layout whose elements have several locations."""
 
     def first() -> str:
         found = [str(location) for location in locations(layout, 0)]
         return ", ".join(found[:DRAWN] + ["…"] * (len(found) > DRAWN))
 
-    said: list[tuple[str, Callable[[], str]]] = [
+    entries: list[tuple[str, Callable[[], str]]] = [
         ("layout", lambda: str(layout)),
         ("size", lambda: f"{layout.size}, each element at {_number_of_locations(layout)} locations"),
         ("canonical", lambda: str(canonicalize(layout))),
         ("span", lambda: ", ".join(f"{steps} along {at}" for at, steps in span(layout).items())),
         ("element 0", first),
     ]
-    lines = [(word, _or_why_not(text)) for word, text in said]
-    text = "\n".join(f"{word:10} {said}" for word, said in lines)
+    lines = [(word, _or_why_not(text)) for word, text in entries]
+    text = "\n".join(f"{word:10} {value}" for word, value in lines)
     return f"{text}\n\n{str(draw(layout)).partition(chr(10))[2]}" if _is_drawn(layout) else text
 
 
 def _is_drawn(layout: Axe) -> bool:
-    """Whether all locations of all elements are few and numeric."""
+    """Return whether all locations of all elements are few and numeric."""
     try:
         return not layout.symbolic() and 0 < (layout.table_size or 0) * len(layout.replicas()) <= DRAWN
     except CannotTabulate:
@@ -169,7 +169,7 @@ def _number_of_locations(layout: Axe) -> str:
 
 
 def _or_why_not(text: Callable[[], str]) -> str:
-    """The text, or the first line of the error that prevents it."""
+    """Return the text, or the first line of the error that prevents it."""
     try:
         return text()
     except (NoLayout, CannotTabulate) as refused:
@@ -177,7 +177,7 @@ def _or_why_not(text: Callable[[], str]) -> str:
 
 
 def verdict(answer: Answer) -> str:
-    """An answer in one line: the layer that proved it, the refuting numbers, or the reason why it is unknown."""
+    """Return an answer in one line: the layer that proved it, the refuting numbers, or the reason why it is unknown."""
     match answer:
         case Proved(layer):
             return f"proved ({layer})"

@@ -42,7 +42,7 @@ def _turned(location: Any) -> Any:
 
 
 def families() -> Mapping[str, Function]:
-    """A small layout of each family, numeric and, where possible, symbolic."""
+    """Return a small layout of each family, numeric and, where possible, symbolic."""
     n, b = atl.sizes("n b")
     return {
         "strides": Layout((4, 8), (8, 1)),
@@ -106,7 +106,7 @@ def _shape(a: Function) -> tuple[Any, ...]:
 
 
 def families_table() -> str:
-    """The table in Markdown: the result of each operation for each family, or the number of the reason for failing."""
+    """Return a Markdown table with the result of each operation for each family, or the number of the reason."""
     held = families()
     reasons: dict[str, int] = {}
     rows = [["", *held], ["---"] * (len(held) + 1)]

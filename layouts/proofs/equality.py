@@ -32,7 +32,7 @@ from layouts.proofs.witness import first_sampled, named, refuted
 
 
 def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
-    """Whether a and b have the same size, and the same value at every coordinate or every index.
+    """Return whether a and b have the same size, and the same value at every coordinate or every index.
 
     If one has row-major and the other colexicographic indices, coordinates are compared, on the finest modes that the
     modes of both make up. So a LEGO or Axe layout, which has no nested modes, equals the layout it was made of.
@@ -65,7 +65,7 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
 
 
 def _compared(a: Function, b: Function, known: Known) -> Answer:
-    """Whether they have the same value at every index, each in its own index order."""
+    """Return whether they have the same value at every index, each in its own index order."""
     if isinstance(a, Layout) and isinstance(b, Layout):
         # Equal layouts have equal coalesced modes, so no common refinement is needed.
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)
@@ -87,7 +87,7 @@ Part: TypeAlias = tuple[Extent, ...]
 
 
 def _common_modes(a: Shape, b: Shape, known: Known) -> tuple[list[Part], list[Part]] | None:
-    """The modes of both shapes, grouped into the shortest parts of equal size; None if unknown."""
+    """Return the modes of both shapes, grouped into the shortest parts of equal size; None if unknown."""
     left, right = ([product(mode) for mode in reversed(modes_of(shape))] for shape in (a, b))
     first: list[Part] = []
     second: list[Part] = []
@@ -110,12 +110,12 @@ def _common_modes(a: Shape, b: Shape, known: Known) -> tuple[list[Part], list[Pa
 
 
 def _is_less(n: Extent, m: Extent, known: Known) -> bool:
-    """Whether n is less than m, given that they differ; for sizes, whether n is proved to divide m."""
+    """Return whether n is less than m, given that they differ; for sizes, whether n is proved to divide m."""
     return n < m if isinstance(n, int) and isinstance(m, int) else known.quotient(m, n) is not None
 
 
 def _on_modes(function: Function, parts: Sequence[Part]) -> Function:
-    """The function with a digit for each part of its modes, colexicographic instead of row-major."""
+    """Return the function with a digit for each part of its modes, colexicographic instead of row-major."""
     if not function.box.row_major:
         return function
 
@@ -127,7 +127,7 @@ def _on_modes(function: Function, parts: Sequence[Part]) -> Function:
 
 
 def _in_digits_of(parts: Sequence[Part], answer: Refuted) -> Refuted:
-    """A witness with a digit for each part, converted to a row-major digit for each mode."""
+    """Return a witness with a digit for each part, converted to a row-major digit for each mode."""
     variables = witness_variables(len(parts), "i")
     digits: list[int] = []
     for part, variable in zip(parts, variables, strict=True):
@@ -175,7 +175,7 @@ def _same_modes(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> 
 
 
 def _first_difference(a: Layout, b: Layout, first: Sequence[Mode], second: Sequence[Mode]) -> int:
-    """An index at which two numeric layouts differ, given that their coalesced modes or offsets differ."""
+    """Return an index at which two numeric layouts differ, given that their coalesced modes or offsets differ."""
     if not (a.offset == b.offset or (is_zero(a.offset) and is_zero(b.offset))):
         return 0
     width = 1
@@ -191,7 +191,7 @@ def _first_difference(a: Layout, b: Layout, first: Sequence[Mode], second: Seque
 
 
 def by_table(a: Function, b: Function) -> Refuted | None:
-    """The first index at which the tables of two functions differ."""
+    """Return the first index at which the tables of two functions differ."""
     x, y = _rows(a), _rows(b)
     common = min(len(x), len(y))
     wide = max(x.shape[1], y.shape[1])
@@ -225,9 +225,9 @@ def by_formula(a: Function, b: Function, known: Known) -> Answer:
     unknown = Unknown(f"it is not known whether {x} = {y}")
     flat = Layout(a.size)
 
-    def asked() -> bool:
+    def question() -> bool:
         one, other = (Relation(Chain(part, flat), known=known) for part in (a, b))
         return one.is_equal(other)
 
     whole = isinstance(a, Layout) and isinstance(b, Layout)
-    return by_relation(asked, unknown) if whole else unknown
+    return by_relation(question, unknown) if whole else unknown

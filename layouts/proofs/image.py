@@ -22,7 +22,7 @@ from layouts.proofs.injectivity import injective
 
 
 def image(a: Function) -> Array:
-    """The distinct locations of a, in ascending order; coordinates are rows.
+    """Return the distinct locations of a, in ascending order; coordinates are rows.
 
     Raises `CannotTabulate` for symbolic sizes.
 
@@ -40,7 +40,7 @@ def image(a: Function) -> Array:
 
 
 def inverse(a: Function) -> Layout | IndexFunction:
-    """The inverse of a: the function from locations to indices that undoes a, on the image of a.
+    """Return the inverse of a: the function from locations to indices that undoes a, on the image of a.
 
     It is a layout if a is a bijection onto the numbers below its size and strides express the inverse; otherwise a
     function whose values outside the image are meaningless.
@@ -70,7 +70,7 @@ def inverse(a: Function) -> Layout | IndexFunction:
 
 
 def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout | IndexFunction:
-    """The inverse by division, for strides that have an order: greatest stride first."""
+    """Return the inverse by division, for strides that have an order: greatest stride first."""
     joins: dict[int, Extent] = {}
     step: Extent = 1
     weights: list[tuple[Extent, Extent]] = []

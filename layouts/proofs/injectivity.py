@@ -44,7 +44,7 @@ FEW: Final = 16
 
 
 def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
-    """Whether a maps different coordinates to different locations.
+    """Return whether a maps different coordinates to different locations.
 
     `Refuted` holds two coordinates i and j, digit by digit, with the same location, and numbers for symbolic sizes.
 
@@ -70,8 +70,8 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
         case IndexFunction():
             answer = prove_inverse(a, known)
         case LinearLayout():
-            met = dependence(a.columns)
-            return refuted(a, ("i", met), ("j", 0)) if met else Proved("structure")
+            found_pair = dependence(a.columns)
+            return refuted(a, ("i", found_pair), ("j", 0)) if found_pair else Proved("structure")
         case _:
             answer = Unknown(f"no method for functions such as {a}")
     if not isinstance(answer, Unknown):
@@ -83,14 +83,14 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
 
 
 def collision(a: Function) -> Refuted | None:
-    """Two coordinates with the same location, found in the table."""
+    """Return two coordinates with the same location, found in the table."""
     values = a.table()
     found = _repeated(values)
     return None if found is None else refuted(a, ("i", found[1]), ("j", found[0]))
 
 
 def _repeated(values: Array) -> tuple[int, int] | None:
-    """The indices of two equal values."""
+    """Return the indices of two equal values."""
     if values.ndim > 1 and values.dtype == object:  # NumPy does not sort rows of Python integers
         rows = [tuple(row) for row in values.tolist()]
         first = {row: at for at, row in reversed(list(enumerate(rows)))}
@@ -139,7 +139,7 @@ def _of_strides(a: Layout, known: Known) -> Answer:
 
 
 def _zero_stride_collision(a: Layout, position: int, known: Known) -> Answer:
-    """The collision of digits 0 and 1 of a mode of stride zero."""
+    """Return the collision of digits 0 and 1 of a mode of stride zero."""
     sizes: dict[str, int] = {}
     if not all(isinstance(n, int) for n, _ in a.modes) or not a.is_constant:
         found = next(samples(known, a), None)
@@ -169,25 +169,25 @@ def _of_numbers(a: Layout, modes: Numbers) -> Answer:
         if prod(n for n, _, _ in group) > MOST_ELEMENTS:
             found = _pair_collision(a, group) or _group_collision(a, few)
             return found or Unknown("the modes that overlap are too large for a table")
-        if (met := _group_collision(a, group)) is not None:
-            return met
+        if (found_pair := _group_collision(a, group)) is not None:
+            return found_pair
     return Proved("table" if tabulated else "structure")
 
 
 def _group_collision(a: Layout, group: Numbers) -> Refuted | None:
-    """Two coordinates that differ only in these modes and have the same location, found in a table."""
+    """Return two coordinates that differ only in these modes and have the same location, found in a table."""
     part = Layout.of_modes([(n, d) for n, d, _ in group])
-    if (met := _repeated(part.table())) is None:
+    if (found_pair := _repeated(part.table())) is None:
         return None
     digits = [[0] * len(a.modes), [0] * len(a.modes)]
-    for found, at in zip(digits, (met[1], met[0]), strict=True):
+    for found, at in zip(digits, (found_pair[1], found_pair[0]), strict=True):
         for (_, _, position), digit in zip(group, part.box.digits(at), strict=True):
             found[position] = digit
     return refuted(a, ("i", a.box.join(digits[0])), ("j", a.box.join(digits[1])))
 
 
 def _pair_collision(a: Layout, group: Numbers) -> Refuted | None:
-    """A collision within two modes: multiples of the two strides that are equal."""
+    """Return a collision within two modes: multiples of the two strides that are equal."""
     for (n, d, first), (m, e, second) in combinations(group, 2):
         common = gcd(d, e)
         if abs(e) // common < n and abs(d) // common < m:
@@ -199,7 +199,7 @@ def _pair_collision(a: Layout, group: Numbers) -> Refuted | None:
 
 
 def groups(modes: Numbers) -> list[list[tuple[int, int, int]]]:
-    """The modes ordered by stride, cut wherever all following strides exceed the span of the modes before.
+    """Return the modes ordered by stride, cut wherever all following strides exceed the span of the modes before.
 
     A layout is injective if and only if each group is: a difference of digits in earlier groups is smaller than any
     nonzero multiple of later strides. Entries of a mode after extent and stride are kept.
@@ -268,7 +268,7 @@ def _of_chain(a: Chain, outer: Function, inner: Function) -> Answer:
 
 
 def prove_inverse(a: IndexFunction, known: Known) -> Answer:
-    """Whether inverse(to(x)) = x is proved, digit by digit, for symbolic digits in the box."""
+    """Return whether inverse(to(x)) = x is proved, digit by digit, for symbolic digits in the box."""
     if a.inverse is None:
         return Unknown(f"{a} has no inverse")
     digits, inside = any_digits(list(leaves(a.shape)), known)
@@ -302,7 +302,7 @@ def prove_inverse(a: IndexFunction, known: Known) -> Answer:
 
 
 def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
-    """Whether all locations of a formula are proved to be below `whole`, by their digits or segment by segment."""
+    """Return whether all locations are proved to be below `whole`, by their digits or segment by segment."""
     digits, inside = any_digits(list(leaves(a.shape)), known)
     try:
         location = a.location_digits(digits)
@@ -317,15 +317,15 @@ def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
 
 
 def _open_of_segments(segments: Segments, location: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
-    """A condition on segments that is not proved: positions are within segments, and segments do not overlap."""
+    """Return a condition on segments that is not proved: positions are within segments, and segments do not overlap."""
     one, other = map(index, key_variables())
-    limits, apart = segments.disjoint(one, other)
-    goals = [*((inside, goal) for goal in segments.inside(location)), (known.assume(*limits), apart)]
+    limits, disjoint = segments.disjoint(one, other)
+    goals = [*((inside, goal) for goal in segments.inside(location)), (known.assume(*limits), disjoint)]
     return next((goal for facts, goal in goals if not isinstance(prove(facts, goal), Proved)), None)
 
 
 def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ()) -> Answer:
-    """Whether a is injective and its locations are all those below `onto`, a number, or a shape for coordinates.
+    """Return whether a is injective and its locations are all those below `onto`, a number, or a shape for coordinates.
 
     The default for `onto` is the size of a. `Refuted` holds two coordinates with the same location, or a coordinate i
     outside the box, or a location p that is not reached.
@@ -362,7 +362,7 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
 
 
 def _stays_inside(a: Layout, target: Shape, known: Known) -> bool:
-    """Whether every component of the coordinates is proved to be within its extent."""
+    """Return whether every component of the coordinates is proved to be within its extent."""
     extents = tuple(leaves(target))
     if a.width > len(extents):
         return False
@@ -380,7 +380,7 @@ def _stays_inside(a: Layout, target: Shape, known: Known) -> bool:
 
 
 def _flattened(a: Layout, target: Shape) -> Layout:
-    """The layout with flat indices of the target instead of coordinates."""
+    """Return the layout with flat indices of the target instead of coordinates."""
     steps = [step for step in leaves(compact(target)) if isinstance(step, int | Index)]
 
     def flat(stride: object) -> Extent:
@@ -405,8 +405,8 @@ def _onto_by_table(a: Function, target: Shape, known: Known) -> Answer:
 
 
 def _not_onto(a: Function, target: Shape) -> Refuted | None:
-    if (met := collision(a)) is not None:
-        return met
+    if (found_pair := collision(a)) is not None:
+        return found_pair
     values = a.table()
     extents = [extent for extent in leaves(target) if isinstance(extent, int)]
     rows = values.reshape((len(values), -1))

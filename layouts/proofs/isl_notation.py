@@ -40,7 +40,7 @@ MOST_BITS: Final = 20
 
 
 def written(function: Function, known: Known, *, bits: bool = False) -> str:
-    """The relation in isl's notation. Raises `NoLayout` if it cannot be expressed."""
+    """Return the relation in isl's notation. Raises `NoLayout` if it cannot be expressed."""
     if bits:
         return _of_matrix(as_linear(function), natural=False)
     if isinstance(function, Axe):
@@ -78,7 +78,7 @@ def _laid_out(
     locations: Sequence[str],
     writer: _Writer,
 ) -> str:
-    """`[sizes] -> { [digits] -> [locations] : conditions }`; names that are not digits are existentially quantified."""
+    """Write `[sizes] -> { [digits] -> [locations] : conditions }`; other names are existentially quantified."""
     facts = [writer.condition(fact) for fact in known.facts.predicates]
     outs = ["p"] if len(locations) == 1 else [f"p{k}" for k in range(len(locations))]
     held = [*conditions, *writer.inner]
@@ -99,7 +99,7 @@ def _sizes(parts: Iterable[Index]) -> set[str]:
 
 
 def _of_formula(function: Function, known: Known) -> str:
-    """The formula over its digits, with the condition under which there is a location."""
+    """Return the formula over its digits, with the condition under which there is a location."""
     extents = function.box.extents
     variables = related_variables([f"i{k}" for k in range(len(extents))])
     inside, found = function.partial([index(variable) for variable in variables])
@@ -125,7 +125,7 @@ class _Writer:
     inner: list[tuple[str, str]] = field(default_factory=list)
 
     def text(self, expression: Index) -> str:
-        """An affine expression with quotients by constants."""
+        """Return an affine expression with quotients by constants."""
         terms: list[str] = []
         for monomial, coefficient in expression.terms:
             if len(monomial) > 1:
@@ -182,7 +182,7 @@ class _Writer:
         return name
 
     def _greatest(self, expression: Index) -> int:
-        """An upper bound of an expression of digits with numeric extents, in which no term is negative."""
+        """Return an upper bound of an expression of digits with numeric extents, in which no term is negative."""
         for atom in atoms(expression):
             below = atom.denominator.constant if isinstance(atom, Quotient) else None
             if isinstance(atom, Quotient) and below and expression == atom.numerator - below * index(atom):
@@ -207,7 +207,7 @@ class _Writer:
                 raise NoLayout("an exclusive or of unbounded values", required="digits with numeric extents")
 
     def condition(self, fact: Predicate) -> str:
-        """A condition on sizes and digits."""
+        """Return a condition on sizes and digits."""
         match fact:
             case NonNegative(expression):
                 return f"{self.text(expression)} >= 0"
@@ -225,7 +225,7 @@ class _Writer:
 
 
 def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
-    """A matrix over F2, as a relation of bits, or of the numbers with these bits."""
+    """Return a matrix over F2, as a relation of bits, or of the numbers with these bits."""
     bits = [[f"b{k}_{bit}" for bit in range(size.bit_length() - 1)] for k, size in enumerate(layout.in_dims.values())]
     inputs = [bit for each in bits for bit in each]
     count = max((column.bit_length() for column in layout.columns), default=0)
@@ -247,7 +247,7 @@ def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
 
 
 def _of_axe(layout: Axe, known: Known) -> str:
-    """Steps along each axis; each replica gives a pair."""
+    """Write the steps along each axis; each replica gives a pair."""
     digits = [f"i{k}" for k in range(len(layout.sharded))]
     replicas = [f"r{k}" for k in range(len(layout.replicated))]
     steps = [*zip(digits, layout.sharded, strict=True), *zip(replicas, layout.replicated, strict=True)]
@@ -266,7 +266,7 @@ def _of_axe(layout: Axe, known: Known) -> str:
 
 
 def _of_pairs(function: Function) -> str:
-    """The list of all coordinates with their locations."""
+    """Return the list of all coordinates with their locations."""
     table = function.table()
     pairs = []
     for at, location in enumerate(table.tolist()):
@@ -280,7 +280,7 @@ def _of_pairs(function: Function) -> str:
 
 
 def _of_strides(function: Function, name: str) -> tuple[list[str], list[tuple[str, str]], str]:
-    """The names of the digits, all variables with their bounds, and the location."""
+    """Return the names of the digits, all variables with their bounds, and the location."""
     match function:
         case Layout() if function.semimodule is INTEGERS:
             digits = [f"{name}{k}" for k in range(len(function.modes))]
@@ -313,7 +313,7 @@ def _number(value: object) -> str:
 
 
 def _affine(value: object) -> str:
-    """A sum of sizes with constant coefficients."""
+    """Return a sum of sizes with constant coefficients."""
     if not isinstance(value, int | Index):
         raise NoLayout(f"isl cannot express {value}", required="a sum of sizes")
     terms: list[str] = []

@@ -65,11 +65,11 @@ class Relation:
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def reverse(self) -> Relation:
-        """The converse relation, from locations to digits."""
+        """Return the converse relation, from locations to digits."""
         return self._made(_bounded(lambda _: self.map.reverse()))
 
     def compose(self, outer: Relation) -> Relation:
-        """The composition outer ∘ this; the locations of this relation are the digits of `outer`."""
+        """Return the composition outer ∘ this; the locations of this relation are the digits of `outer`."""
         (_, outs), (ins, _) = _counts(self.map), _counts(_map(outer))
         if outs != ins:
             raise WrongArgument(
@@ -80,19 +80,19 @@ class Relation:
         return self._made(_bounded(lambda _: self.map.apply_range(_map(outer))))
 
     def union(self, other: Relation) -> Relation:
-        """The pairs of either relation."""
+        """Return the pairs of either relation."""
         return self._made(_bounded(lambda _: self.map.union(self._like(other))))
 
     def intersect(self, other: Relation) -> Relation:
-        """The pairs of both relations."""
+        """Return the pairs of both relations."""
         return self._made(_bounded(lambda _: self.map.intersect(self._like(other))))
 
     def subtract(self, other: Relation) -> Relation:
-        """The pairs of this relation that are not in the other."""
+        """Return the pairs of this relation that are not in the other."""
         return self._made(_bounded(lambda _: self.map.subtract(self._like(other))))
 
     def _like(self, other: Relation) -> Any:
-        """The pairs of another relation, checked to have the same numbers of digits and of components."""
+        """Return the pairs of another relation, checked to have the same numbers of digits and of components."""
         (ins, outs), others = _counts(self.map), _counts(_map(other))
         if (ins, outs) != others:
             raise WrongArgument(
@@ -102,7 +102,7 @@ class Relation:
         return _map(other)
 
     def complement(self, below: int) -> Relation:
-        """The identity on the integers below `below` that are not locations."""
+        """Return the identity on the integers below `below` that are not locations."""
         if type(below) is not int:
             raise WrongArgument(f"complement({brief(below)})", required="a number of locations")
 
@@ -112,29 +112,29 @@ class Relation:
         return self._made(_bounded(left))
 
     def section(self) -> Relation:
-        """The map from each location to the smallest of its digits; also defined if the function is not injective."""
+        """Return the map from each location to the smallest of its digits, also if the function is not injective."""
         return self._made(_bounded(lambda _: self.map.reverse().lexmin()))
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def is_injective(self) -> bool:
-        """Whether no location belongs to two coordinates, for all sizes."""
+        """Return whether no location belongs to two coordinates, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_injective()))
 
     def is_single_valued(self) -> bool:
-        """Whether no coordinate has two locations, for all sizes."""
+        """Return whether no coordinate has two locations, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_single_valued()))
 
     def is_empty(self) -> bool:
-        """Whether there are no pairs, for all sizes."""
+        """Return whether there are no pairs, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_empty()))
 
     def is_equal(self, other: Relation) -> bool:
-        """Whether both relations have the same pairs; for functions, on boxes with the same digits."""
+        """Return whether both relations have the same pairs; for functions, on boxes with the same digits."""
         return bool(_bounded(lambda _: self.map.is_equal(_map(other))))
 
     def count(self) -> int:
-        """The number of pairs. Raises `NoLayout` if sizes are symbolic or the number is infinite."""
+        """Return the number of pairs. Raises `NoLayout` if sizes are symbolic or the number is infinite."""
 
         def number(isl: Any) -> Any:
             pairs = self.map.wrap()
@@ -148,7 +148,7 @@ class Relation:
         return int(found.to_python())
 
     def witness(self) -> tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] | None:
-        """Numbers for sizes, digits, and a location of these digits; None if the relation is empty."""
+        """Return numbers for sizes, digits, and a location of these digits; None if the relation is empty."""
 
         def one(isl: Any) -> Any:
             kinds = (isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out)
@@ -164,7 +164,7 @@ class Relation:
         return _bounded(one)  # type: ignore[no-any-return]
 
     def locations(self, *digits: int) -> list[tuple[int, ...]]:
-        """All locations of these digits, in order. Raises `NoLayout` if there are too many or sizes are symbolic."""
+        """Return all locations of these digits, in order. Raises `NoLayout` if they are too many or symbolic."""
         if not all(type(digit) is int for digit in digits):
             raise WrongArgument(f"the digits {brief(digits)}", required="integers")
 
@@ -205,7 +205,7 @@ def _need_isl() -> None:
 
 
 def _counts(pairs: Any) -> tuple[int, int]:
-    """The number of digits, and of components of a location."""
+    """Return the number of digits, and of components of a location."""
     return _bounded(lambda isl: (pairs.dim(isl.dim_type.in_), pairs.dim(isl.dim_type.out)))  # type: ignore[no-any-return]
 
 
@@ -216,7 +216,7 @@ def _map(other: object) -> Any:
 
 
 def _bounded(operation: Callable[[Any], Any]) -> Any:
-    """The result of an isl operation within the bound; errors of isl become `NoLayout`."""
+    """Return the result of an isl operation within the bound; errors of isl become `NoLayout`."""
     import islpy
 
     try:
@@ -231,7 +231,7 @@ def _bounded(operation: Callable[[Any], Any]) -> Any:
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """A context in which isl raises its own error after `MOST_OPERATIONS` operations."""
+    """Return a context in which isl raises its own error after `MOST_OPERATIONS` operations."""
     import islpy
 
     context = islpy.DEFAULT_CONTEXT
@@ -246,7 +246,7 @@ def bounded() -> Iterator[None]:
 
 
 def by_relation(question: Callable[[], bool], otherwise: Unknown) -> Answer:
-    """Proved if isl answers yes; otherwise, or if isl is not installed, the given answer."""
+    """Return `Proved` if isl answers yes; otherwise, or if isl is not installed, return the given answer."""
     if find_spec("islpy") is None:
         return otherwise
     try:

@@ -26,12 +26,12 @@ SMALL: Final = 4_096
 
 
 def named(digits: Sequence[int], name: str) -> list[tuple[Leaf, int]]:
-    """Digits as values of variables: `i0`, `i1`, …, or `i` for a single digit."""
+    """Return digits as values of variables: `i0`, `i1`, …, or `i` for a single digit."""
     return list(zip(witness_variables(len(digits), name), map(int, digits), strict=True))
 
 
 def refuted(function: Function, *indices: tuple[str, int]) -> Refuted:
-    """The refutation with these flat indices of the function, each with a name."""
+    """Return the refutation with these flat indices of the function, each with a name."""
     leaves_: list[tuple[Leaf, int]] = []
     for name, at in indices:
         leaves_ += named(function.box.digits(at), name)
@@ -39,7 +39,7 @@ def refuted(function: Function, *indices: tuple[str, int]) -> Refuted:
 
 
 def sizes_of(*functions: Function) -> list[str]:
-    """The names of the sizes that occur in functions or their facts."""
+    """Return the names of the sizes that occur in functions or their facts."""
     found: dict[str, None] = {}
     for function in functions:
         for expression in _expressions(function):
@@ -69,13 +69,13 @@ def _expressions(function: Function) -> Iterator[Index]:
 
 
 def samples(known: Known, *functions: Function) -> Iterator[dict[str, int]]:
-    """Numbers for the sizes of functions and facts that satisfy the facts, small ones first."""
+    """Return numbers for the sizes of functions and facts that satisfy the facts, small ones first."""
     spoken = (atom for fact in known.facts.predicates for part in expressions(fact) for atom in atoms(part))
     names = sorted({*sizes_of(*functions), *(atom.name for atom in spoken if isinstance(atom, Size))})
     if not names:
         return
 
-    def meets(sizes: dict[str, int]) -> bool:
+    def satisfies(sizes: dict[str, int]) -> bool:
         def leaf(atom: Leaf) -> int:
             return sizes[atom.name] if isinstance(atom, Size) else 0
 
@@ -86,11 +86,11 @@ def samples(known: Known, *functions: Function) -> Iterator[dict[str, int]]:
 
     if isinstance(example := prove(known.facts, FALSE, thorough=False), Refuted):
         found = {name: example.model.leaf(Size(name)) for name in names}
-        if meets(found):
+        if satisfies(found):
             yield found
     tried = 0
     for sizes in _choices(names):
-        if meets(sizes):
+        if satisfies(sizes):
             yield sizes
             tried += 1
         if tried >= SAMPLES:
@@ -108,7 +108,7 @@ def _choices(names: list[str]) -> Iterator[dict[str, int]]:
 
 
 def first_sampled(look: Callable[..., Refuted | None], known: Known, *functions: Function) -> Refuted | None:
-    """The first refutation that `look` finds at numbers that satisfy the facts."""
+    """Return the first refutation that `look` finds at numbers that satisfy the facts."""
     for sizes in samples(known, *functions):
         try:
             placed = [function.where(**sizes) for function in functions]

@@ -25,7 +25,7 @@ MOST_BITS: Final = 10
 
 
 def blocked(*tiles: Any) -> Storage:
-    """Contiguous tiles, each stored row-major; `tiles` has an extent for each dimension (bricks in three dimensions).
+    """Store contiguous tiles, each row-major; `tiles` has an extent for each dimension (bricks in three dimensions).
 
     >>> blocked(2, 4)((4, 8)).table().reshape(8, 4).T
     array([[ 0,  1,  2,  3,  8,  9, 10, 11],
@@ -53,22 +53,22 @@ def blocked(*tiles: Any) -> Storage:
 
 
 def padded(by: Any) -> Storage:
-    """Row-major storage with `by` elements of padding at the end of each row.
+    """Store row-major with `by` elements of padding at the end of each row.
 
     >>> padded(1)((3, 4)).table()[3:6]  # the second column begins with the fourth index
     array([ 1,  6, 11])
     """
-    room = extent_of(_own(by, "padded(1)"))
+    extra = extent_of(_own(by, "padded(1)"))
 
     def storage(shape: Sequence[Any]) -> IndexFunction:
         extents = _extents("padded", shape, 1, None)
-        return _function("padded", extents, _same, _same, (*extents[:-1], extents[-1] + room))
+        return _function("padded", extents, _same, _same, (*extents[:-1], extents[-1] + extra))
 
     return storage
 
 
 def skewed(shape: Sequence[Any]) -> IndexFunction:
-    """Rows rotated: element (i, j) is in column (i + j) % m, so that a column is spread over banks.
+    """Rotate rows: element (i, j) is in column (i + j) % m, so that a column is spread over banks.
 
     >>> skewed((3, 4)).table().reshape(4, 3).T
     array([[ 0,  1,  2,  3],
@@ -88,7 +88,7 @@ def skewed(shape: Sequence[Any]) -> IndexFunction:
 
 
 def swizzled(rows: int, chunk: int = 1) -> Storage:
-    """Chunks of a row permuted by an exclusive or with the row number, within groups of `rows` chunks.
+    """Permute the chunks of a row by an exclusive or with the row number, within groups of `rows` chunks.
 
     Chunk c of row i is stored as chunk c ^ (i % rows) of its group. The function is its own inverse. `rows` must be a
     power of two.
@@ -123,7 +123,7 @@ def swizzled(rows: int, chunk: int = 1) -> Storage:
 
 
 def morton(tile: int) -> Storage:
-    """Contiguous tiles with this extent in each dimension; within a tile, along the Morton curve.
+    """Store contiguous tiles with this extent in each dimension; within a tile, along the Morton curve.
 
     >>> morton(4)((4, 4)).table().reshape(4, 4).T
     array([[ 0,  1,  4,  5],
@@ -153,7 +153,7 @@ def morton(tile: int) -> Storage:
 
 
 def backwards(shape: Sequence[Any]) -> IndexFunction:
-    """Reversed order in every dimension.
+    """Reverse the order in every dimension.
 
     >>> backwards((2, 3)).table().reshape(3, 2).T
     array([[5, 4, 3],
@@ -168,7 +168,7 @@ def backwards(shape: Sequence[Any]) -> IndexFunction:
 
 
 def antidiagonal(shape: Sequence[Any]) -> IndexFunction:
-    """A row for each antidiagonal: element (i, j) is in row i + j, at i. See `compact_antidiagonal` for no padding.
+    """Store a row for each antidiagonal: element (i, j) in row i + j, at i. `compact_antidiagonal` has no padding.
 
     >>> antidiagonal((2, 3)).table().reshape(3, 2).T
     array([[0, 2, 4],
@@ -181,7 +181,7 @@ def antidiagonal(shape: Sequence[Any]) -> IndexFunction:
 
 
 def compact_antidiagonal(shape: Sequence[Any]) -> IndexFunction:
-    """Antidiagonals without padding: element (i, j) is in row (i + j) % m, at i.
+    """Store antidiagonals without padding: element (i, j) is in row (i + j) % m, at i.
 
     Antidiagonals d, d + m, d + 2m, … share a row: each begins where the one before ends. Neighbours on an antidiagonal
     are neighbours in memory, and n x m elements have n x m locations.
@@ -212,7 +212,7 @@ def _function(
 
 
 def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> tuple[Extent, ...]:
-    """The shape of a tensor, checked for its number of dimensions; integers where constant."""
+    """Return the shape of a tensor, checked for its number of dimensions; integers where constant."""
     if not isinstance(shape, tuple | list):
         raise WrongArgument(
             f"{name} is called with {brief(shape)}", required="the shape of a tensor, a tuple of extents"
@@ -224,7 +224,7 @@ def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> t
 
 
 def _tiles(n: Extent, tile: Extent) -> Extent:
-    """The number of tiles that cover n elements."""
+    """Return the number of tiles that cover n elements."""
     return extent_of(ceildiv(index(n), index(tile), positive=True))
 
 
@@ -233,7 +233,7 @@ def _same(*at: Any) -> tuple[Any, ...]:
 
 
 def _own(value: object, example: str) -> object:
-    """A parameter of a storage format. Raises `WrongArgument` with a hint if a shape is given instead."""
+    """Return a parameter of a storage format. Raises `WrongArgument` with a hint if a shape is given instead."""
     if isinstance(value, tuple | list):
         word = example.partition("(")[0]
         raise WrongArgument(

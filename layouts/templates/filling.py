@@ -130,7 +130,7 @@ def _plain(name: str, value: object) -> str | int:
 
 
 def _names(template: str, values: Mapping[str, object]) -> Iterator[str]:
-    """Fresh names that do not occur in the template or its values."""
+    """Return fresh names that do not occur in the template or its values."""
     taken = template + " ".join(f"{name} {value}" for name, value in values.items())
     letter = next(
         word for word in ("t", "at", "atl_t", "atl_index_") if not any(f"{word}{n}" in taken for n in range(10))
@@ -156,7 +156,7 @@ class _Placeholder:
         return _Placeholder(self._writer, self._name, self._value, tuple(map(str, names)))
 
     def __str__(self) -> str:
-        return self._writer.text(self.said, self._value, self._names)
+        return self._writer.text(self.source, self._value, self._names)
 
     @property
     def inside(self) -> str:
@@ -164,12 +164,12 @@ class _Placeholder:
         return self._writer.inside(self._value, self._names)
 
     @property
-    def said(self) -> str:
+    def source(self) -> str:
         """The text of the placeholder in the template."""
         return f"{self._name}({', '.join(self._names)})" if self._names else self._name
 
     def written(self) -> tuple[Written, _PrintedNames]:
-        """The expression, and the printed names with their facts."""
+        """Return the expression, and the printed names with their facts."""
         return self._writer.written(self._value, self._names)
 
 
@@ -181,7 +181,7 @@ class _PrintedNames:
     known: Known
 
     def not_negative(self, written: Written) -> bool:
-        """Whether an expression over these names is at least 0, by its form or by the prover."""
+        """Return whether an expression over these names is at least 0, by its form or by the prover."""
         return self.known.holds(NonNegative(meaning(written, size)))
 
 
@@ -209,7 +209,7 @@ class _Writer:
         return shortest(map_leaves(expression, sizes)), spelled
 
     def _spelled(self, value: Any, names: tuple[str, ...]) -> tuple[_PrintedNames, Callable[[Leaf], Index]]:
-        """The printed form of the variables of a slice, with their bounds; and the sizes that replace them."""
+        """Return the printed form of the variables of a slice, with their bounds; and the sizes that replace them."""
         axes = value.axes if isinstance(value, Slice) else ()
         known, spelled = self.known, dict[str, str]()
         for position, (var, extent) in enumerate(axes):
@@ -227,32 +227,32 @@ class _Writer:
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
-    def text(self, said: str, value: Any, names: tuple[str, ...]) -> str:
-        """The text printed for a placeholder."""
-        if said in self.defined:
-            return self.defined[said]
-        if said not in self.printed:
-            self.printed[said] = self._text(said, value, names)
-        return self.printed[said]
+    def text(self, source: str, value: Any, names: tuple[str, ...]) -> str:
+        """Return the text printed for a placeholder."""
+        if source in self.defined:
+            return self.defined[source]
+        if source not in self.printed:
+            self.printed[source] = self._text(source, value, names)
+        return self.printed[source]
 
-    def _text(self, said: str, value: Any, names: tuple[str, ...]) -> str:
+    def _text(self, source: str, value: Any, names: tuple[str, ...]) -> str:
         if isinstance(value, Condition):
             return self._condition(value.node, _PrintedNames({}, self.known))
         written, spelled = self.written(value, names)
-        self.counts[said] = operations(written)
+        self.counts[source] = operations(written)
         if self.language == "mlir":
             static = Static(spelled.not_negative, self.names, spelled.names)
             made = static.value(written)
             if static.lines:
                 raise TemplateError(
-                    f"{said} takes {len(static.lines)} operations in MLIR",
-                    required=f"{{{{ define({said}) }}}} on lines before it",
+                    f"{source} takes {len(static.lines)} operations in MLIR",
+                    required=f"{{{{ define({source}) }}}} on lines before it",
                 )
             return made
         return Infix(self.language, spelled.not_negative, spelled.names).text(written)
 
     def inside(self, value: Any, names: tuple[str, ...]) -> str:
-        """The condition under which a slice has locations, as text."""
+        """Return the condition under which a slice has locations, as text."""
         if not isinstance(value, Slice):
             raise TemplateError(
                 "inside is applied to a value that is not a slice", required="a slice: ExpandBy(…)[i, :]"
@@ -270,7 +270,7 @@ class _Writer:
         return infix.condition(write_condition(condition, called))
 
     def define(self, *placeholders: _Placeholder) -> str:
-        """Lines that define the common subexpressions of the placeholders, which then print as the defined names."""
+        """Define the common subexpressions of the placeholders, which then print as the defined names."""
         if not placeholders or not all(isinstance(placeholder, _Placeholder) for placeholder in placeholders):
             raise TemplateError(
                 "define is applied to a value that is not a placeholder", required="as in {{ define(a, b) }}"
@@ -283,15 +283,15 @@ class _Writer:
         spelled = _PrintedNames(names, known)
         if any(other.names[name] != names[name] for _, other in found for name in other.names):
             raise TemplateError(
-                f"define({', '.join(each.said for each in placeholders)}): a variable has two different names",
+                f"define({', '.join(each.source for each in placeholders)}): a variable has two different names",
                 required="slices whose variables have the same names, or a separate define for each",
             )
         lines: list[str] = []
         if self.language == "mlir":
             static = Static(spelled.not_negative, self.names, names)
             for placeholder, (written, _) in zip(placeholders, found, strict=True):
-                self.defined[placeholder.said] = static.value(written)
-            self.counts[self._said(placeholders)] = sum(" = arith.constant" not in line for line in static.lines)
+                self.defined[placeholder.source] = static.value(written)
+            self.counts[self._source_of(placeholders)] = sum(" = arith.constant" not in line for line in static.lines)
             return "\n".join(static.lines)
         shared = common([written for written, _ in found], self.names)
         parts = dict(shared.parts)
@@ -300,17 +300,17 @@ class _Writer:
         for placeholder, rest in zip(placeholders, shared.rest, strict=True):
             name = next(self.names)
             lines.append(f"{INDEX_TYPES[self.language]}{name} = {infix.text(rest)}")
-            self.defined[placeholder.said] = name
-        self.counts[self._said(placeholders)] = shared.operations
+            self.defined[placeholder.source] = name
+        self.counts[self._source_of(placeholders)] = shared.operations
         end = "" if self.language == "triton" else ";"
         return "\n".join(line + end for line in lines)
 
-    def _said(self, placeholders: Iterable[_Placeholder]) -> str:
-        return f"define({', '.join(placeholder.said for placeholder in placeholders)})"
+    def _source_of(self, placeholders: Iterable[_Placeholder]) -> str:
+        return f"define({', '.join(placeholder.source for placeholder in placeholders)})"
 
 
 def _whole(parts: Mapping[str, Written], spelled: _PrintedNames, written: Written) -> bool:
-    """Whether an expression over defined names is at least 0, with the definitions substituted."""
+    """Return whether an expression over defined names is at least 0, with the definitions substituted."""
 
     def leaf(name: str) -> Index:
         return meaning(parts[name], leaf) if name in parts else size(name)

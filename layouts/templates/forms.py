@@ -33,7 +33,7 @@ MOST_TERMS: Final = 60
 
 
 def operations(written: Written) -> int:
-    """The number of arithmetic operations: additions, products, quotients, remainders, extrema.
+    """Return the number of arithmetic operations: additions, products, quotients, remainders, extrema.
 
     >>> from atl import sizes
     >>> K, BM, i, j = sizes("K BM i j")
@@ -59,7 +59,7 @@ def operations(written: Written) -> int:
 
 
 def shortest(expression: Index) -> Written:
-    """The form with the fewest operations; the first in the order above if several are equally short.
+    """Return the form with the fewest operations; the first in the order above if several are equally short.
 
     >>> from atl import sizes
     >>> from atl.text.printing import UNICODE, index_text
@@ -73,7 +73,7 @@ def shortest(expression: Index) -> Written:
 
 
 def called(leaf: Leaf) -> str:
-    """The name of a size or variable."""
+    """Return the name of a size or variable."""
     if isinstance(leaf, Bound):
         raise TemplateError(
             "the index contains a loop variable of a program", required="sizes, and variables of slices"
@@ -82,7 +82,7 @@ def called(leaf: Leaf) -> str:
 
 
 def _nested(expression: Index) -> Iterator[Index]:
-    """The expression, and the same with a // (b * c) written (a // b) // c if a // b occurs too.
+    """Return the expression, and the same with a // (b * c) written (a // b) // c if a // b occurs too.
 
     The two are equal if b * c is positive; otherwise neither is defined.
     """
@@ -109,7 +109,7 @@ def _nested(expression: Index) -> Iterator[Index]:
 
 
 def _improved(written: Written) -> Written:
-    """The shortest form of the polynomial, after its parts have been shortened."""
+    """Return the shortest form of the polynomial, after its parts have been shortened."""
     held: dict[Written, Name] = {}
     inner = _opaque(written, held)
     if operations(inner) < 3 or _terms(inner) > MOST_TERMS:
@@ -127,7 +127,7 @@ def _terms(written: Written) -> int:
 
 
 def _opaque(written: Written, held: dict[Written, Name]) -> Written:
-    """The polynomial with names for parts that are not polynomials; the parts are shortened first."""
+    """Return the polynomial with names for parts that are not polynomials; the parts are shortened first."""
     match written:
         case Number() | Name():
             return written
@@ -156,7 +156,7 @@ def _restored(written: Written, held: dict[Written, Name]) -> Written:
 
 
 def replaced(written: Written, instead: Callable[[Written], Written | None]) -> Written:
-    """The expression with parts replaced by the results of `instead` that are not None; results are not revisited."""
+    """Replace parts for which `instead` returns an expression; the results are not revisited."""
     if (found := instead(written)) is not None:
         return found
     match written:
@@ -177,7 +177,7 @@ def replaced(written: Written, instead: Callable[[Written], Written | None]) -> 
 
 
 def _factored(written: Written) -> list[Written]:
-    """The factored forms of the polynomial, from sympy."""
+    """Return the factored forms of the polynomial, from sympy."""
     import sympy
 
     known = {name: sympy.Symbol(name) for name in sorted(set(_names(written)))}
@@ -191,7 +191,7 @@ Terms: TypeAlias = dict[tuple[str, ...], int]
 
 
 def _by_horner(expression: Index) -> list[Written]:
-    """Horner's scheme, factoring out first the name in most terms, or the name in fewest terms (but more than one)."""
+    """Apply Horner's scheme, taking out first the name in most terms, or that in fewest (but at least two) terms."""
     terms: Terms = {}
     for monomial, coefficient in expression.terms:
         terms[tuple(atom.name for atom in monomial if isinstance(atom, Size))] = coefficient
@@ -229,7 +229,7 @@ def _horner(terms: Terms, first: Callable[..., str]) -> Written:
 
 
 def _times(number: int, names: list[str], inner: Written) -> Written:
-    """A product with one factor that is a sum or a product."""
+    """Return a product with one factor that is a sum or a product."""
     factors: list[Written] = [Number(number)] if number != 1 else []
     factors += map(Name, names)
     if inner != Number(1):
@@ -238,7 +238,7 @@ def _times(number: int, names: list[str], inner: Written) -> Written:
 
 
 def _sum(terms: Terms) -> Written:
-    """The sum of terms without a common name."""
+    """Return the sum of terms without a common name."""
     out: list[tuple[bool, Written]] = []
     for monomial, value in terms.items():
         made = _times(abs(value), [*monomial], Number(1)) if monomial else Number(abs(value))
@@ -249,7 +249,7 @@ def _sum(terms: Terms) -> Written:
 
 
 def _positive_first(terms: tuple[tuple[bool, Written], ...]) -> tuple[tuple[bool, Written], ...]:
-    """The terms with additions first, then subtractions, and numbers last in each group."""
+    """Return the terms with additions first, then subtractions, and numbers last in each group."""
     return tuple(sorted(terms, key=lambda term: (term[0], isinstance(term[1], Number))))
 
 
@@ -292,7 +292,7 @@ def _sympy(written: Written, known: dict[str, Any]) -> Any:
 
 
 def _written(expression: Any) -> Written:
-    """A sympy expression in our notation, with positive terms first."""
+    """Return a sympy expression in our notation, with positive terms first."""
     if expression.is_Integer:
         return Number(int(expression))
     if expression.is_Symbol:
@@ -311,7 +311,7 @@ def _written(expression: Any) -> Written:
 
 
 def _signed(factors: list[Written]) -> Written:
-    """A product; a factor of -1 becomes a sign."""
+    """Return a product; a factor of -1 becomes a sign."""
     if factors[0] == Number(-1):
         rest = factors[1:]
         return Sum(((True, rest[0] if len(rest) == 1 else Product(tuple(rest))),))
@@ -370,12 +370,12 @@ def common(written: Sequence[Written], names: Iterator[str]) -> Common:
 
 
 def _in_order(parts: list[tuple[str, Written]]) -> tuple[tuple[str, Written], ...]:
-    """The parts in order of definition: a part found later never contains one found before it."""
+    """Return the parts in order of definition: a part found later never contains one found before it."""
     return tuple(reversed(parts))
 
 
 def _parts(written: Written) -> Iterator[Written]:
-    """All parts that contain an operation, including the whole."""
+    """Return all parts that contain an operation, including the whole."""
     if operations(written):
         yield written
     match written:
@@ -395,7 +395,7 @@ def _parts(written: Written) -> Iterator[Written]:
 
 
 def meaning(written: Written, leaf: Callable[[str], Index]) -> Index:
-    """The index expression that the notation denotes."""
+    """Return the index expression that the notation denotes."""
     match written:
         case Number(value):
             return index(value)

@@ -37,7 +37,7 @@ _SUM, _PRODUCT, _OPERAND = range(3)
 
 
 def raised(left: Written, right: Written) -> Written:
-    """The numerator that turns rounding up into rounding down."""
+    """Return the numerator that turns rounding up into rounding down."""
     if isinstance(right, Number):
         return Sum(((False, left), (False, Number(right.value - 1))))
     return Sum(((False, left), (False, right), (True, Number(1))))
@@ -53,7 +53,7 @@ class Infix:
     """The text printed for a name, such as a Triton range or a thread index."""
 
     def text(self, written: Written, at_least: int = _SUM) -> str:
-        """The text, in parentheses if it binds less tightly than `at_least`."""
+        """Return the text, in parentheses if it binds less tightly than `at_least`."""
         text, binds = self._text(written)
         return text if binds >= at_least else f"({text})"
 
@@ -104,7 +104,7 @@ class Infix:
         return text
 
     def condition(self, condition: Condition) -> str:
-        """The text of a condition, with parentheses."""
+        """Return the text of a condition, with parentheses."""
         word = " & " if self.language == "triton" else " && "
         match condition:
             case Truth(value):
@@ -136,7 +136,7 @@ class Static:
     held: dict[str, str] = field(default_factory=dict)
 
     def value(self, written: Written) -> str:
-        """The name of the value, after appending the lines that compute it."""
+        """Return the name of the value, after appending the lines that compute it."""
         match written:
             case Number(value):
                 return self._line(f"arith.constant {value} : index")

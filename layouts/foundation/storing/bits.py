@@ -37,7 +37,7 @@ class Field:
 def stored_by_bits(
     shape: tuple[Index, ...], columns: Sequence[Sequence[int]], widths: Sequence[int], name: str, *, copies: bool
 ) -> Reindexing:
-    """The reindexing of a tensor given by the images of the single bits of its indices.
+    """Return the reindexing of a tensor given by the images of the single bits of its indices.
 
     `columns` lists the images of the bits of each dimension, lowest bit first. `widths` are the numbers of bits of the
     coordinates of a location, outermost first; the innermost coordinate has the lowest bits of an image. Raises
@@ -78,7 +78,7 @@ def stored_by_bits(
 
 
 def columns_of(values: Array, counts: Sequence[int]) -> tuple[list[list[int]], list[int]] | None:
-    """The columns of each dimension and the widths of coordinates, if a table is linear over F2; else None.
+    """Return the columns of each dimension and the widths of coordinates, if a table is linear over F2; else None.
 
     `values` are in colexicographic order, with a row for each coordinate. `counts` are the bits of each dimension.
     """
@@ -101,7 +101,7 @@ def columns_of(values: Array, counts: Sequence[int]) -> tuple[list[list[int]], l
 
 
 def _coordinates(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first bit and the width of each coordinate; the outermost coordinate has the highest bits."""
+    """Return the first bit and the width of each coordinate; the outermost coordinate has the highest bits."""
     start = sum(widths)
     for width in widths:
         start -= width
@@ -122,7 +122,7 @@ def _fields(rows: Sequence[Row], start: int) -> list[Field]:
 
 
 def _sum(field: Field, numbers: Sequence[Any], widths: Sequence[int]) -> Any:
-    """The exclusive or of the fields of inputs with these widths."""
+    """Return the exclusive or of the fields of inputs with these widths."""
     parts = []
     for number, bit in sorted(field.sources):
         part = numbers[number] if not bit else numbers[number] // 2**bit
@@ -131,7 +131,7 @@ def _sum(field: Field, numbers: Sequence[Any], widths: Sequence[int]) -> Any:
 
 
 def _inverse(flat: Sequence[int], sources: Sequence[Source], counts: Sequence[int], name: str) -> list[list[set[int]]]:
-    """The inverse: for each bit of each index, the bits of a location whose sum it is."""
+    """Return the inverse: for each bit of each index, the bits of a location whose sum it is."""
     pivots: dict[int, tuple[int, int]] = {}
     for number, column in enumerate(flat):
         vector, combination = column, 1 << number
@@ -139,12 +139,12 @@ def _inverse(flat: Sequence[int], sources: Sequence[Source], counts: Sequence[in
             if vector >> pivot & 1:
                 vector, combination = vector ^ other, combination ^ before
         if not vector:
-            met = [0] * len(counts)
+            second = [0] * len(counts)
             for k, (dimension, bit) in enumerate(sources):
-                met[dimension] += (combination >> k & 1) << bit
+                second[dimension] += (combination >> k & 1) << bit
             first = _shown([0] * len(counts))
             raise NoLayout(
-                f"{name} stores two elements at one location: those at {first} and {_shown(met)}",
+                f"{name} stores two elements at one location: those at {first} and {_shown(second)}",
                 required="distinct locations: columns of full rank",
                 suggestions=("s.view(…), for an input that the caller stores this way",),
             )

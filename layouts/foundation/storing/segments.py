@@ -23,7 +23,7 @@ def stored_in_segments(
     inverse: Callable[..., Sequence[Any]] | None,
     known: Known,
 ) -> Reindexing:
-    """The reindexing of a tensor of this shape. Without an inverse it has flat locations and is read-only."""
+    """Return the reindexing of a tensor of this shape. Without an inverse it has flat locations and is read-only."""
     packing, count = segments.packing, index(segments.count)
     if inverse is None:
         return Reindexing(shape, (count, packing.places), to, None, packing).flat()
@@ -35,7 +35,7 @@ def stored_in_segments(
 def _longest(
     shape: tuple[Index, ...], packing: Packing, count: Index, to: Callable[..., Sequence[Any]], facts: Facts
 ) -> Index | None:
-    """An upper bound of the segment lengths, from `length` or from the range of `to`, if one is proved."""
+    """Return an upper bound of the segment lengths, from `length` or from the range of `to`, if one is proved."""
     key, _ = key_variables()
     own = facts.assume(within(ZERO, index(key), count))
     found = upper_bound(own, packing.count(index(key)), [(key, ZERO, count)])

@@ -35,7 +35,7 @@ def stored_by_strides(
     *,
     copies: bool = False,
 ) -> Reindexing:
-    """The reindexing by strides; `domain` has a mode for each dimension.
+    """Return the reindexing by strides; `domain` has a mode for each dimension.
 
     The locations are a box whose extents are the quotients of consecutive strides. If the strides do not divide one
     another, locations are flat addresses, and each digit is found by division, largest stride first. Raises `NoLayout`
@@ -83,13 +83,13 @@ def _at_addresses(
     *,
     copies: bool,
 ) -> Reindexing:
-    """The reindexing to flat addresses; digits with nonzero strides are found by division, largest stride first."""
+    """Return the reindexing to flat addresses. Digits with nonzero strides are found by division, largest first."""
     steps = [stride for stride in strides if isinstance(stride, int | Index)]
     start = offset if isinstance(offset, int | Index) else 0
     most: Extent = start
     for extent, step in zip((extent for mode in modes for extent in leaves(mode)), steps, strict=True):
         most = most if isinstance(step, int) and step < 0 else most + (extent - 1) * step
-    room = most + 1 if isinstance(most, int) else imax(ZERO, most + 1)
+    length = most + 1 if isinstance(most, int) else imax(ZERO, most + 1)
 
     def to(*at: Any) -> tuple[Any, ...]:
         digits = [digit for mode, x in zip(modes, at, strict=True) for digit in Box(mode).digits(x)]
@@ -104,13 +104,13 @@ def _at_addresses(
         return tuple(Box(mode).join([next(left) for _ in leaves(mode)]) for mode in modes)
 
     inverse_or_none = None if copies or moving is None else inverse
-    return Reindexing(shape, (index(max(room, 0) if isinstance(room, int) else room),), to, inverse_or_none)
+    return Reindexing(shape, (index(max(length, 0) if isinstance(length, int) else length),), to, inverse_or_none)
 
 
 def _in_order(
     extents: Sequence[Extent], strides: Sequence[object], known: Known, written: str, *, copies: bool
 ) -> list[tuple[int, Extent]] | None:
-    """The modes of nonzero stride, ordered so that each stride exceeds the span of those before it.
+    """Return the modes of nonzero stride, ordered so that each stride exceeds the span of those before it.
 
     None without such an order: with `copies`, or for numbers where no two elements are found to share a location.
     """
@@ -137,15 +137,15 @@ def _in_order(
     if ordered is None and copies:
         return None
     if ordered is None:
-        met = _collision(extents, strides)
-        if met is None and all(isinstance(part, int) for part in (*extents, *strides)):
+        pair = _collision(extents, strides)
+        if pair is None and all(isinstance(part, int) for part in (*extents, *strides)):
             return None  # the order is sufficient, not necessary
         raise NoLayout(
             f"it is not known whether {written} stores two elements at one location"
-            if met is None
-            else f"{written} stores two elements at one location: those with the digits {met[0]} and {met[1]}",
+            if pair is None
+            else f"{written} stores two elements at one location: those with the digits {pair[0]} and {pair[1]}",
             required="an order of the modes in which each stride exceeds the span of the modes before it",
-            suggestions=() if met else _ORDERING,
+            suggestions=() if pair else _ORDERING,
         )
     out = []
     for wanted in ordered:
@@ -156,7 +156,7 @@ def _in_order(
 
 
 def _collision(extents: Sequence[Extent], strides: Sequence[object]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The digits of two elements that share a location, if the size is small enough to search."""
+    """Return the digits of two elements that share a location, if the size is small enough to search."""
     counts = [extent for extent in extents if isinstance(extent, int)]
     if len(counts) < len(extents) or prod(counts) > MOST_ELEMENTS:
         return None
@@ -172,7 +172,7 @@ def _collision(extents: Sequence[Extent], strides: Sequence[object]) -> tuple[tu
 
 
 def _steps(strides: Sequence[Extent], known: Known) -> list[Extent] | None:
-    """The extents of all digits of a location but the outermost, innermost first; None if a division is not exact."""
+    """Return the extents of all digits of a location but the outermost, innermost first; None without divisibility."""
     if not strides:
         return [1]
     inner = [1] if strides[0] != 1 else []
