@@ -80,7 +80,7 @@ class Walk:
                 raise Unproved(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
             if (rest := known.quotient(steps, inside)) is None:
                 raise Unproved(
-                    f"{inside}, the number of steps that fit in mode {mode} of extent {extent}, divides {steps}"
+                    f"{inside} divides {steps}: mode {mode}, of extent {extent}, holds {inside} of the steps"
                 )
             if self.trace is not None:
                 filled = f"{inside} steps of {stride} fill mode {mode}, of extent {extent}"

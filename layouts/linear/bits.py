@@ -113,7 +113,6 @@ def complement(first: Sequence[int], second: Sequence[int], width: int) -> list[
 
     Such a complement exists over any field. While some vector is outside both spaces, it is added to both. After that,
     while they differ, the sum of two vectors is added of which each is in only one of the spaces.
-    while there is such, and then, while they differ, the sum of two that the other one lacks.
 
     >>> complement([1], [2], 2)
     [3]

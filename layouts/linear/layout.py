@@ -233,7 +233,7 @@ class LinearLayout(Function):
         for name, size in self._outs.sizes.items():
             if size > outer.in_dims[name]:
                 raise LayoutError(
-                    f"{name!r} has size {size}, in the outer layout {outer.in_dims[name]}",
+                    f"{name!r} has size {size}, but {outer.in_dims[name]} in the outer layout",
                     required="an outer size at least as large",
                 )
 

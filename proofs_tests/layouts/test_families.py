@@ -110,9 +110,9 @@ def test_every_way_keeps_every_place(family: str) -> None:
 
 def test_refusals_name_what_is_in_the_way() -> None:
     lane = axis("lane")
-    with pytest.raises(NoLayout, match=r"element 0 of .* is at"):
+    with pytest.raises(NoLayout, match=r"element 0 of .* has the locations"):
         as_layout(S[4:1] + R[2 : 4 @ lane])
-    with pytest.raises(NoLayout, match=r"takes \(0,\) and \(1,\) to 0"):
+    with pytest.raises(NoLayout, match=r"maps \(0,\) and \(1,\) to 0"):
         as_lego(Layout(4, 0))
     with pytest.raises(NoLayout, match=r"takes \(2,\) to 4"):
         as_lego(Layout(4, 2))

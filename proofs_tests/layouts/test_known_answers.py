@@ -217,7 +217,7 @@ def test_modes_too_large_for_a_table_that_meet_near_the_first_place_are_refuted(
 # -- by mode ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_product_has_the_same_places_however_its_modes_are_grouped() -> None:
+def test_products_do_not_depend_on_grouping_of_modes() -> None:
     """Of tilers that go by mode, the copies of each lie in what that mode alone leaves out: of 2:10 in its gap."""
     block, tiler = Layout((2, 2), (1, 10)), (3, 5)
     zipped = layouts.zipped_product(block, tiler)

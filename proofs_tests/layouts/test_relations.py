@@ -45,7 +45,7 @@ def test_a_relation_is_the_pairs_of_a_table() -> None:
 
 
 def test_products_of_sizes_are_beyond_isl() -> None:
-    with pytest.raises(NoLayout, match="no products"):
+    with pytest.raises(NoLayout, match=r"cannot express .*products"):
         Relation(Layout((N, M), (M, 1)))
 
 
@@ -57,7 +57,7 @@ def test_isl_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_relations_of_other_digits_are_refused_by_their_numbers() -> None:
     one, two = Relation(Layout(32, 1)), Relation(Layout((4, 8), (8, 1)))
     assert two.compose(one).is_equal(two)
-    with pytest.raises(WrongArgument, match="places of 1 numbers is composed with one of 2 digits"):
+    with pytest.raises(WrongArgument, match="locations of 1 numbers is composed with one of 2 digits"):
         one.compose(two)
     for operation in (one.union, one.intersect, one.subtract):
         with pytest.raises(WrongArgument, match=r"a relation of 1 digits, .*, beside one of 2 and 1"):

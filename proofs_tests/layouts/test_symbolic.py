@@ -218,7 +218,7 @@ WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], B
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_a_way_back_on_digits_proves_a_storage_injective_for_every_size(name: str) -> None:
+def test_an_inverse_on_digits_proves_injectivity_for_every_size(name: str) -> None:
     shape, to, back, onto = WAYS[name]
     assert injective(IndexFunction(shape, to, back, onto=onto)) == Proved("linear")
 
@@ -246,20 +246,20 @@ def test_a_fault_in_the_way_there_back_or_an_extent_is_not_proved(name: str) -> 
     assert one != other
     assert placed.at(one) == placed.at(other)
     for wrong in (IndexFunction(shape, to, wrongly, onto=onto), IndexFunction(shape, to, back, onto=tight)):
-        assert not proved_by_the_way_back(wrong)
+        assert not proved_by_the_inverse(wrong)
 
 
-def proved_by_the_way_back(function: IndexFunction) -> bool:
+def proved_by_the_inverse(function: IndexFunction) -> bool:
     """Where isl is installed, it may prove that no two places meet, and looks at no way back."""
     answer = injective(function)
     return isinstance(answer, Proved) and answer.layer != "isl"
 
 
-def test_a_wrong_way_back_proves_nothing() -> None:
+def test_a_wrong_inverse_proves_nothing() -> None:
     right = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 17, p % 17))
     wrong = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 16, p % 16))
-    assert proved_by_the_way_back(right)
-    assert not proved_by_the_way_back(wrong)
+    assert proved_by_the_inverse(right)
+    assert not proved_by_the_inverse(wrong)
     folded = IndexFunction(8, lambda i: i // 2, lambda p: (2 * p,))
     assert isinstance(injective(folded), Refuted)
 
@@ -296,7 +296,7 @@ def test_values_made_of_sizes_on_a_box_of_numbers_are_compared() -> None:
     for function in (pitch, after, composition(Swizzle(2, 0, 2), rows)):
         assert isinstance(injective(function), Refuted)
     assert not composition(pitch, Layout(4)).is_layout
-    with pytest.raises(CannotTabulate, match="are made of sizes"):
+    with pytest.raises(CannotTabulate, match="depend on symbolic sizes"):
         pitch.table()
 
 
@@ -306,18 +306,21 @@ def test_values_made_of_sizes_on_a_box_of_numbers_are_compared() -> None:
 @pytest.mark.parametrize(
     ("question", "why"),
     [
-        (lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)), "is no formula of an index"),
+        (
+            lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)),
+            "is not a formula over index expressions",
+        ),
         (
             lambda: equal(Layout((N, 2), (E(0), E(1))), IndexFunction((N, 2), lambda i, j: Coordinate((i, j)))),
-            "the values are no index expressions",
+            "the values are not index expressions",
         ),
         (
             lambda: injective(composition(Swizzle(3, 3, 3), Layout((N, 8), (8, 1)))),
-            "are not known to be in the domain of Swizzle",
+            "are not proved to be in the domain of Swizzle",
         ),
-        (lambda: injective(IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))), "is no formula over index"),
+        (lambda: injective(IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))), "is not a formula over index"),
     ],
-    ids=["no formula", "coordinates", "domain", "way back"],
+    ids=["no formula", "coordinates", "domain", "the inverse is not proved"],
 )
 def test_what_is_not_known_is_said_with_the_reason(question: Callable[[], object], why: str) -> None:
     found = question()

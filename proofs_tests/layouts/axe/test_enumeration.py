@@ -91,7 +91,7 @@ def test_normal_forms_are_the_same_map_and_one_for_each() -> None:
     assert len(seen) < 690, "some layouts were equal"
 
 
-def test_same_places_is_equality_of_sets() -> None:
+def test_same_locations_compares_sets() -> None:
     came: Counter[bool] = Counter()
     for seed in range(800):
         random = Random(seed)

@@ -63,9 +63,9 @@ def test_overlapping_replicas_are_compared_and_written_soon() -> None:
 
 def test_an_axis_is_split_only_where_nothing_goes_over_to_the_next() -> None:
     sizes = [(lane, 16), (warp, 2)]
-    with pytest.raises(NoLayout, match="places 8 to 23 of lane"):
+    with pytest.raises(NoLayout, match="locations 8 to 23 on lane"):
         split(S[16 : 1 @ thread] + 8 @ thread, thread, sizes)
-    with pytest.raises(NoLayout, match="places 20 to 32 of lane"):
+    with pytest.raises(NoLayout, match="locations 20 to 32 on lane"):
         fuse(S[4 : 4 @ lane] + 20 @ lane, thread, sizes)
     with pytest.raises(NoLayout, match="along m already"):
         fuse(S[(4, 4) : (4 @ lane, 1)], m, sizes)
@@ -121,7 +121,7 @@ def test_what_is_no_layout_over_axes_is_refused(name: str) -> None:
 
 def test_ways_between_families_do_not_refuse_what_adds_up() -> None:
     assert layouts.as_axe(Layout(8, layouts.F2(1))) == S[8:1]
-    with pytest.raises(NoLayout, match=r"at \(1, 1\) the place is 2"):
+    with pytest.raises(NoLayout, match=r"at \(1, 1\) the location is 2"):
         layouts.as_axe(Layout((2, 2), (layouts.F2(1), layouts.F2(3))))
     back = layouts.as_function(Layout((4, 8), (10, 1))).inverse
     assert back is not None

@@ -60,7 +60,7 @@ def test_slices_of_sizes_are_the_elements_at_numbers() -> None:
                 held = sets(layout.where(**numbers))
                 assert sets(part.where(**numbers)) == [held[k] for k in at], f"{layout} {region} {part} {numbers}"
     assert came["sliced"] > 60, came
-    with pytest.raises(LayoutError, match=r"state it of sizes: layout\.given"):
+    with pytest.raises(LayoutError, match=r"state facts about sizes: layout\.given"):
         slice_of(S[n:1], (n,), [(0, i)])
     with pytest.raises(CannotTabulate, match="is not decided for all sizes"):
         slice_of(S[(n, 4) : (8, 1)].given(n >= 2), (4 * n,), [(1, 4 * n)])
@@ -115,7 +115,7 @@ def test_a_tensor_of_sizes_is_stored_along_axes(layout: Axe) -> None:
 
 def test_where_it_is_not_decided_which_axis_needs_more_room_it_is_said() -> None:
     open_ = S[(n, n, m) : (1 @ lane, n @ warp, 1 @ warp)]
-    with pytest.raises(CannotTabulate, match=r"which of .* is more, along warp"):
+    with pytest.raises(CannotTabulate, match=r"which of .* is larger, along warp"):
         open_.stored((n.node, n.node, m.node))
 
 
@@ -151,5 +151,5 @@ def test_names_that_would_not_be_read_back_are_refused(name: str) -> None:
         lambda: LinearLayout.identity_1d(4, name, "i"),
     ]
     for made in makers:
-        with pytest.raises(WrongArgument, match="is no name of a dimension"):
+        with pytest.raises(WrongArgument, match="is not a valid name"):
             made()

@@ -107,7 +107,7 @@ def decided_or_none(way: Callable[[], Axe]) -> Axe | None:
 
 
 @pytest.mark.long
-def test_same_places_is_true_or_false_or_refused_as_numbers_have_it() -> None:
+def test_same_locations_agrees_with_numeric_sizes() -> None:
     answers = []
     for seed in range(120):
         random = Random(seed)
@@ -157,16 +157,16 @@ def test_operations_of_symbolic_sizes(made: Callable[[], object], shown: str) ->
     ("made", "error", "said"),
     [
         (lambda: span(S[n:m]), NoLayout, r"given\(m >= 1\)"),
-        (lambda: canonicalize((S[4:1] + R[(2, k):(n, 3)]).given(n >= 1)), CannotTabulate, "not decided"),
-        (lambda: same_locations(S[k:1], (S[k:1] + R[n:1]).given(n <= 1)), CannotTabulate, "not decided"),
+        (lambda: canonicalize((S[4:1] + R[(2, k):(n, 3)]).given(n >= 1)), CannotTabulate, "not known for all sizes"),
+        (lambda: same_locations(S[k:1], (S[k:1] + R[n:1]).given(n <= 1)), CannotTabulate, "not known for all sizes"),
         (lambda: locations(S[(n, 4):(4, 1)], (n, 0)), LayoutError, "one of 4"),
-        (lambda: locations(S[4:1] + R[n:1], 0), CannotTabulate, "not decided"),
+        (lambda: locations(S[4:1] + R[n:1], 0), CannotTabulate, "not known for all sizes"),
         (lambda: locations(S[4:1] + R[3_000_000:3], 0), CannotTabulate, "3000000"),
-        (lambda: group(S[n:1], (m, k)), LayoutError, "equally many"),
-        (lambda: group(S[(n, m):(m, 1)], (m, n)), NoLayout, "is known to"),
+        (lambda: group(S[n:1], (m, k)), LayoutError, "the same number"),
+        (lambda: group(S[(n, m):(m, 1)], (m, n)), NoLayout, "provably divides"),
         (lambda: slice_of(S[n:1], (n,), [(0, 2)]), LayoutError, "0 <= start < stop <= extent"),
         (lambda: split(S[n:1 @ lane], lane, [("a", 2), ("b", 2)]), CannotTabulate, "an iter that ends there"),
-        (lambda: tile_of(S[n:1], S[2:1], (n,), (2,)), NoLayout, "not made of tiles"),
+        (lambda: tile_of(S[n:1], S[2:1], (n,), (2,)), NoLayout, "not consist of tiles"),
         (lambda: draw(S[n:1]), CannotTabulate, "where"),
         (lambda: (S[n:1] + R[2:m]).given(m >= 1).where(m=0), LayoutError, "does not hold"),
         (lambda: S[n:0], ATLError, "not 0"),

@@ -101,7 +101,7 @@ def test_program_ids_in_groups() -> None:
         assert found == (which * 4 + rest % 4, rest // 4)
         seen.add(found)
     assert len(seen) == 60
-    with pytest.raises(atl.errors.ATLError, match="equally many"):
+    with pytest.raises(atl.errors.ATLError, match="equal sizes"):
         TileBy([m, n]).OrderBy(Col(m // group, 1), Col(group, n))
 
 

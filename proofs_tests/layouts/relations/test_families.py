@@ -121,7 +121,7 @@ def _parameter() -> Any:
 
 def test_products_of_sizes_are_said_to_be_beyond_isl() -> None:
     for layout in (GroupBy([n, m]).OrderBy(Row(n, m)), TileBy([n], [b]).OrderBy(Row(n * b))):
-        with pytest.raises(NoLayout, match="no products"):
+        with pytest.raises(NoLayout, match=r"cannot express .*products"):
             Relation(layout)
 
 

@@ -32,13 +32,13 @@ TILE = GroupBy([n, 4])[:, :]
         ("{{ x('a') }}", {"x": i}, "a name for each of 0 variables"),
         ("{{ x('a') }}", {"x": TILE}, "a name for each of 2 variables"),
         ("{{ x(1, 2) }}", {"x": TILE}, "a name for each of 2 variables"),
-        ("{{ x }}", {"x": 1.5}, "the place x is 1.5"),
-        ("{{ x }}", {"x": True}, "the place x is True"),
-        ("{{ x.inside }}", {"x": i}, "the inside of what is no slice"),
-        ("{{ define() }}", {"x": i}, "define of what is no place"),
-        ("{{ define(3) }}", {"x": i}, "define of what is no place"),
+        ("{{ x }}", {"x": 1.5}, "the value of x is 1.5"),
+        ("{{ x }}", {"x": True}, "the value of x is True"),
+        ("{{ x.inside }}", {"x": i}, "inside is applied to a value that is not a slice"),
+        ("{{ define() }}", {"x": i}, "define is applied to a value that is not a placeholder"),
+        ("{{ define(3) }}", {"x": i}, "define is applied to a value that is not a placeholder"),
         ("{{ define(x) }}", {"x": i < n}, "the condition"),
-        ("{{ define(x('a', 'b'), x('b', 'a')) }}", {"x": TILE}, "one variable has two names"),
+        ("{{ define(x('a', 'b'), x('b', 'a')) }}", {"x": TILE}, "a variable has two different names"),
         ("{{ x.__class__ }}", {"x": i}, "unsafe"),
         ("{{ x._writer }}", {"x": i}, "unsafe"),
         ("{% for k in range(10 ** 9) %}{% endfor %}", {"x": i}, "Range too big"),
@@ -80,7 +80,7 @@ def test_what_nobody_means_is_refused_by_an_error_of_ours() -> None:
 
 
 def test_in_mlir_operations_stand_on_lines_of_their_own() -> None:
-    with pytest.raises(TemplateError, match="3 operations of MLIR"):
+    with pytest.raises(TemplateError, match="3 operations in MLIR"):
         fill("%y = memref.load %x[{{ at }}] : memref<?xf32>", "mlir", {"at": 4 * i + j})
     assert fill("{{ i }} {{ k }}", "mlir", {"i": i, "k": 7}).text == "%i 7"
     with pytest.raises(TemplateError, match="conditions are operations"):
