@@ -25,7 +25,7 @@ def test_a_short_run_finds_nothing(numbers: range) -> None:
     assert len(report.counts) >= 12
 
 
-def test_an_operation_is_seen_again_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operation_is_reproduced_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "4", "--only", "11245"]) == 0
     assert "1 product" in capsys.readouterr().out
 

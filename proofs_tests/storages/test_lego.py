@@ -58,5 +58,5 @@ def test_what_stores_nothing_is_refused() -> None:
         reschedule(WHOLE).store("A", GroupBy([n, m]).OrderBy(Row(n, m)))
     copies = GroupBy([4]).OrderBy(GenP([4], lambda i: i // 2))
     vector = atl.parse("g (x : float32[4]) : float32[4] := 2 * x")
-    with pytest.raises(NoLayout, match="permutations that are one to one"):
+    with pytest.raises(NoLayout, match="injective permutations"):
         reschedule(vector).store("x", copies)

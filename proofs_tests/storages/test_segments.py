@@ -179,7 +179,7 @@ def test_formulas_of_segments_are_read_as_they_lie_and_have_a_key_and_a_position
 def test_what_is_no_segment_is_refused() -> None:
     with pytest.raises(atl.errors.WrongArgument, match="3 is not callable"):
         Segments(n, 3, lambda _: m)  # type: ignore[arg-type]
-    with pytest.raises(LayoutError, match="3 digits of a place in segments"):
+    with pytest.raises(LayoutError, match="3 digits for a location in segments"):
         Segments(n, lambda i: i, lambda _: m).join((1, 2, 3))
     program = atl.program("f", [atl.tensor("A", n, n)], 2 * atl.tensor("A", n, n))
     forward = IndexFunction((n, n), lambda i, j: (i, j), onto=Segments(n, lambda i: n * i, lambda _: n))

@@ -56,7 +56,7 @@ def test_a_storage_that_lacks_its_own_numbers_says_so(way: Any) -> None:
 def test_strides_of_sizes_are_stored_by_facts_of_the_layout_and_of_the_program() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
     p = atl.sizes("p")
-    with pytest.raises(NoLayout, match="in the layout and in the program"):
+    with pytest.raises(NoLayout, match="in both places"):
         reschedule(program).store("A", Layout((n, m), (p, 1)))
     s = reschedule(program, given=[p >= m]).store("A", Layout((n, m), (p, 1), given=[p >= m]))
     given = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -62,7 +62,7 @@ def test_slices_of_sizes_are_the_elements_at_numbers() -> None:
     assert came["sliced"] > 60, came
     with pytest.raises(LayoutError, match=r"state facts about sizes: layout\.given"):
         slice_of(S[n:1], (n,), [(0, i)])
-    with pytest.raises(CannotTabulate, match="is not decided for all sizes"):
+    with pytest.raises(CannotTabulate, match="is not known for all sizes"):
         slice_of(S[(n, 4) : (8, 1)].given(n >= 2), (4 * n,), [(1, 4 * n)])
 
 
@@ -113,7 +113,7 @@ def test_a_tensor_of_sizes_is_stored_along_axes(layout: Axe) -> None:
     assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * given)
 
 
-def test_where_it_is_not_decided_which_axis_needs_more_room_it_is_said() -> None:
+def test_incomparable_axis_extents_are_reported() -> None:
     open_ = S[(n, n, m) : (1 @ lane, n @ warp, 1 @ warp)]
     with pytest.raises(CannotTabulate, match=r"which of .* is larger, along warp"):
         open_.stored((n.node, n.node, m.node))
@@ -144,7 +144,7 @@ def test_an_offset_may_be_a_size_on_either_side() -> None:
 
 
 @pytest.mark.parametrize("name", ["lane**", "", "a b", "1st"])
-def test_names_that_would_not_be_read_back_are_refused(name: str) -> None:
+def test_unparsable_names_are_refused(name: str) -> None:
     makers: list[Callable[[], object]] = [
         lambda: LinearLayout.from_bases([(name, [1])], ["i"]),
         lambda: LinearLayout.from_bases([("lane", [1])], [name]),

@@ -79,7 +79,7 @@ def results(layout: Axe, inner: Axe, shape: list[Any], inner_shape: list[Any]) -
 
 
 @pytest.mark.long
-def test_what_is_found_for_all_sizes_is_so_at_numbers() -> None:
+def test_symbolic_results_agree_with_numeric_sizes() -> None:
     decided = 0
     for seed in range(40):
         random = Random(seed)
@@ -168,18 +168,20 @@ def test_operations_of_symbolic_sizes(made: Callable[[], object], shown: str) ->
         (lambda: split(S[n:1 @ lane], lane, [("a", 2), ("b", 2)]), CannotTabulate, "an iter that ends there"),
         (lambda: tile_of(S[n:1], S[2:1], (n,), (2,)), NoLayout, "not consist of tiles"),
         (lambda: draw(S[n:1]), CannotTabulate, "where"),
-        (lambda: (S[n:1] + R[2:m]).given(m >= 1).where(m=0), LayoutError, "does not hold"),
+        (lambda: (S[n:1] + R[2:m]).given(m >= 1).where(m=0), LayoutError, "contradicts what is known"),
         (lambda: S[n:0], ATLError, "not 0"),
         (lambda: S[1.5:n], ATLError, "extent 1.5"),
     ],
     ids=range(15),
 )  # fmt: skip
-def test_what_is_not_decided_is_refused_in_words(made: Callable[[], object], error: type[Exception], said: str) -> None:
+def test_undecided_questions_are_refused_with_a_message(
+    made: Callable[[], object], error: type[Exception], said: str
+) -> None:
     with pytest.raises(error, match=said):
         made()
 
 
-def test_what_is_not_known_of_replicas_is_unknown() -> None:
+def test_undecided_replicas_are_unknown() -> None:
     a, b = ((S[4:1] + R[(2, k) : (n, step)]).given(n >= 1) for step in (3, 3))
     assert isinstance(equal(a, b), Proved)
     assert isinstance(equal((S[4:1] + R[n:1]).given(n <= 1), S[4:1]), Proved | Unknown)

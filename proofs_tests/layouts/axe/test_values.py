@@ -63,7 +63,7 @@ def test_fused_axes() -> None:
     assert str(fuse(whole, tx, [(lane, 32), (groups[1], 4), (groups[0], 2)])) == "S[256:1@tx]"
     with pytest.raises(NoLayout, match="locations 0 to 31 on lane"):
         fuse(S[32 : 1 @ lane], tx, [(lane, 16), (warp, 4)])
-    with pytest.raises(NoLayout, match="is not split"):
+    with pytest.raises(NoLayout, match="cannot be split"):
         split(S[6 : 3 @ tx], tx, [(lane, 8), (warp, 4)])
 
 
@@ -84,7 +84,7 @@ def test_tiles(outer: Axe, inner: Axe, outer_shape: tuple[int, ...], inner_shape
     assert same_locations(tile_of(made, inner, whole, inner_shape), outer)
 
 
-def test_a_tile_is_told_from_what_is_tiled() -> None:
+def test_tile_and_tiled_layout_are_distinguished() -> None:
     made = tile(S[(8, 8) : (8, 1)], S[(2, 4) : (1, 2)], (8, 8), (2, 4))
     with pytest.raises(NoLayout):
         tile_of(made, S[(8, 8) : (8, 1)], (16, 32), (8, 8))

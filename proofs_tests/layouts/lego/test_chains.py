@@ -21,7 +21,7 @@ M, K, BM, BK, i, k, p = atl.sizes("M K BM BK i k p")
 
 
 @pytest.mark.long
-def test_chains_are_what_their_definitions_say() -> None:
+def test_chains_agree_with_their_definitions() -> None:
     came: Counter[str] = Counter()
     for seed in range(300):
         made, by_hand = any_chain(Random(seed))
@@ -105,7 +105,7 @@ def test_program_ids_in_groups() -> None:
         TileBy([m, n]).OrderBy(Col(m // group, 1), Col(group, n))
 
 
-def test_a_fault_in_how_tiles_are_seen_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_tile_digits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(left: digits_of.Digits, extent: int, known: object) -> object:
         part, held = left.pop()
         return part if held == extent else None

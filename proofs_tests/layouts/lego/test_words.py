@@ -145,7 +145,7 @@ def test_what_is_refused(made: Any, message: str) -> None:
         made()
 
 
-def test_what_is_given_stays_known_where_some_sizes_have_numbers() -> None:
+def test_facts_survive_partial_substitution() -> None:
     k, bm, bk = atl.sizes("k bm bk")
     tiles = TileBy([m // bm, k // bk], [bm, bk], given=[m % bm == 0, k % bk == 0]).OrderBy(Row(m, k))
     one_by_one = tiles.where(m=8, bm=4).where(k=32).where(bk=8)

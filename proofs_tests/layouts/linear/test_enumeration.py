@@ -38,7 +38,7 @@ def locations(layout: LinearLayout) -> list[tuple[int, ...]]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_said_of_one_layout(seed: int) -> None:
+def test_properties_of_one_layout(seed: int) -> None:
     layout = drawing.any_layout(Random(seed))
     held = locations(layout)
     assert [tuple(layout.apply(each).values()) for each in digits(layout)] == held
@@ -79,7 +79,7 @@ def test_what_is_said_of_one_layout(seed: int) -> None:
     assert as_linear(layout.flatten_outs().strides()).columns == layout.columns
 
 
-def test_two_layouts_beside_enumeration() -> None:
+def test_two_layouts_agree_with_enumeration() -> None:
     came: Counter[str] = Counter()
     for seed in range(400):
         random = Random(1000 + seed)
@@ -104,7 +104,7 @@ def test_two_layouts_beside_enumeration() -> None:
 
 
 @pytest.mark.long
-def test_factors_are_found_again_and_nothing_else_is() -> None:
+def test_exactly_the_factors_are_found() -> None:
     came: Counter[str] = Counter()
     for seed in range(400):
         random = Random(seed)

@@ -84,7 +84,7 @@ def test_relations_of_random_layouts_have_their_pairs() -> None:
                     assert same(made, wanted), str(function)
 
 
-def test_replicas_that_overlap_are_one_place() -> None:
+def test_overlapping_replicas_count_once() -> None:
     lane = axis("lane")
     made = Relation(S[4 : 1 @ lane] + R[3 : 1 @ lane] + R[2 : 2 @ lane])
     assert made.locations(0) == [(0,), (1,), (2,), (3,), (4,)]
@@ -119,7 +119,7 @@ def _parameter() -> Any:
     return islpy.dim_type.param
 
 
-def test_products_of_sizes_are_said_to_be_beyond_isl() -> None:
+def test_products_of_sizes_are_refused_for_isl() -> None:
     for layout in (GroupBy([n, m]).OrderBy(Row(n, m)), TileBy([n], [b]).OrderBy(Row(n * b))):
         with pytest.raises(NoLayout, match=r"cannot express .*products"):
             Relation(layout)
@@ -133,7 +133,7 @@ def test_compositions_are_those_of_functions() -> None:
     assert Relation(swizzle).compose(Relation(swizzle)).is_equal(Relation(Layout(16, 1)))
 
 
-def test_sets_of_pairs_are_joined_met_and_taken_from_one_another() -> None:
+def test_union_intersection_and_difference() -> None:
     one, other = Layout((3, 4), (4, 1)), Layout((3, 4), (1, 3))
     a, c = pairs(one), pairs(other)
     x, y = Relation(one), Relation(other)
@@ -164,7 +164,7 @@ def test_bits_are_related_where_functions_are_linear() -> None:
         Relation(Layout(6, 1), bits=True)
 
 
-def test_what_has_no_formula_is_related_pair_by_pair() -> None:
+def test_functions_without_formula_are_listed_as_pairs() -> None:
     assert same(Relation(Layout((3, 2), (F2(5), F2(1)))), pairs(Layout((3, 2), (F2(5), F2(1)))))
     table = [3, 1, 0, 2]
     made = GroupBy([4]).OrderBy(GenP([4], lambda i: table[i], lambda x: (table.index(x),)))
@@ -187,7 +187,7 @@ def test_what_has_no_formula_is_related_pair_by_pair() -> None:
     ],
     ids=range(10),
 )
-def test_what_is_no_relation_is_refused(call: Any) -> None:
+def test_non_relations_are_refused(call: Any) -> None:
     with pytest.raises(ATLError):
         call()
 
