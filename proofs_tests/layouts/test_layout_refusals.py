@@ -84,9 +84,9 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Layout("(4,8):(8,1)"), r'layouts\.read_layout\("\(4,8\):\(8,1\)"\)'),
     (lambda: layouts.coalesce("(4,8):(8,1)"), r"layouts\.read_layout"),  # type: ignore[arg-type]
     (
-        lambda: layouts.logical_divide(SWIZZLED, (4, 4)),
+        lambda: layouts.logical_divide(SWIZZLED, (4, 4)),  # type: ignore[arg-type]
         r"apply the operation to \(8,64\):\(64,1\), then composition\(Swizzle<3,3,3>",
-    ),  # type: ignore[arg-type]
+    ),
     (lambda: layouts.coalesce(GroupBy([4])), r"layouts\.as_layout"),  # type: ignore[arg-type]
 ]
 
