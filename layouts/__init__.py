@@ -1,4 +1,4 @@
-"""Layouts: functions from coordinates to places, with CuTe's algebra on them, proofs and pictures (ch. 6).
+"""Layouts: functions from coordinates to locations, with CuTe's algebra, proofs and pictures (ch. 6).
 
 >>> from layouts import Layout, composition, equal, injective
 >>> row_major = Layout((4, 8), (8, 1))
@@ -23,13 +23,13 @@ from layouts.algebra.products import (
     tiled_product,
     zipped_product,
 )
-from layouts.errors import LayoutError, NoLayout, NoMode, NotByTable
+from layouts.errors import CannotTabulate, LayoutError, NoLayout, NoMode
 from layouts.families import as_axe, as_function, as_layout, as_lego
+from layouts.foundation.bounds import cosize, size
 from layouts.foundation.box import Box
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
 from layouts.foundation.layout import Layout, column_major, coordinates, make_layout, row_major
-from layouts.foundation.reach import cosize, size
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, Coordinate, E, Semimodule
 from layouts.foundation.tuples import (
@@ -47,18 +47,18 @@ from layouts.linear.banks import BankConflicts, ChosenSwizzle, bank_conflicts, c
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.linear.names import supremum
-from layouts.pictures.asking import Asked, ask
 from layouts.pictures.explain import Explanation, explain
 from layouts.pictures.grid import Picture, draw
-from layouts.pictures.matrix import families_table
-from layouts.pictures.reading import read_condition, read_layout
-from layouts.pictures.report import described, result_of, steps_of, verdict
-from layouts.pictures.words import read_function
+from layouts.pictures.parse_function import read_function
+from layouts.pictures.parse_layout import read_condition, read_layout
+from layouts.pictures.query import Query, ask
+from layouts.pictures.report import apply_operation, describe, explain_operation, verdict
+from layouts.pictures.support_table import families_table
 from layouts.proofs.equality import equal
+from layouts.proofs.image import image, inverse
 from layouts.proofs.injectivity import bijective, injective
-from layouts.proofs.places import image, inverse
 from layouts.proofs.relation import Relation
-from layouts.storages.words import (
+from layouts.storages.formats import (
     antidiagonal,
     backwards,
     blocked,
@@ -71,9 +71,9 @@ from layouts.storages.words import (
 
 __all__ = [
     "F2",
-    "Asked",
     "BankConflicts",
     "Box",
+    "CannotTabulate",
     "Chain",
     "ChosenSwizzle",
     "ColumnAction",
@@ -87,14 +87,15 @@ __all__ = [
     "LinearLayout",
     "NoLayout",
     "NoMode",
-    "NotByTable",
     "Picture",
     "PredicateTensor",
+    "Query",
     "Relation",
     "Segments",
     "Semimodule",
     "Swizzle",
     "antidiagonal",
+    "apply_operation",
     "as_axe",
     "as_function",
     "as_layout",
@@ -119,11 +120,12 @@ __all__ = [
     "coordinates",
     "cosize",
     "depth",
-    "described",
+    "describe",
     "downcast",
     "draw",
     "equal",
     "explain",
+    "explain_operation",
     "families_table",
     "filter",
     "filter_zeros",
@@ -146,13 +148,11 @@ __all__ = [
     "read_condition",
     "read_function",
     "read_layout",
-    "result_of",
     "right_inverse",
     "row_major",
     "select",
     "size",
     "skewed",
-    "steps_of",
     "supremum",
     "swizzle_for",
     "swizzled",

@@ -1,4 +1,4 @@
-"""What a layout, or an operation on layouts, is refused for."""
+"""Errors of layouts and of operations on them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from atl.errors import ATLError
 
 
 class LayoutError(ATLError, ValueError):
-    """A shape, a stride or a coordinate is none, or they do not fit each other."""
+    """An invalid shape, stride or coordinate, or several that do not match."""
 
     code = "ATL651"
 
 
 class NoLayout(ATLError, ValueError):
-    """An operation has no result for these layouts: the message says which condition fails, and where."""
+    """An operation has no result for these layouts; the message gives the failing condition."""
 
     code = "ATL652"
 
 
 class NoMode(ATLError, IndexError):
-    """A layout has no mode of this number."""
+    """The layout has no mode with this number."""
 
     code = "ATL654"
 
 
-class NotByTable(ATLError, ValueError):
-    """Something was to be computed place by place, and there are too many places or sizes that are not known."""
+class CannotTabulate(ATLError, ValueError):
+    """A function cannot be tabulated: it is too large, or sizes are symbolic."""
 
     code = "ATL653"
 
 
 class TemplateError(ATLError, ValueError):
-    """A template cannot be filled: a name that is not given, what is no place, a language without such text."""
+    """A template cannot be filled: an undefined name, an unsuitable value, or an expression without text."""
 
     code = "ATL655"

@@ -1,7 +1,7 @@
-"""The ways between the families: the same function on the same coordinates, in another family's words.
+"""Conversions between the families of layouts: the same function of coordinates, in another representation.
 
-A way loses nothing, or refuses and names an element that the other family cannot express. Coordinates are kept; flat
-indices are not always, for CuTe's count colexicographically, LEGO's and Axe's row by row.
+A conversion is exact, or raises an error with an element that the other family cannot express. Coordinates are kept.
+Flat indices may change, as they are colexicographic in CuTe and row-major in LEGO and Axe.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 import atl
-from layouts.axe import Axe, Axis, Iter, Place, axis, places
+from layouts.axe import Axe, Axis, Iter, Location, axis, locations
 from layouts.axe.axes import MEMORY
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function, IndexFunction, need_function
 from layouts.foundation.layout import Layout
-from layouts.foundation.recovery import Broken, separated
+from layouts.foundation.recovery import NoStrides, recover_box_modes
 from layouts.foundation.semimodule import BITS, COORDINATES, INTEGERS, Array, Coordinate
 from layouts.foundation.tuples import Extent, leaves, modes_of, product
 from layouts.lego import GenP, GroupBy, RegP
@@ -26,9 +26,9 @@ from layouts.linear.layout import LinearLayout
 
 
 def as_layout(function: Function) -> Layout:
-    """The function by a shape with strides: integers, coordinates (Axe's axes, in order of their names), or F2.
+    """Return the function by a shape with strides: integers, coordinates (Axe's axes, in order of their names), or F2.
 
-    Raises `NoLayout` with an element at which no strides give its place, or which has several.
+    Raises `NoLayout` with an element whose location no strides give, or which has several locations.
 
     >>> from layouts.axe import S, axis
     >>> from layouts.lego import GroupBy, RegP
@@ -51,12 +51,14 @@ def as_layout(function: Function) -> Layout:
         return made
     if isinstance(function, LinearLayout):
         return function.strides()
-    raise NoLayout(f"{function} has no strides: {made}", required="places that a shape with strides has")
+    raise NoLayout(f"{function} has no strides: {made}", required="a function that a shape and strides express")
 
 
 def _of_axe(layout: Axe) -> Layout:
     if layout.replicates:
-        raise NoLayout(f"element 0 of {layout} is at {places(layout, 0)}", required="one place for each element")
+        raise NoLayout(
+            f"element 0 of {layout} has the locations {locations(layout, 0)}", required="one location for each element"
+        )
     in_memory = layout.axes in ((), (MEMORY,))
     units: dict[Axis, Any] = {at: 1 if in_memory else Coordinate((0,) * k + (1,)) for k, at in enumerate(layout.axes)}
     start: Any = 0
@@ -67,15 +69,17 @@ def _of_axe(layout: Axe) -> Layout:
 
 
 def _by_table(function: Function) -> Layout | str:
-    """The layout with these places on the same coordinates, or an element whose place no strides give."""
-    if function.places is None:
-        raise NotByTable(f"{function} has {function.size} places", required="numbers for all sizes, up to a million")
+    """Return the layout with the same locations at all coordinates, or an element whose location no strides give."""
+    if function.table_size is None:
+        raise CannotTabulate(
+            f"{function} has {function.size} elements", required="numbers for all sizes, and at most a million elements"
+        )
     extents = [extent for extent in map(product, modes_of(function.shape)) if isinstance(extent, int)]
     values = function.colexicographic()
-    found = separated(values, extents, COORDINATES if values.ndim > 1 else INTEGERS)
-    if isinstance(found, Broken):
+    found = recover_box_modes(values, extents, COORDINATES if values.ndim > 1 else INTEGERS)
+    if isinstance(found, NoStrides):
         at = Box(tuple(extents)).digits(found.index)
-        return f"at {at if len(at) > 1 else at[0]} the place is {np.asarray(values[found.index]).tolist()}"
+        return f"at {at if len(at) > 1 else at[0]} the location is {np.asarray(values[found.index]).tolist()}"
     start: Any = Coordinate(tuple(map(int, values[0]))) if values.ndim > 1 else int(values[0])
     parts = [Layout.of_modes(modes) for modes in found]
     if len(parts) == 1:
@@ -84,9 +88,9 @@ def _by_table(function: Function) -> Layout | str:
 
 
 def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
-    """The function by sharded iters along named axes: one for integers (memory, unless named), one for each coordinate.
+    """Convert to sharded iters along named axes: one axis for integers (default: memory), or one per coordinate.
 
-    Raises `NoLayout` where strides do not express it, or a stride goes along two axes.
+    Raises `NoLayout` if strides do not express it, or a stride is along two axes.
 
     >>> as_axe(Layout((4, (2, 4)), (8, (1, 2)))), as_axe(LinearLayout.identity_1d(8, "lane", "i"))
     (S[(4,4,2):(8,2,1)], S[8:1])
@@ -97,27 +101,27 @@ def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
     if layout.is_constant and layout.semimodule is BITS:
         made = _by_table(layout)
         if not isinstance(made, Layout):
-            raise NoLayout(f"{layout} is no sum of steps along axes: {made}", required="steps along axes that add up")
+            raise NoLayout(f"{layout} is not a sum of steps along axes: {made}", required="steps that add as integers")
         layout = made
     if layout.semimodule is BITS:
-        raise NoLayout(f"{layout} is no sum of steps along axes", required="numbers for all sizes")
+        raise NoLayout(f"{layout} is not known to be a sum of steps along axes", required="numbers for all sizes")
     wide = layout.width if layout.semimodule is COORDINATES else 1
     if axes is None:
         axes = [MEMORY] if wide == 1 else [f"a{number}" for number in range(wide)]
     names = [axis(each) for each in axes]
     if len(names) < wide:
-        raise NoLayout(f"{len(names)} axes for places of {wide} coordinates", required="a name for each")
+        raise NoLayout(f"{len(names)} axes for {wide} coordinates", required="a name for each")
     iters = []
     for extent, stride in _row_by_row(layout, whole=not isinstance(function.shape, tuple)):
         moving = _steps(stride, names)
         if len(moving) != 1:
-            raise NoLayout(f"{extent}:{stride} in {layout} is no iter", required="a stride along one axis, not 0")
+            raise NoLayout(f"{extent}:{stride} in {layout} is not an iter", required="a nonzero stride along one axis")
         iters.append(Iter(extent, moving[0][1], moving[0][0]))
-    return Axe(iters or [Iter(1, 1)], (), Place(dict(_steps(layout.offset, names))), known=layout.known)
+    return Axe(iters or [Iter(1, 1)], (), Location(dict(_steps(layout.offset, names))), known=layout.known)
 
 
 def _row_by_row(layout: Layout, *, whole: bool = False) -> list[tuple[Extent, Any]]:
-    """The modes that hold more than one digit, those of each mode at the top, or of the whole, from the slowest on."""
+    """Return the modes of extent other than 1, slowest first, within each top-level mode or over the whole layout."""
     parts = [layout.modes] if whole else [part.modes for part in layout]
     return [mode for modes in parts for mode in reversed(modes) if mode[0] != 1]
 
@@ -128,10 +132,10 @@ def _steps(stride: Any, names: Sequence[Axis]) -> list[tuple[Axis, Extent]]:
 
 
 def as_lego(function: Function) -> GroupBy:
-    """The function as a view with one link: of a RegP where its strides are those of permuted dimensions, else a GenP.
+    """Return the function as a view with one link: a RegP if its strides permute dimensions, otherwise a GenP.
 
-    Raises `NoLayout` where it is not onto the places below its size, with two elements that meet, or one that leaves
-    them: LEGO's layouts are bijections.
+    LEGO layouts are bijections. Raises `NoLayout` if the function is not a bijection onto the numbers below its size,
+    with two elements that share a location or one outside.
 
     >>> as_lego(Layout((4, 8), (1, 4))), as_lego(Layout((2, (2, 3)), (1, (6, 2))))
     (GroupBy([4,8]).OrderBy(RegP([4,8], [2,1])), GroupBy([2,6]).OrderBy(RegP([2,3,2], [3,2,1])))
@@ -144,31 +148,31 @@ def as_lego(function: Function) -> GroupBy:
     dims = [product(mode) for mode in modes_of(function.shape)]
     if isinstance(function, Layout) and function.semimodule is INTEGERS and function.offset == 0:
         split = _row_by_row(function)
-        order = _laid_down(function, split)
+        order = _location_of(function, split)
         if order:
             facts = [atl.Condition(fact) for fact in function.known.facts.predicates]
             return GroupBy(dims, given=facts).OrderBy(RegP([extent for extent, _ in split], order))
     extents = [extent for extent in dims if isinstance(extent, int)]
-    if len(extents) < len(dims) or function.places is None:
-        raise NotByTable(f"{function} is no permutation of dimensions", required="numbers for all sizes")
+    if len(extents) < len(dims) or function.table_size is None:
+        raise CannotTabulate(f"{function} is not a permutation of dimensions", required="numbers for all sizes")
     table = _bijection(function, extents)
-    back = np.argsort(table.reshape(-1))
+    by_location = np.argsort(table.reshape(-1))
     digits = Box(tuple(extents), row_major=True)
 
-    def element(place: int) -> tuple[int, ...]:
-        return tuple(map(int, digits.digits(int(back[place]))))
+    def element(location: int) -> tuple[int, ...]:
+        return tuple(map(int, digits.digits(int(by_location[location]))))
 
     return GroupBy(extents).OrderBy(GenP(extents, lambda *at: int(table[at]), element))
 
 
 def _without_still_axes(layout: Axe) -> Axe:
-    """The layout without the axes along which an iter of extent 1 would move: no element has a place on them."""
+    """Return the layout without axes used only by iters of extent 1, on which all elements have location 0."""
     iters = [Iter(1, 1) if each.extent == 1 else each for each in layout.sharded]
     return Axe(iters, layout.replicated, layout.offset, known=layout.known)
 
 
-def _laid_down(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[int]:
-    """The dimensions, counted from 1, from the slowest to the fastest, if strides are those of such an order."""
+def _location_of(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[int]:
+    """Return the dimensions, from 1, slowest first, if the strides are those of a permutation; else an empty list."""
     order: list[int] = []
     reach: Extent = 1
     while len(order) < len(split):
@@ -183,51 +187,53 @@ def _laid_down(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[int]
 
 
 def _bijection(function: Function, extents: Sequence[int]) -> Array:
-    """The places of all coordinates, if they are all those below their number, each once."""
+    """Return the table of locations of all coordinates, if they are the numbers below the size, each once."""
     values = function.colexicographic()
     if values.ndim > 1:
-        raise NoLayout(f"the places of {function} are coordinates", required="places that are integers")
+        raise NoLayout(f"the locations of {function} are coordinates", required="locations that are integers")
     size = len(values)
     digits = Box(tuple(extents))
     seen: dict[int, int] = {}
-    for at, place in enumerate(values.tolist()):
-        if not 0 <= place < size:
-            raise NoLayout(f"{function} takes {digits.digits(at)} to {place}", required=f"places from 0 to {size - 1}")
-        if place in seen:
+    for at, location in enumerate(values.tolist()):
+        if not 0 <= location < size:
             raise NoLayout(
-                f"{function} takes {digits.digits(seen[place])} and {digits.digits(at)} to {place}",
-                required="a place for each: LEGO's layouts are bijections",
+                f"{function} maps {digits.digits(at)} to {location}", required=f"locations from 0 to {size - 1}"
             )
-        seen[place] = at
+        if location in seen:
+            raise NoLayout(
+                f"{function} maps {digits.digits(seen[location])} and {digits.digits(at)} to {location}",
+                required="distinct locations: LEGO layouts are bijections",
+            )
+        seen[location] = at
     table: Array = values.reshape(extents[::-1]).T
     return table
 
 
 def as_function(function: Function) -> IndexFunction:
-    """The function as a formula, with the way back where it is one to one and sizes are numbers.
+    """Return the function as a formula, with its inverse if it is injective and sizes are numbers.
 
     >>> made = as_function(Layout((4, 8), (8, 1)))
-    >>> made(2, 3), made.back(19)
+    >>> made(2, 3), made.inverse(19)
     (19, (2, 3))
     """
     need_function(function)
     if isinstance(function, IndexFunction):
         return function
     inner = as_layout(function) if isinstance(function, Axe) else function
-    return IndexFunction(inner.shape, lambda *digits: inner.at(digits), _way_back(inner), name=str(inner))
+    return IndexFunction(inner.shape, lambda *digits: inner.at(digits), _inverse_by_table(inner), name=str(inner))
 
 
-def _way_back(function: Function) -> Any:
-    if function.places is None or any(not isinstance(extent, int) for extent in leaves(function.shape)):
+def _inverse_by_table(function: Function) -> Any:
+    if function.table_size is None or any(not isinstance(extent, int) for extent in leaves(function.shape)):
         return None
     values = function.table()
     if values.ndim > 1 or len(np.unique(values)) < len(values):
         return None
-    whence = {int(place): at for at, place in enumerate(values.tolist())}
+    element_at = {int(location): at for at, location in enumerate(values.tolist())}
 
-    def back(place: Any) -> Any:
-        if (at := whence.get(int(place))) is None:
-            raise NoLayout(f"{function} has no element at {place}", required="a place that it takes one to")
+    def inverse(location: Any) -> Any:
+        if (at := element_at.get(int(location))) is None:
+            raise NoLayout(f"{function} has no element at {location}", required="the location of an element")
         return function.box.digits(at)
 
-    return back
+    return inverse

@@ -1,1 +1,1 @@
-"""The functions of CuTe's algebra, under its names: each gives a layout, or says why there is none."""
+"""CuTe's layout algebra, under CuTe's names. Each function returns a layout or raises `NoLayout` with the reason."""

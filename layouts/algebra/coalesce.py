@@ -1,4 +1,4 @@
-"""The same function with fewer modes (§6.4.2): coalesce, and what drops modes that do not move."""
+"""Coalescing (§6.4.2): the same function with fewer modes; filters for modes with stride zero."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from atl.errors import WrongArgument, brief
+from layouts.foundation.facts import Known
 from layouts.foundation.function import Chain, Function
-from layouts.foundation.known import Known
 from layouts.foundation.layout import READ, Layout, Mode, part_of
 from layouts.foundation.semimodule import F2, Coordinate, Stride, times
 from layouts.foundation.tuples import Nested, Shape, leaves, like, modes_of, shown
 
 
 def coalesced(modes: Iterable[Mode], known: Known, *, endless: bool = False) -> list[Mode]:
-    """Adjacent modes merged where the second goes on where the first ends, and modes of one place dropped.
+    """Merge adjacent modes where the second continues the first, and drop modes of extent 1.
 
-    Beyond its domain a layout goes on in its last mode. With `endless` the function is kept there too: a last mode of
-    one place stays then, unless it goes on as the one before it does.
+    Beyond its domain a layout continues in its last mode. With `endless` these values are kept too: a last mode of
+    extent 1 then stays, unless it continues the mode before it.
     """
     out: list[Mode] = []
     last: Mode | None = None
@@ -36,35 +36,35 @@ def coalesced(modes: Iterable[Mode], known: Known, *, endless: bool = False) -> 
 
 def _merged(first: Mode, second: Mode, known: Known) -> Mode | None:
     (n, d), (m, e) = first, second
-    if type(d) is int and type(e) is int and type(n) is int:  # the path of most
+    if type(d) is int and type(e) is int and type(n) is int:  # fast path
         return (n * m, d) if n * d == e else None
     if isinstance(d, F2) or isinstance(e, F2):
-        # A digit in the first mode and one in the second are one number without carries only for a power of two.
+        # Over F2, two digits combine into one index without carries only if the first extent is a power of two.
         powers = type(n) is int and n & (n - 1) == 0
         return (n * m, d) if powers and same_stride(times(n, d), e, known) else None
     return (known.simple(n * m), d) if same_stride(times(n, d), e, known) else None
 
 
 def same_stride(a: Stride, b: Stride, known: Known) -> bool:
-    """Whether two strides are known to be the same."""
+    """Return whether two strides are proved equal."""
     if isinstance(a, Coordinate) and isinstance(b, Coordinate):
-        places = max(len(a.parts), len(b.parts))
-        return all(known.same(a[k], b[k]) for k in range(places))
+        width = max(len(a.parts), len(b.parts))
+        return all(known.same(a[k], b[k]) for k in range(width))
     if isinstance(a, Coordinate | F2) or isinstance(b, Coordinate | F2):
         return is_zero(a) and is_zero(b) if type(a) is not type(b) else a == b
     return known.same(a, b)
 
 
 def is_zero(a: Stride) -> bool:
-    """Whether a stride does not move; each semimodule has such a one."""
+    """Return whether a stride is the zero of its semimodule."""
     return a in (0, F2(0), Coordinate(()))
 
 
 def coalesce(layout: Layout, profile: object = None) -> Layout:
-    """The same function of an index, with as few modes as there can be; of one mode, 1:0 where it has one place.
+    """Return the same function with as few modes as possible; 1:0 for a layout of one element.
 
-    Within the domain, that is (§6.4.2 and erratum E35); what is known of sizes is used, and kept. With a profile each
-    mode is coalesced by itself: a tuple stands for modes in which each part is coalesced, anything else for one whole.
+    It is the same on the domain of the layout (§6.4.2 and erratum E35). Known facts about sizes are used and kept. With
+    a profile each mode is coalesced separately: a tuple recurses into the mode, anything else coalesces it as a whole.
 
     >>> coalesce(Layout((2, (1, 6)), (1, (6, 2)))), coalesce(Layout((2, (1, 6)), (1, (6, 2))), (1, 1))
     (12:1, (2,6):(1,2))
@@ -91,10 +91,10 @@ def _by_mode(
             f"a profile of {len(profile)} modes for {shown(shape)}", required=f"at most {len(shapes)} modes"
         )
     out: list[tuple[Shape, Nested[Stride]]] = []
-    for place, (inner, steps) in enumerate(zip(shapes, strides, strict=True)):
-        if place >= len(profile):
+    for position, (inner, steps) in enumerate(zip(shapes, strides, strict=True)):
+        if position >= len(profile):
             out.append((inner, steps))
-        elif isinstance(wanted := profile[place], tuple | list):
+        elif isinstance(wanted := profile[position], tuple | list):
             out.append(_by_mode(inner, steps, tuple(wanted), known))
         else:
             merged = Layout.of_modes(coalesced(zip(leaves(inner), leaves(steps), strict=True), known))
@@ -103,7 +103,7 @@ def _by_mode(
 
 
 def filter_zeros(layout: Layout) -> Layout:
-    """The layout with one place in each mode that does not move.
+    """Return the layout with extent 1 in each mode of stride zero.
 
     >>> filter_zeros(Layout((2, 4, 3), (1, 0, 2)))
     (2,1,3):(1,0,2)
@@ -116,7 +116,7 @@ def filter_zeros(layout: Layout) -> Layout:
 
 
 def filter(layout: Layout) -> Layout:  # noqa: A001 (CuTe's name)
-    """The modes that move, coalesced: the same places, each that is met again in the same way once.
+    """Return the coalesced modes with nonzero stride: the same locations without repetition by stride zero.
 
     >>> filter(Layout((2, 4, 3), (1, 0, 2)))
     6:1
@@ -125,7 +125,7 @@ def filter(layout: Layout) -> Layout:  # noqa: A001 (CuTe's name)
 
 
 def need_layout(value: Any) -> None:
-    """Refuses what is no shape with strides."""
+    """Raise `WrongArgument` if `value` is not a `Layout`."""
     if not isinstance(value, Layout):
         raise WrongArgument(
             f"{brief(value)} is not a layout", required="a Layout: a shape with strides", suggestions=_instead(value)
@@ -133,12 +133,12 @@ def need_layout(value: Any) -> None:
 
 
 def _instead(value: object) -> tuple[str, ...]:
-    """How a layout comes of what is none."""
+    """Return suggestions for turning another function into a layout."""
     match value:
         case Chain(outer=outer, inner=inner):
-            return (f"take {inner}, and put {outer} after what comes of it: composition({outer}, …)",)
+            return (f"apply the operation to {inner}, then composition({outer}, …) to its result",)
         case Function():
-            return ("layouts.as_layout(…) gives it by shape and strides, where there are any",)
+            return ("layouts.as_layout(…) converts it to a shape and strides, if there are any",)
         case str():
             return (READ,)
         case _:

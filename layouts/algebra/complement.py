@@ -1,4 +1,4 @@
-"""What a layout leaves out: its complement, its nullspace."""
+"""Complement and null space of a layout, and changes of element size (upcast, downcast)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from atl.core.index import Index, floordiv, index
 from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import coalesced, is_zero, need_layout
 from layouts.errors import LayoutError, NoLayout
-from layouts.foundation.known import Known, in_order
+from layouts.foundation.facts import Known, in_order
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import times
 from layouts.foundation.tuples import Extent, as_nested, extent_of, like, product
 
 
 def complement(layout: Layout, size: object = None) -> Layout:
-    """A layout of what a layout leaves out of `size` places, in ascending order: no place is hit by both but the first.
+    """Return a layout of the locations below `size` that `layout` does not reach, in ascending order.
 
-    Where each stride is a multiple of what the modes before it reach, together they hit each place exactly once; else
-    gaps stay, in which no block fits. Without a size its last mode says how it goes on, past all places of the layout.
-    Raises `NoLayout` where two strides of the layout overlap.
+    The two share only location 0. If each stride is a multiple of the reach of the modes before it, the two together
+    reach each location exactly once; otherwise gaps remain that are too small for a block. Without a size the last mode
+    gives the continuation past all locations of the layout. Raises `NoLayout` if two strides of the layout overlap.
 
     >>> complement(Layout(4, 1), 24), complement(Layout((2, 2), (1, 6)), 24), complement(Layout((2, 2), (1, 5)))
     (6:4, (3,2):(2,12), (2,1):(2,10))
@@ -27,16 +27,18 @@ def complement(layout: Layout, size: object = None) -> Layout:
     >>> complement(Layout((4, atl.sizes("n")), (1, 4)))
     1:4*n
     """
-    return left_out(layout, size, whole=False)
+    return complement_in(layout, size, whole=False)
 
 
-def left_out(layout: Layout, size: object, *, whole: bool) -> Layout:
-    """The complement; with `whole`, one that leaves no gaps, and `NoLayout` where there is none."""
+def complement_in(layout: Layout, size: object, *, whole: bool) -> Layout:
+    """Return the complement. With `whole` it must not leave gaps; `NoLayout` if there is no such complement."""
     need_layout(layout)
     wanted = size.shape if isinstance(size, Layout) else 1 if size is None else size
-    places = product(as_nested(wanted, extent_of))
-    if isinstance(places, int) and places < 1:
-        raise LayoutError(f"the complement of {layout} in {places} places", required="a number of places, 1 or more")
+    limit = product(as_nested(wanted, extent_of))
+    if isinstance(limit, int) and limit < 1:
+        raise LayoutError(
+            f"the complement of {layout} in {limit} locations", required="a number of locations, 1 or more"
+        )
     known = layout.known
     modes = [(n, d) for n, d in layout.modes if n != 1 and not is_zero(d)]
     out: list[Mode] = []
@@ -48,29 +50,29 @@ def left_out(layout: Layout, size: object, *, whole: bool) -> Layout:
         if between is None:
             raise NoLayout(
                 f"{layout} has no complement{' without gaps' if whole else ''}",
-                required=f"{span} divides the stride {d}: so far do the modes of smaller strides reach"
+                required=f"{span}, the reach of the modes with smaller strides, divides the stride {d}"
                 if whole
-                else f"{span} <= {d}: so far do the modes of smaller strides reach",
+                else f"{span}, the reach of the modes with smaller strides, is at most {d}",
                 numbers={"stride": d, "reach": span},
             )
         out.append((between, span))
         span = known.simple(n * d)
-    out.append((_ceiling(places, span, known), span))
+    out.append((_ceiling(limit, span, known), span))
     return Layout.of_modes(coalesced(out, known, endless=size is None), known=known)
 
 
 def _ascending(layout: Layout, modes: list[tuple[Extent, Any]], known: Known) -> list[tuple[Extent, Extent]]:
     for _, d in modes:
         if not isinstance(d, int | Index) or (isinstance(d, int) and d < 0):
-            raise NoLayout(f"{layout} has no complement", required=f"positive integers as strides, and not {d}")
+            raise NoLayout(f"{layout} has no complement", required=f"positive integer strides, not {d}")
     if all(isinstance(d, int) for _, d in modes):
         return sorted(modes, key=lambda mode: mode[1])
     ordered = in_order(modes, known)
     if ordered is None:
         raise NoLayout(
-            f"{layout} has no complement that is known",
-            required="an order in which each stride is proved to exceed what the modes before it span",
-            suggestions=("state what holds of the sizes: Layout(…, given=[…])",),
+            f"no complement of {layout} is known",
+            required="an order in which each stride is proved to exceed the span of the modes before it",
+            suggestions=("state facts about the sizes: Layout(…, given=[…])",),
         )
     return ordered
 
@@ -86,7 +88,7 @@ def _ceiling(whole: Extent, part: Extent, known: Known) -> Extent:
 
 
 def nullspace(layout: Layout) -> Layout:
-    """The indices that a layout takes to its first place because they move in modes that do not.
+    """Return the indices that a layout maps to its first location because they differ only in modes of stride zero.
 
     >>> nullspace(Layout((2, 4, 3), (1, 0, 2)))
     4:2
@@ -102,9 +104,9 @@ def nullspace(layout: Layout) -> Layout:
 
 
 def upcast(layout: Layout, n: int) -> Layout:
-    """The layout of places that hold n elements each: what it was in elements, in vectors of n.
+    """Return the layout with units of n elements instead of single elements, as for vector loads.
 
-    A stride is to be a multiple of n, or to divide it.
+    Each stride must be a multiple of n or divide it.
 
     >>> upcast(Layout((8, 4), (1, 8)), 4), downcast(upcast(Layout((8, 4), (1, 8)), 4), 4)
     ((2,4):(1,2), (8,4):(1,8))
@@ -117,7 +119,8 @@ def upcast(layout: Layout, n: int) -> Layout:
             modes.append((extent, 0 if whole is None else whole))
         elif not isinstance(stride, int) or (stride % n and n % abs(stride)):
             raise NoLayout(
-                f"{layout} in places of {n}", required=f"{n} divides the stride {stride}, or is a multiple of it"
+                f"{layout} in units of {n} elements",
+                required=f"{n} divides the stride {stride}, or is a multiple of it",
             )
         else:
             fewer = -(-n // abs(stride))
@@ -126,20 +129,21 @@ def upcast(layout: Layout, n: int) -> Layout:
 
 
 def downcast(layout: Layout, n: int) -> Layout:
-    """The layout of the parts of places, n in each: what it was in vectors of n, in elements.
+    """Return the layout with units split into n elements each, the counterpart of `upcast`.
 
-    The first mode that steps from place to place goes through the parts as well; without one, of each place the first
-    part is left, as in CuTe. (Where several modes step by one, CuTe lets each go through the parts, and meets places
+    The first mode of stride 1 also runs through the elements of a unit; without such a mode only the first element of
+    each unit is kept, as in CuTe. (If several modes have stride 1, CuTe refines each of them and reaches locations
     that the layout does not have.)
 
     >>> downcast(Layout((2, 4), (1, 2)), 4)
     (8,4):(1,8)
     """
     _need_count(layout, n)
-    units = [place for place, (_, d) in enumerate(layout.modes) if d == 1]
-    through = next((place for place in units if layout.modes[place][0] != 1), units[0] if units else None)
+    units = [position for position, (_, d) in enumerate(layout.modes) if d == 1]
+    through = next((position for position in units if layout.modes[position][0] != 1), units[0] if units else None)
     modes: list[Mode] = [
-        (n * extent, d) if place == through else (extent, times(n, d)) for place, (extent, d) in enumerate(layout.modes)
+        (n * extent, d) if position == through else (extent, times(n, d))
+        for position, (extent, d) in enumerate(layout.modes)
     ]
     return _renewed(layout, modes)
 
@@ -147,7 +151,7 @@ def downcast(layout: Layout, n: int) -> Layout:
 def _renewed(layout: Layout, modes: list[Mode]) -> Layout:
     extents, strides = (list(part) for part in zip(*modes, strict=True))
     if layout.offset != 0:
-        raise NoLayout(f"{layout} starts at {layout.offset}", required="a layout that starts at zero")
+        raise NoLayout(f"{layout} starts at {layout.offset}", required="a layout with offset 0")
     return Layout.made(
         like(layout.shape, iter(extents)), like(layout.shape, iter(strides)), tuple(modes), known=layout.known
     )
@@ -156,4 +160,4 @@ def _renewed(layout: Layout, modes: list[Mode]) -> Layout:
 def _need_count(layout: Layout, n: int) -> None:
     need_layout(layout)
     if type(n) is not int or n < 1:
-        raise WrongArgument(f"places of {brief(n)} elements", required="a number of elements, 1 or more")
+        raise WrongArgument(f"units of {brief(n)} elements", required="a number of elements, 1 or more")

@@ -1,10 +1,10 @@
-"""Composition (§6.4.3), exact: the result is the one function after the other at every place, or no layout at all.
+"""Exact composition (§6.4.3): the result equals outer ∘ inner at every index, or is not a layout.
 
-The condition that the paper prints is not enough (erratum E33): (6, 2):(1, 7) after (3, 2):(2, 3) has no strides. Here
-a mode of the inner layout is walked through the modes of the outer one, digit by digit. Where a division is needed it
-must come out even, and the digits that several modes add in one mode of the outer layout must have room there, so that
-nothing is ever carried. Where that is proved, for numbers or for symbolic sizes, the strides follow. Where it is not, a
-table decides: what strides express can be read off it. Else the result is a `Chain`, which is no layout, and says why.
+The condition printed in the paper is not sufficient (erratum E33): (6, 2):(1, 7) after (3, 2):(2, 3) has no strides.
+Here each mode of the inner layout is split over the modes of the outer one, digit by digit. Divisions must be exact.
+Digits that several modes add in one outer mode must stay below its extent, so that there are no carries. If this is
+proved, for numbers or symbolic sizes, the strides follow. Otherwise the strides are read off a table of values. If
+that fails too, the result is a `Chain`, which is not a layout and has a `reason`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import coalesced, is_zero
 from layouts.errors import NoLayout
 from layouts.foundation.box import nested_digits, split
+from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Chain, Function
-from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode, part_of
-from layouts.foundation.recovery import Broken, separated
+from layouts.foundation.recovery import NoStrides, recover_box_modes
 from layouts.foundation.semimodule import (
     BITS,
     COORDINATES,
@@ -38,28 +38,28 @@ from layouts.foundation.tuples import Extent, Nested, Shape, leaves, modes_of
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """So many steps of so many units each, in one mode of the outer layout."""
+    """`steps` steps of `units` each, in one mode of the outer layout."""
 
     steps: Extent
     units: Extent
     mode: int
 
 
-class Open(Exception):
-    """A condition that is not known to hold."""
+class Unproved(Exception):
+    """A condition could not be proved."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """The modes of an inner layout, walked through those of an outer one. `said` gathers the steps, for `explain`."""
+    """Splits the modes of an inner layout over those of an outer one. `trace` records the steps, for `explain`."""
 
     outer: Sequence[Mode]
     known: Known
     strict: bool = False
-    said: list[str] | None = None
+    trace: list[str] | None = None
 
     def pieces(self, steps: Extent, stride: Extent) -> list[Piece]:
-        """The pieces that `steps` steps of `stride` are in the outer modes. Raises `Open` where one is not known."""
+        """Split `steps` steps of `stride` into pieces in the outer modes. Raises `Unproved` if this is not proved."""
         if stride == 0:
             return [Piece(steps, 0, 0)]
         known, out = self.known, list[Piece]()
@@ -67,30 +67,30 @@ class Walk:
         for mode in range(last):
             extent = self.outer[mode][0]
             if stride != 1 and (past := known.quotient(stride, extent)) is not None:
-                if self.said is not None:
-                    self.said.append(f"a step of {stride} passes {past} times over mode {mode}, of extent {extent}")
+                if self.trace is not None:
+                    self.trace.append(f"a step of {stride} wraps {past} times around mode {mode}, of extent {extent}")
                 stride = past
                 continue
             fits = self._fits(steps, stride, extent)
             if fits and not (self.strict and known.quotient(extent, stride) is None):
-                if self.said is not None:
-                    self.said.append(f"{steps} steps of {stride} stay within mode {mode}, of extent {extent}")
+                if self.trace is not None:
+                    self.trace.append(f"{steps} steps of {stride} stay within mode {mode}, of extent {extent}")
                 return [*out, Piece(steps, stride, mode)]
             if (inside := known.quotient(extent, stride)) is None:
-                raise Open(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
+                raise Unproved(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
             if (rest := known.quotient(steps, inside)) is None:
-                raise Open(
-                    f"{inside} divides {steps}, as mode {mode}, of extent {extent}, has room for {inside} of the steps"
+                raise Unproved(
+                    f"{inside} divides {steps}: mode {mode}, of extent {extent}, holds {inside} of the steps"
                 )
-            if self.said is not None:
+            if self.trace is not None:
                 filled = f"{inside} steps of {stride} fill mode {mode}, of extent {extent}"
-                self.said.append(f"{filled}; {rest} of 1 are left for the next")
+                self.trace.append(f"{filled}; {rest} steps of 1 remain for the next mode")
             out.append(Piece(inside, stride, mode))
             steps, stride = rest, 1
             if rest == 1:
                 return out
-        if self.said is not None:
-            self.said.append(f"{steps} steps of {stride} go on in mode {last}, the last")
+        if self.trace is not None:
+            self.trace.append(f"{steps} steps of {stride} continue in mode {last}, the last")
         return [*out, Piece(steps, stride, last)]
 
     def _fits(self, steps: Extent, stride: Extent, extent: Extent) -> bool:
@@ -98,8 +98,8 @@ class Walk:
             return stride > 0 and (steps - 1) * stride < extent
         return self.known.less((steps - 1) * stride, extent) and self.known.less(0, stride)
 
-    def make_room(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
-        """Asks that what all pieces add in a mode is below its extent, so that nothing is carried."""
+    def require_no_carry(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
+        """Require that the sum of all pieces in a mode is below its extent, so that there are no carries."""
         if len(self.outer) == 1:
             return
         sums: list[Any] = list(offset)
@@ -107,34 +107,35 @@ class Walk:
             sums[piece.mode] = sums[piece.mode] + (piece.steps - 1) * piece.units
         for mode, (total, (extent, _)) in enumerate(zip(sums[:-1], self.outer, strict=False)):
             if not self.known.less(total, extent):
-                raise Open(f"{total} < {extent}, the room in mode {mode} for what is added up there")
-            if total != 0 and self.said is not None:
-                self.said.append(f"in mode {mode} they add up to {total} < {extent}: nothing is carried")
+                raise Unproved(f"{total} < {extent}, so that the sum in mode {mode} has no carry")
+            if total != 0 and self.trace is not None:
+                self.trace.append(f"in mode {mode} the digits sum to at most {total} < {extent}: no carry")
 
-    def keep_bits_apart(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
-        """Over F2 digits are polynomials: asks that what is added in a mode has no bits in common, so that sums and
-        multiples are those without carries.
+    def require_disjoint_bits(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
+        """Require, over F2, that the summands in a mode have no bits in common, so that sums and multiples of digits
+        are those without carries.
         """
         taken = list(offset)
         for piece in pieces:
             steps, units, mode = piece.steps, piece.units, piece.mode
             if not (isinstance(steps, int) and isinstance(units, int) and isinstance(taken[mode], int) and units >= 0):
-                raise Open(f"{steps} and {units} are numbers, where strides are over F2")
+                raise Unproved(f"{steps} and {units} are numbers, as strides are over F2")
             if steps > 2 and units & (units - 1):
-                raise Open(f"{units} is a power of two, so that its multiples have no carries over F2")
+                raise Unproved(f"{units} is a power of two, so that its multiples have no carries over F2")
             bits = units * ((1 << (steps - 1).bit_length()) - 1) if steps > 1 else 0
             if taken[mode] & bits:
-                raise Open(f"what is added up in mode {mode} has no bits in common, over F2")
+                raise Unproved(f"the summands in mode {mode} have no bits in common, over F2")
             taken[mode] |= bits
 
 
 def composition(outer: object, inner: object, *, strict: bool = False, given: Iterable[object] = ()) -> Layout | Chain:
-    """The function i ↦ outer(inner(i)), on the shape of the inner one, each mode of which is refined.
+    """Return the function i ↦ outer(inner(i)), on the shape of the inner layout, each mode of which is refined.
 
-    A `Layout` where shape and strides express it, which is decided exactly for numbers and, for symbolic sizes, where
-    the divisions that are needed are proved; else a `Chain`, whose `is_layout` is false and whose `reason` names the
-    condition. `inner` may be a layout or another function, a shape (a compact layout), or a tuple of them, one for each
-    mode of the outer layout, with None where a mode stays. With `strict=True` what CuTe does not admit is refused.
+    The result is a `Layout` if a shape and strides express it. For numbers this is decided exactly; for symbolic sizes
+    it depends on whether the divisions can be proved. Otherwise the result is a `Chain`, with false `is_layout` and the
+    missing condition in `reason`. `inner` may be a layout or another function, a shape (a compact layout), or a tuple
+    with an entry for each mode of the outer layout, where None keeps the mode. With `strict=True` only compositions
+    that CuTe admits are accepted.
 
     Raises `NoLayout` with `strict` only.
 
@@ -156,25 +157,25 @@ def composition(outer: object, inner: object, *, strict: bool = False, given: It
     if isinstance(after, Layout) and isinstance(before, Layout):
         try:
             return composed(after, before, known, strict=strict)
-        except Open as question:
+        except Unproved as question:
             reason = str(question)
     else:
-        reason = f"{after if not isinstance(after, Layout) else before} is no layout"
+        reason = f"{after if not isinstance(after, Layout) else before} is not a shape with strides"
     if strict:
         raise NoLayout(
             f"{after} after {before}: CuTe does not admit this composition",
             required=reason,
-            suggestions=("leave out strict=True: what is expressed exactly is found, and anything else is a Chain",),
+            suggestions=("omit strict=True: the result is then an exact Layout if there is one, or else a Chain",),
         )
     return tabulated(after, before, known, reason)
 
 
 def composed(
-    outer: Layout, inner: Layout, known: Known, *, strict: bool = False, said: list[str] | None = None
+    outer: Layout, inner: Layout, known: Known, *, strict: bool = False, trace: list[str] | None = None
 ) -> Layout:
-    """The composition in closed form. Raises `Open` with the first condition that is not known to hold."""
+    """Return the composition in closed form. Raises `Unproved` with the first condition that is not proved."""
     modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
-    walk = Walk(modes, known, strict, said)
+    walk = Walk(modes, known, strict, trace)
     over_f2 = outer.semimodule is BITS
     start: Sequence[Any] = (0,) * len(modes)
     if inner.offset != 0:
@@ -185,20 +186,20 @@ def composed(
     flat: list[Mode] = []
     for steps, step in inner.modes:
         if type(step) is not int and not isinstance(step, Index):
-            raise Open(f"the stride {step} of the inner layout is an integer")
-        if said is not None:
-            said.append(f"mode {steps}:{step}")
+            raise Unproved(f"the stride {step} of the inner layout is an integer")
+        if trace is not None:
+            trace.append(f"mode {steps}:{step}")
         pieces = walk.pieces(steps, step)
         if over_f2 and not all(isinstance(piece.units, int) and piece.units >= 0 for piece in pieces):
-            raise Open(f"steps of {step} are numbers from 0 on, where strides are over F2")
+            raise Unproved(f"steps of {step} are non-negative numbers, as strides are over F2")
         every += pieces
         made = [(piece.steps, _times(piece.units, modes[piece.mode][1], known)) for piece in pieces]
         flat += made
         shape.append(made[0][0] if len(made) == 1 else tuple(n for n, _ in made))
         stride.append(made[0][1] if len(made) == 1 else tuple(d for _, d in made))
-    walk.make_room(every, start)
+    walk.require_no_carry(every, start)
     if over_f2:
-        walk.keep_bits_apart(every, start)
+        walk.require_disjoint_bits(every, start)
     offset: Any = outer.offset
     for digit, (_, step) in zip(start, modes, strict=True):
         if digit != 0:
@@ -220,14 +221,14 @@ def _times(units: Extent, stride: Stride, known: Known) -> Stride:
 
 def _digits_of(offset: Stride, modes: Sequence[Mode], known: Known) -> tuple[Any, ...]:
     if type(offset) is not int and not isinstance(offset, Index):
-        raise Open(f"the offset {offset} of the inner layout is an integer")
+        raise Unproved(f"the offset {offset} of the inner layout is an integer")
     if isinstance(offset, Index) and not known.holds(at_most(index(0), offset)):
-        raise Open(f"0 <= {offset}, the offset of the inner layout")
+        raise Unproved(f"0 <= {offset}, the offset of the inner layout")
     return tuple(known.simple(digit) for digit in split(offset, [extent for extent, _ in modes]))
 
 
 def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> Layout | Chain:
-    """What a table of the composition says: the layout that has these values, or that there is none, and where."""
+    """Return the composition from its table of values: a layout with these values, or a chain if there is none."""
     chain = Chain(outer, inner, reason)
     extents = [extent for extent in leaves(inner.shape) if isinstance(extent, int)]
     if not chain.has_table:
@@ -236,8 +237,8 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     module: Semimodule[Any] = COORDINATES if values.ndim > 1 else INTEGERS
     if isinstance(outer, Layout):
         module = outer.semimodule
-    found = separated(values, extents, module)
-    if isinstance(found, Broken):
+    found = recover_box_modes(values, extents, module)
+    if isinstance(found, NoStrides):
         at = nested_digits(inner.shape, iter(inner.box.digits(found.index)))
         return Chain(
             outer, inner, f"no strides give {_value(values[found.index], module)}, the value at {at} (needed: {reason})"
@@ -272,22 +273,22 @@ def _function(value: object) -> Function:
 
 
 def _by_mode(outer: object, tiler: tuple[object, ...], strict: bool, given: Iterable[object]) -> Layout | Chain:
-    """Each mode of the outer layout after the tiler in its place; modes beyond those stay."""
+    """Compose each mode of the outer layout with its tiler; modes without a tiler are kept."""
     if not isinstance(outer, Layout):
-        raise WrongArgument(f"{brief(outer)} has no modes to be tiled", required="a layout")
+        raise WrongArgument(f"{brief(outer)} has no modes to tile", required="a layout")
     if len(tiler) > len(outer):
         raise WrongArgument(
             f"a tiler of {len(tiler)} modes for {outer}",
-            required=f"at most {len(outer)} modes, one for each of its own",
+            required=f"at most {len(outer)} modes, one for each mode of the layout",
         )
     facts = list(given)
     parts: list[Layout] = []
-    for place, mode in enumerate(outer):
+    for position, mode in enumerate(outer):
         part = mode
-        if place < len(tiler) and tiler[place] is not None:
-            made = composition(mode, tiler[place], strict=strict, given=facts)
+        if position < len(tiler) and tiler[position] is not None:
+            made = composition(mode, tiler[position], strict=strict, given=facts)
             if not isinstance(made, Layout):
-                return Chain(outer, _block(outer, tiler, facts), f"in mode {place}: {made.reason}")
+                return Chain(outer, _block(outer, tiler, facts), f"in mode {position}: {made.reason}")
             part = made
         parts.append(part)
     known = outer.known.given(facts)
@@ -302,13 +303,13 @@ def _by_mode(outer: object, tiler: tuple[object, ...], strict: bool, given: Iter
 
 
 def _block(outer: Layout, tiler: tuple[object, ...], given: list[object]) -> Layout:
-    """The layout over the flat indices of the outer one whose modes are the tilers."""
+    """Return the layout over the flat indices of the outer layout whose modes are the tilers."""
     shapes: list[Shape] = []
     strides: list[Nested[Stride]] = []
     step: Extent = 1
     offset: Any = 0
-    for place, mode in enumerate(outer):
-        wanted = tiler[place] if place < len(tiler) else None
+    for position, mode in enumerate(outer):
+        wanted = tiler[position] if position < len(tiler) else None
         inner = Layout(mode.shape) if wanted is None else _function(wanted)
         if not isinstance(inner, Layout):
             raise WrongArgument(f"{brief(wanted)} is not a layout", required="a layout for each mode, or None")
@@ -328,5 +329,5 @@ def _scaled(stride: Any, by: Extent) -> Any:
 
 
 def each_mode(layout: Layout) -> Iterator[Layout]:
-    """The modes at the top."""
+    """Return the top-level modes."""
     return (part_of(n, d, layout.known) for n, d in zip(modes_of(layout.shape), modes_of(layout.stride), strict=True))

@@ -1,7 +1,7 @@
-"""Division: a layout as a layout of tiles, and of what is in a tile.
+"""Division of a layout into tiles.
 
-Each is a composition with a tiler and its complement, so that a place is in one tile. A tiler is a layout, or a number
-of places; a tuple of tilers goes by mode.
+Each division is the composition with a tiler and its complement, so every element is in exactly one tile. A tiler is a
+layout or a number of elements; a tuple of tilers applies mode by mode.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from typing import Any
 
 from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import need_layout
-from layouts.algebra.complement import left_out
+from layouts.algebra.complement import complement_in
 from layouts.algebra.composition import composition, each_mode
 from layouts.errors import NoLayout
 from layouts.foundation.layout import Layout, make_layout
 
 
 def logical_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with the modes (tile, rest): what is in a tile, and the tiles; by mode for a tuple of tilers.
+    """Return the layout with the modes (tile, rest): elements of a tile, and tiles. Tuples of tilers go by mode.
 
-    Each place of the layout is in one tile. Raises `NoLayout` where strides do not express that, with the condition
-    that fails and where.
+    Each element is in exactly one tile. Raises `NoLayout` with the failing condition if strides do not express it.
 
     >>> logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2))
     ((2,2),(2,3)):((4,1),(2,8))
@@ -30,26 +29,26 @@ def logical_divide(layout: Layout, tiler: object) -> Layout:
     need_layout(layout)
     if isinstance(tiler, tuple | list):
         parts = [
-            logical_divide(mode, tiler[place]) if place < len(tiler) else mode
-            for place, mode in enumerate(modes_to_tile(layout, tiler))
+            logical_divide(mode, tiler[position]) if position < len(tiler) else mode
+            for position, mode in enumerate(modes_to_tile(layout, tiler))
         ]
         return _with_offset(make_layout(*parts), layout)
     if tiler is None:
         return make_layout(layout, Layout(1, 0))
     tile = tiler if isinstance(tiler, Layout) else Layout(tiler)
-    tile = tile.knowing(layout.known)
-    made = composition(layout, make_layout(tile, left_out(tile, layout.size, whole=True)))
+    tile = tile.with_facts(layout.known)
+    made = composition(layout, make_layout(tile, complement_in(tile, layout.size, whole=True)))
     if not isinstance(made, Layout):
         raise NoLayout(
-            f"{layout} divided by {tile} is no layout",
+            f"{layout} divided by {tile} is not a layout",
             required=made.reason,
-            suggestions=(f"composition(…) gives the function as a Chain: {brief(made)}",),
+            suggestions=(f"composition(…) returns the function as a Chain: {brief(made)}",),
         )
     return made
 
 
 def zipped_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with two modes: all that is in a tile, and all tiles.
+    """Return the layout with two modes: all elements of a tile, and all tiles.
 
     >>> zipped_divide(Layout((8, 6), (6, 1)), (4, 3))
     ((4,3),(2,2)):((6,1),(24,3))
@@ -62,7 +61,7 @@ def zipped_divide(layout: Layout, tiler: object) -> Layout:
 
 
 def tiled_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout whose first mode is what is in a tile; the others are the tiles, mode by mode.
+    """Return the layout whose first mode is a tile; the other modes are those of the tiles.
 
     >>> tiled_divide(Layout((8, 6), (6, 1)), (4, 3))
     ((4,3),2,2):((6,1),24,3)
@@ -72,7 +71,7 @@ def tiled_divide(layout: Layout, tiler: object) -> Layout:
 
 
 def flat_divide(layout: Layout, tiler: object) -> Layout:
-    """The layout with the modes of a tile, then those of the tiles.
+    """Return the layout with the modes of a tile, followed by the modes of the tiles.
 
     >>> flat_divide(Layout((8, 6), (6, 1)), (4, 3))
     (4,3,2,2):(6,1,24,3)
@@ -84,11 +83,11 @@ def flat_divide(layout: Layout, tiler: object) -> Layout:
 def unzipped(divided: Layout, tiler: Any) -> tuple[list[Layout], list[Layout]]:
     tiles: list[Layout] = []
     rests: list[Layout] = []
-    for place, mode in enumerate(divided):
-        if place >= len(tiler):
+    for position, mode in enumerate(divided):
+        if position >= len(tiler):
             rests.append(mode)
-        elif isinstance(tiler[place], tuple | list):
-            inner, outer = unzipped(mode, tiler[place])
+        elif isinstance(tiler[position], tuple | list):
+            inner, outer = unzipped(mode, tiler[position])
             tiles.append(make_layout(*inner))
             rests.append(make_layout(*outer))
         else:
@@ -101,12 +100,12 @@ def modes_to_tile(layout: Layout, tiler: Any) -> list[Layout]:
     if len(tiler) > len(layout):
         raise WrongArgument(
             f"a tiler of {len(tiler)} modes for {layout}",
-            required=f"at most {len(layout)} modes, one for each of its own",
+            required=f"at most {len(layout)} modes, one for each mode of the layout",
         )
     return list(each_mode(layout))
 
 
 def _with_offset(made: Layout, layout: Layout) -> Layout:
-    """What was made mode by mode, starting where the layout does."""
+    """Return a result computed mode by mode, with the offset of the layout."""
     made.offset = layout.offset if made.offset == 0 else made.offset
     return made

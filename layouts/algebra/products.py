@@ -1,4 +1,4 @@
-"""Products: a layout repeated as another one says."""
+"""Products: a layout repeated at the locations of another layout."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from layouts.foundation.tuples import Extent
 
 
 def logical_product(block: Layout, tiler: object) -> Layout:
-    """The layout with the modes (block, copies): the block, and where the tiler puts its copies, beside one another.
+    """Return the layout with the modes (block, copies): the block, repeated without overlap in the order of the tiler.
 
-    The copies are those of the tiler, in what the block leaves out; by mode for a tuple of tilers. Raises `NoLayout`
-    where the block has no complement, or strides do not express the copies.
+    The copies are the composition of the block's complement with the tiler; a tuple of tilers goes by mode. Raises
+    `NoLayout` if the block has no complement, or strides do not express the copies.
 
     >>> logical_product(Layout((2, 2), (4, 1)), Layout(6, 1))
     ((2,2),(2,3)):((4,1),(2,8))
@@ -24,20 +24,20 @@ def logical_product(block: Layout, tiler: object) -> Layout:
     if isinstance(tiler, tuple | list):
         return make_layout(
             *(
-                logical_product(mode, tiler[place]) if place < len(tiler) else mode
-                for place, mode in enumerate(modes_to_tile(block, tiler))
+                logical_product(mode, tiler[position]) if position < len(tiler) else mode
+                for position, mode in enumerate(modes_to_tile(block, tiler))
             )
         )
     copies = tiler if isinstance(tiler, Layout) else Layout(tiler)
-    room = complement(block.knowing(copies.known))  # it goes on, past as many copies as there are
-    made = composition(room, copies)
+    rest = complement(block.with_facts(copies.known))  # without a size, as it must hold any number of copies
+    made = composition(rest, copies)
     if not isinstance(made, Layout):
-        raise NoLayout(f"{block} repeated by {copies} is no layout", required=made.reason)
+        raise NoLayout(f"{block} repeated by {copies} is not a layout", required=made.reason)
     return make_layout(block, made)
 
 
 def zipped_product(block: Layout, tiler: object) -> Layout:
-    """The layout with two modes: the block, all modes of it, and all copies."""
+    """Return the layout with two modes: the block with all its modes, and all copies."""
     made = logical_product(block, tiler)
     if not isinstance(tiler, tuple | list):
         return made
@@ -46,19 +46,19 @@ def zipped_product(block: Layout, tiler: object) -> Layout:
 
 
 def tiled_product(block: Layout, tiler: object) -> Layout:
-    """The layout whose first mode is the block; the others are the copies, mode by mode."""
+    """Return the layout whose first mode is the block; the other modes are those of the copies."""
     first, copies = zipped_product(block, tiler)
     return make_layout(first, *each_mode(copies))
 
 
 def flat_product(block: Layout, tiler: object) -> Layout:
-    """The layout with the modes of the block, then those of the copies."""
+    """Return the layout with the modes of the block, followed by those of the copies."""
     first, copies = zipped_product(block, tiler)
     return make_layout(*each_mode(first), *each_mode(copies))
 
 
 def blocked_product(block: Layout, tiler: Layout) -> Layout:
-    """The block repeated in each mode: mode k is (that of the block, that of the copies), blocks side by side.
+    """Return the block repeated in each mode: mode k is (block mode k, copies mode k), so blocks are contiguous.
 
     >>> blocked_product(Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3)))
     ((2,3),(5,4)):((5,10),(1,30))
@@ -68,7 +68,7 @@ def blocked_product(block: Layout, tiler: Layout) -> Layout:
 
 
 def raked_product(block: Layout, tiler: Layout) -> Layout:
-    """The block spread out over the copies in each mode: mode k is (that of the copies, that of the block).
+    """Return the block interleaved with its copies in each mode: mode k is (copies mode k, block mode k).
 
     >>> raked_product(Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3)))
     ((3,2),(4,5)):((10,5),(30,1))
@@ -86,6 +86,6 @@ def _side_by_side(block: Layout, tiler: Layout) -> list[tuple[Layout, Layout]]:
 
 
 def _padded(layout: Layout, wide: int) -> Layout:
-    """The layout with modes of one place until it has so many."""
+    """Return the layout with modes of extent 1 appended, up to `wide` modes."""
     one: Extent = 1
     return make_layout(*each_mode(layout), *(Layout(one, 0) for _ in range(wide - len(layout))))

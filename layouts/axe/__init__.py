@@ -1,14 +1,14 @@
-"""Axe's words: layouts over named axes, with shards, replicas and an offset.
+"""Axe layouts: layouts over named axes, with shards, replicas and an offset.
 
->>> from layouts.axe import R, S, axis, places
+>>> from layouts.axe import R, S, axis, locations
 >>> gpu = axis("gpu")
 >>> rows = S[(2, 32, 128):(1 @ gpu, 128, 1)] + R[2:2 @ gpu]
->>> places(rows, (1, 0, 5))
+>>> locations(rows, (1, 0, 5))
 [1@gpu + 5@m, 3@gpu + 5@m]
 """
 
-from layouts.axe.axes import Axis, Iter, Place, axis
-from layouts.axe.layout import Axe, R, S, places, span
+from layouts.axe.axes import Axis, Iter, Location, axis
+from layouts.axe.layout import Axe, R, S, locations, span
 from layouts.axe.operations import (
     Grouped,
     canonicalize,
@@ -16,7 +16,7 @@ from layouts.axe.operations import (
     direct_sum_of,
     fuse,
     group,
-    same_places,
+    same_locations,
     tile,
     tile_of,
 )
@@ -27,7 +27,7 @@ __all__ = [
     "Axis",
     "Grouped",
     "Iter",
-    "Place",
+    "Location",
     "R",
     "S",
     "axis",
@@ -36,8 +36,8 @@ __all__ = [
     "direct_sum_of",
     "fuse",
     "group",
-    "places",
-    "same_places",
+    "locations",
+    "same_locations",
     "slice_of",
     "span",
     "split",

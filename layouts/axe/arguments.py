@@ -1,4 +1,4 @@
-"""What operations on Axe's layouts are given: shapes, ranges, axes with their sizes."""
+"""Argument checks for operations on Axe layouts: shapes, ranges, axes with sizes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Shape: TypeAlias = Sequence[object]
 
 
 def list_of(value: object, called: str) -> Sequence[Any]:
-    """A tuple or a list; anything else is refused."""
+    """Return a tuple or list argument. Raises `WrongArgument` for anything else."""
     if not isinstance(value, tuple | list):
         raise WrongArgument(f"{called}: {brief(value)}", required="a list")
     return value
 
 
 def extents_of(shape: Shape) -> list[Extent]:
-    """Integers of at least 1, or sizes."""
+    """Return the extents of a shape: integers of at least 1, or sizes."""
     found: list[Extent] = []
     for extent in list_of(shape, "the shape"):
         if type(extent) is not int and not isinstance(extent, IndexExpr | Index):
@@ -34,21 +34,23 @@ def extents_of(shape: Shape) -> list[Extent]:
 
 
 def sizes_of_axes(sizes: object) -> list[tuple[Axis, Extent]]:
-    """Axes, each once, with its size."""
+    """Return the axes, each once, with their sizes."""
     found: list[tuple[Axis, Extent]] = []
     for each in list_of(sizes, "the sizes of axes"):
         if not isinstance(each, tuple | list) or len(each) != 2:
-            raise WrongArgument(f"{brief(each)} is no axis with its size", required="pairs: [(lane, 32), (warp, 4)]")
+            raise WrongArgument(
+                f"{brief(each)} is not an axis with its size", required="pairs: [(lane, 32), (warp, 4)]"
+            )
         found.append((axis(each[0]), extents_of([each[1]])[0]))
     if not found or len({at for at, _ in found}) < len(found):
         raise WrongArgument(
-            f"the axes {brief(sizes)}", required="axes, each once and with its size: [(lane, 32), (warp, 4)]"
+            f"the axes {brief(sizes)}", required="each axis once, with its size: [(lane, 32), (warp, 4)]"
         )
     return found
 
 
 def range_of(value: object) -> tuple[Extent, Extent]:
-    """Where a range begins and ends: integers, or index expressions over sizes."""
+    """Return the start and stop of a range: integers, or index expressions over sizes."""
     parts = value if isinstance(value, tuple | list) else ()
     if len(parts) != 2 or any(type(part) is not int and not isinstance(part, IndexExpr | Index) for part in parts):
         raise WrongArgument(f"the range {brief(value)}", required="two integers, or sizes: (start, stop)")

@@ -1,4 +1,4 @@
-"""Named axes, and places on them: what layouts in Axe's words take elements to."""
+"""Named axes, and locations on them: the values of Axe layouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from layouts.foundation.tuples import Extent, extent_of
 
 @dataclass(frozen=True, slots=True, order=True)
 class Axis:
-    """A hardware axis: registers, lanes, warps, memory, devices. `4 @ lane` is a step of four along it.
+    """A hardware axis: registers, lanes, warps, memory, devices. `4 @ lane` is a stride of 4 along it.
 
     >>> lane = axis("lane")
     >>> 4 @ lane, 5 @ lane + 1 @ axis("warp")
@@ -24,30 +24,30 @@ class Axis:
     takes_steps: ClassVar[bool] = True
     name: str
 
-    def __rmatmul__(self, steps: object) -> Place:
+    def __rmatmul__(self, steps: object) -> Location:
         if type(steps) is not int and not isinstance(steps, IndexExpr | Index):
             raise WrongArgument(f"{brief(steps)} @ {self}", required="an integer or an extent, as in 4 @ lane")
-        return Place({self: extent_of(steps)})
+        return Location({self: extent_of(steps)})
 
     def __repr__(self) -> str:
         return self.name
 
 
 def axis(name: str | Axis) -> Axis:
-    """The axis of this name; an axis is itself."""
+    """Return the axis of this name; an `Axis` is returned unchanged."""
     if isinstance(name, Axis):
         return name
     if not isinstance(name, str) or not name.isidentifier():
-        raise WrongArgument(f"axis({brief(name)})", required='a name: axis("lane")')
+        raise WrongArgument(f"axis({brief(name)})", required='an identifier: axis("lane")')
     return Axis(name)
 
 
 MEMORY: Final = Axis("m")
-"""The axis of strides that name none: memory."""
+"""The default axis of strides without a name: memory."""
 
 
-class Place:
-    """A place: an integer on each axis, or an expression over sizes; 0 where nothing is said."""
+class Location:
+    """A location: an integer, or an expression over sizes, on each axis; 0 on all other axes."""
 
     __slots__ = ("parts",)
 
@@ -58,15 +58,15 @@ class Place:
     def __getitem__(self, at: Axis) -> Extent:
         return self.parts.get(at, 0)
 
-    def plus(self, other: Place) -> Place:
-        """The place further on by the other."""
-        return Place({at: self[at] + other[at] for at in {*self.parts, *other.parts}})
+    def plus(self, other: Location) -> Location:
+        """Return the sum of two locations."""
+        return Location({at: self[at] + other[at] for at in {*self.parts, *other.parts}})
 
-    def __add__(self, other: object) -> Place:
-        return self.plus(other) if isinstance(other, Place) else NotImplemented
+    def __add__(self, other: object) -> Location:
+        return self.plus(other) if isinstance(other, Location) else NotImplemented
 
     def __eq__(self, other: object) -> bool:
-        return self.parts == other.parts if isinstance(other, Place) else NotImplemented
+        return self.parts == other.parts if isinstance(other, Location) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self.parts.items()))
@@ -79,18 +79,20 @@ def _factor(steps: Extent) -> str:
     return f"({steps})" if isinstance(steps, Index) and len(steps.terms) > 1 else str(steps)
 
 
-def place_of(value: object) -> Place:
-    """What a person means: an integer is along memory."""
-    if isinstance(value, Place):
+def location_of(value: object) -> Location:
+    """Return the location that a user's value denotes; an integer is along memory."""
+    if isinstance(value, Location):
         return value
     if type(value) is int or isinstance(value, IndexExpr | Index):
-        return Place({MEMORY: extent_of(value)})
-    raise WrongArgument(f"{brief(value)} is no place", required="an integer, or steps along axes: 4 @ lane + 1 @ warp")
+        return Location({MEMORY: extent_of(value)})
+    raise WrongArgument(
+        f"{brief(value)} is not a location", required="an integer, or steps along axes: 4 @ lane + 1 @ warp"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Iter:
-    """So many steps of a stride along one axis."""
+    """`extent` steps of a stride along one axis."""
 
     extent: Extent
     stride: Extent
@@ -98,7 +100,7 @@ class Iter:
 
     @property
     def reach(self) -> Extent:
-        """How far the last step is from the first."""
+        """The distance from the first step to the last."""
         return (self.extent - 1) * self.stride
 
     def __repr__(self) -> str:
@@ -106,8 +108,8 @@ class Iter:
 
 
 def iter_of(extent: object, stride: object) -> Iter:
-    """An iter that a person writes. Raises `WrongArgument` for what is none."""
-    at = place_of(stride)
+    """Return the iter that a user's extent and stride denote. Raises `WrongArgument` if one is invalid."""
+    at = location_of(stride)
     many = extent_of(extent) if type(extent) is int or isinstance(extent, IndexExpr | Index) else 0
     if isinstance(many, int) and many < 1:
         raise WrongArgument(f"the extent {brief(extent)} of an iter", required="an integer of at least 1, or sizes")

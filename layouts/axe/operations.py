@@ -1,7 +1,7 @@
-"""Operations on Axe's layouts: normal form, groups, tiles, direct sums, fused axes.
+"""Operations on Axe layouts: normal form, groups, tiles, direct sums, fused axes.
 
-What an operation finds is multiplied out and compared; where there is none, the refusal says so. (The conditions in the
-paper's appendices accept some wrong factors and refuse some true ones; none of them is relied on.)
+Every quotient that an operation finds is multiplied out and compared; if there is none, `NoLayout` is raised. (The
+conditions in the paper's appendices accept some wrong factors and reject some correct ones, so they are not used.)
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from atl.core.index import Index, Size, atoms
 from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import coalesced, same_stride
 from layouts.axe.arguments import Shape, extents_of, sizes_of_axes
-from layouts.axe.axes import Axis, Iter, Place, axis
+from layouts.axe.axes import Axis, Iter, Location, axis
 from layouts.axe.layout import Axe, need_axe, ranges, span
 from layouts.axe.replicas import Run, listed, number, same_copies
-from layouts.errors import LayoutError, NoLayout, NotByTable
-from layouts.foundation.known import EMPTY, Known, positive
+from layouts.errors import CannotTabulate, LayoutError, NoLayout
+from layouts.foundation.facts import EMPTY, Known, positive
 from layouts.foundation.layout import Mode
 from layouts.foundation.semimodule import Coordinate
 from layouts.foundation.tuples import Extent, product, shown
 
 MOST_TRIED: Final = 20
-"""So many choices of numbers for sizes are tried, to tell layouts apart."""
+"""Number of assignments of sizes that are tried to find a difference between two layouts."""
 MOST_WORK: Final = 500_000
-"""A set of replicas is taken apart by looking at so many elements, some 0.1 s; then it is written as it was given."""
+"""Bound on the work for writing a set of replicas as iters, about 0.1 s; beyond it the given iters are kept."""
 
 
 def canonicalize(layout: Axe) -> Axe:
-    """The shortest sharded iters with the same map, and replicas by their set, in order; the same for equal layouts.
+    """Return the shortest sharded iters with the same map, and a canonical form of the set of replicas.
 
-    Replicas are written by their set: along each axis by the longest runs of the least strides whose sums it is, or as
-    they are given where those overlap in so many ways that none are found in some 0.1 s. Those that go down go up from
-    a lower offset. Of symbolic sizes iters are one where they are known to go on from one another, for all sizes; what
-    is not known keeps them apart. Raises `NoLayout` and `NotByTable` where a set of replicas is not decided.
+    Equal layouts have equal canonical forms. Replicas are written as the longest runs of the smallest strides along
+    each axis. If they overlap in so many ways that no runs are found in about 0.1 s, the given iters are kept. Negative
+    strides become positive with a lower offset. With symbolic sizes, iters are merged only if they are proved to be
+    contiguous for all sizes. Raises `NoLayout` or `CannotTabulate` if a set of replicas is not determined.
 
     >>> from layouts.axe import R, S
     >>> canonicalize(S[(8, 2, 4, 2, 3, 6):(2, 1, 4, 24, 6, 1)]), canonicalize(S[4:1] + R[(2, 2):(2, 1)])
@@ -53,15 +53,15 @@ def canonicalize(layout: Axe) -> Axe:
     return Axe(sharded, replicated, layout.offset.plus(down), known=layout.known)
 
 
-def same_places(first: Axe, second: Axe) -> bool:
-    """Whether each element has the same set of places in both, for all sizes that meet what is known of them.
+def same_locations(first: Axe, second: Axe) -> bool:
+    """Return whether both map each element to the same set of locations, for all sizes that satisfy the known facts.
 
-    Raises `NotByTable` where that is not decided: nothing proves it, and no sizes that are tried refute it.
+    Raises `CannotTabulate` if this is unknown: it is not proved, and no tested sizes refute it.
 
     >>> import atl
     >>> from layouts.axe import S
     >>> n = atl.sizes("n")
-    >>> same_places(S[(n, 4):(4, 1)], S[4 * n:1]), same_places(S[(n, 4):(4, 1)], S[(4, n):(n, 2)])
+    >>> same_locations(S[(n, 4):(4, 1)], S[4 * n:1]), same_locations(S[(n, 4):(4, 1)], S[(4, n):(n, 2)])
     (True, False)
     """
     need_axe(first, second)
@@ -78,11 +78,11 @@ def same_places(first: Axe, second: Axe) -> bool:
             known.where(numbers)
             if not _known_to_be_the_same(one, other, axes, EMPTY):
                 return False
-        except (LayoutError, NoLayout, WrongArgument):  # these numbers are none that they have
+        except (LayoutError, NoLayout, WrongArgument):  # these numbers contradict the facts
             continue
-    raise NotByTable(
-        f"whether {first} and {second} have the same places is not decided for all sizes",
-        required="numbers for sizes, or facts from which it follows: layout.where(...), layout.given(...)",
+    raise CannotTabulate(
+        f"it is not known for all sizes whether {first} and {second} have the same locations",
+        required="numbers for sizes, or facts that imply it: layout.where(...), layout.given(...)",
     )
 
 
@@ -91,7 +91,7 @@ def _known_to_be_the_same(first: Axe, second: Axe, axes: Sequence[Axis], known: 
         (one, its), (other, others) = (
             Axe(each.sharded, each.replicated, each.offset, known=known).normal(axes) for each in (first, second)
         )
-    except (NoLayout, NotByTable):
+    except (NoLayout, CannotTabulate):
         if first.symbolic() or second.symbolic():
             return first == second
         raise
@@ -106,7 +106,7 @@ def _known_to_be_the_same(first: Axe, second: Axe, axes: Sequence[Axis], known: 
 
 
 def _numbers(symbolic: Sequence[Index]) -> Iterator[dict[str, int]]:
-    """Numbers for the sizes in these expressions, some of each."""
+    """Return sample numbers for the sizes in these expressions."""
     names = sorted({atom.name for part in symbolic for atom in atoms(part) if isinstance(atom, Size)})
     random = Random(0)
     for _ in range(MOST_TRIED):
@@ -114,12 +114,12 @@ def _numbers(symbolic: Sequence[Index]) -> Iterator[dict[str, int]]:
 
 
 def iters_of(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
-    """Modes along coordinates as iters, the slowest first. Raises `NoLayout` where one moves along two axes."""
+    """Return modes along coordinates as iters, slowest first. Raises `NoLayout` if a mode moves along two axes."""
     found: list[Iter] = []
     for extent, stride in modes:
         if extent == 1:
             continue
-        steps = [(at, stride[place]) for place, at in enumerate(axes)] if isinstance(stride, Coordinate) else []
+        steps = [(at, stride[location]) for location, at in enumerate(axes)] if isinstance(stride, Coordinate) else []
         moving = [(at, step) for at, step in steps if step != 0]
         if len(moving) != 1:
             raise NoLayout(
@@ -130,7 +130,7 @@ def iters_of(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
     return found[::-1] or [Iter(1, 1)]
 
 
-def _replicas(layout: Axe) -> tuple[list[Iter], Place]:
+def _replicas(layout: Axe) -> tuple[list[Iter], Location]:
     steps, down = layout.spread()
     found: list[Iter] = []
     for at, reached in steps.items():
@@ -143,10 +143,10 @@ def _replicas(layout: Axe) -> tuple[list[Iter], Place]:
 
 
 def _sums_of_runs(steps: Sequence[int], work: list[int] | None = None) -> list[tuple[int, int]] | None:
-    """Extents and strides, the smallest stride first, whose sums are this set; None where none are found.
+    """Return Extents and strides, smallest stride first, whose sums are this set; None if none are found.
 
-    The least positive sum is a stride. Its longest run is tried first, with all that may be added to it. What overlaps
-    in many ways has many runs to be tried: `work` counts down the elements that are looked at.
+    The smallest positive element is a stride. Its longest run is tried first, with all possible continuations. `work`
+    counts down the elements that are visited, to bound the search.
     """
     held = set(steps)
     left = [MOST_WORK] if work is None else work
@@ -169,7 +169,7 @@ def _sums_of_runs(steps: Sequence[int], work: list[int] | None = None) -> list[t
 
 
 def _starts(held: set[int], stride: int, extent: int) -> set[int]:
-    """Where runs of this extent begin that keep within a set: two shorter ones make a longer one."""
+    """Return the start points of runs of this extent within a set; two shorter runs make a longer one."""
     found, length = held, 1
     while length < extent:
         on = min(length, extent - length)
@@ -179,7 +179,7 @@ def _starts(held: set[int], stride: int, extent: int) -> set[int]:
 
 
 def _from(starts: set[int], stride: int, extent: int) -> set[int]:
-    """What runs of this extent cover that begin there."""
+    """Return the union of the runs of this extent with these start points."""
     found, length = starts, 1
     while length < extent:
         on = min(length, extent - length)
@@ -189,10 +189,10 @@ def _from(starts: set[int], stride: int, extent: int) -> set[int]:
 
 
 def _merged(iters: Sequence[Iter]) -> list[tuple[int, int]]:
-    """The iters that are given, ordered, two that go on from one another as one."""
+    """Return the given iters, ordered, with contiguous ones merged."""
     found: list[tuple[int, int]] = []
     for each in sorted(iters, key=lambda each: (abs(number(each.stride)), number(each.extent))):
-        assert isinstance(each.extent, int)  # a list is of numbers alone
+        assert isinstance(each.extent, int)  # lists contain only numbers
         assert isinstance(each.stride, int)
         extent, stride = each.extent, abs(each.stride)
         if found:
@@ -206,20 +206,20 @@ def _merged(iters: Sequence[Iter]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A layout whose iters fall into blocks: block k is those from `separators[k]` up to `separators[k + 1]`."""
+    """A layout with its iters in blocks: block k is from `separators[k]` to `separators[k + 1]`."""
 
     layout: Axe
     separators: tuple[int, ...]
 
     def block(self, number: int) -> tuple[Iter, ...]:
-        """The iters of a block."""
+        """Return the iters of a block."""
         return self.layout.sharded[self.separators[number] : self.separators[number + 1]]
 
 
 def group(layout: Axe, shape: Shape) -> Grouped:
-    """The same layout with iters split so that they fall into blocks of these extents.
+    """Return the same layout, with iters split so that they form blocks of these extents.
 
-    Raises `NoLayout` where an iter would have to be split at no factor of it, or it is not known to be one.
+    Raises `NoLayout` if an iter cannot be split there, or it is not known to be divisible.
 
     >>> from layouts.axe import S
     >>> group(S[30:1], (6, 5)), group(group(S[30:1], (6, 5)).layout, (2, 15))
@@ -230,7 +230,7 @@ def group(layout: Axe, shape: Shape) -> Grouped:
     known = layout.known.joined(positive(extents))
     if not known.same(product(tuple(extents)), layout.size):
         raise LayoutError(f"{layout} has {layout.size} elements, and {shown(tuple(extents))} {product(tuple(extents))}",
-                          required="equally many")  # fmt: skip
+                          required="the same number")  # fmt: skip
     left = [each for each in layout.sharded if each.extent != 1]
     blocks: list[list[Iter]] = []
     for extent in reversed(extents):
@@ -249,8 +249,8 @@ def group(layout: Axe, shape: Shape) -> Grouped:
                 needed = 1
             if rest is None:
                 raise NoLayout(
-                    f"{layout} is not grouped by {shown(tuple(extents))}: {last} meets a block that lacks {needed}",
-                    required="one of the two extents divides the other, and is known to where sizes are symbolic",
+                    f"cannot group {layout} by {shown(tuple(extents))}: {last} does not fit in a block of {needed}",
+                    required="extents of which one provably divides the other",
                 )
         blocks.insert(0, block)
     separators = [0]
@@ -262,7 +262,7 @@ def group(layout: Axe, shape: Shape) -> Grouped:
 
 
 def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape) -> Axe:
-    """The layout on coordinates (x, y), dimension by dimension, whose place is first(x) + second(y).
+    """Return the layout on coordinates (x, y), dimension by dimension, with location first(x) + second(y).
 
     >>> from layouts.axe import S
     >>> direct_sum(S[(2, 2):(8, 2)], S[(2, 2):(4, 1)], (2, 2), (2, 2))
@@ -270,7 +270,7 @@ def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape)
     """
     need_axe(first, second)
     if len(extents_of(first_shape)) != len(extents_of(second_shape)):
-        raise LayoutError(f"{brief(first_shape)} and {brief(second_shape)}", required="equally many dimensions")
+        raise LayoutError(f"{brief(first_shape)} and {brief(second_shape)}", required="the same number of dimensions")
     outer, inner = group(first, first_shape), group(second, second_shape)
     iters = [
         each for number in range(len(extents_of(first_shape))) for part in (outer, inner) for each in part.block(number)
@@ -281,7 +281,7 @@ def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape)
 
 
 def tile(outer: Axe, inner: Axe, outer_shape: Shape, inner_shape: Shape) -> Axe:
-    """Tiles of `inner`, where `outer` says: its steps are as far as a tile spans, along each axis.
+    """Repeat `inner` as tiles at the locations of `outer`, whose steps are scaled by the span of a tile on each axis.
 
     >>> from layouts.axe import S
     >>> tile(S[(8, 8):(8, 1)], S[(2, 4):(1, 2)], (8, 8), (2, 4))
@@ -295,14 +295,14 @@ def _scaled(layout: Axe, by: Mapping[Axis, Extent]) -> Axe:
     def times(iters: Sequence[Iter]) -> list[Iter]:
         return [Iter(each.extent, each.stride * by.get(each.axis, 1), each.axis) for each in iters]
 
-    offset = Place({at: steps * by.get(at, 1) for at, steps in layout.offset.parts.items()})
+    offset = Location({at: steps * by.get(at, 1) for at, steps in layout.offset.parts.items()})
     return Axe(times(layout.sharded), times(layout.replicated), offset, known=layout.known)
 
 
 def direct_sum_of(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape) -> Axe:
-    """The first layout whose direct sum with the second is the whole.
+    """Return the first summand: the layout whose direct sum with `second` is `whole`.
 
-    Raises `NoLayout` where there is none.
+    Raises `NoLayout` if there is none.
 
     >>> from layouts.axe import S
     >>> direct_sum_of(S[16:1], S[(2, 2):(4, 1)], (4, 4), (2, 2))
@@ -315,24 +315,22 @@ def direct_sum_of(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Sha
 def _first_summand(
     whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape, spans: Mapping[Axis, Extent]
 ) -> Axe:
-    """The first layout of a direct sum, whose replicas go along each axis by multiples of these."""
+    """Return the first summand; its replicas move along each axis by multiples of `spans`."""
     known = whole.known.joined(second.known)
     shape = _quotient(whole_shape, second_shape, known)
     mixed = [extent for pair in zip(shape, extents_of(second_shape), strict=True) for extent in pair]
     parts = group(canonicalize(whole), mixed)
     iters = [each for number in range(len(shape)) for each in parts.block(2 * number)]
     first, other = canonicalize(whole), canonicalize(second)
-    offset = Place({at: first.offset[at] - other.offset[at] for at in {*whole.axes, *second.axes}})
+    offset = Location({at: first.offset[at] - other.offset[at] for at in {*whole.axes, *second.axes}})
     found = Axe(iters or [Iter(1, 1)], _left_of_replicas(first, other, spans), offset, known=known)
-    if same_places(direct_sum(found, second, shape, second_shape), whole):
+    if same_locations(direct_sum(found, second, shape, second_shape), whole):
         return canonicalize(found)
-    raise NoLayout(f"{whole} is no direct sum with {second}", required="a layout of which it is a part")
+    raise NoLayout(f"{whole} is not a direct sum with {second}", required="a layout that contains the summand")
 
 
 def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, Extent]) -> list[Iter]:
-    """The replicas that, added to those of the part, are the whole's: along each axis, all that keep within those and
-    are multiples of what is given.
-    """
+    """Return replicas that, added to those of `part`, give those of `whole`, in multiples of `spans` on each axis."""
     found: list[Iter] = []
     added, _ = part.spread()
     for at, all_ in whole.spread()[0].items():
@@ -355,10 +353,10 @@ def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, Extent]) -> li
 
 
 def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tuple[int, int]] | None:
-    """Extents and strides whose sums are among these, and added to the others are all that is held; None without any.
+    """Return Extents and strides with sums in `among` which, added to `others`, give `held`; None if there are none.
 
-    All that fit are no sums of runs themselves: so runs are tried one by one, the smallest strides and the longest
-    first. Raises `NotByTable` where there are too many to be tried.
+    All fitting elements together need not be sums of runs, so runs are tried one by one, smallest stride and longest
+    run first. Raises `CannotTabulate` if there are too many to try.
     """
     work = MOST_WORK
 
@@ -373,9 +371,9 @@ def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tup
                 extent += 1
                 work -= len(reached[-1])
                 if work < 0:
-                    raise NotByTable(
-                        f"which of {len(among)} replicas are left is not found in so many steps",
-                        required="replicas that overlap in fewer ways",
+                    raise CannotTabulate(
+                        f"no runs for the remaining {len(among)} replicas were found within the search limit",
+                        required="replicas with fewer overlaps",
                     )
             for count in range(extent, 1, -1):
                 if len(reached[count - 1]) > len(sums) and (rest := filled(reached[count - 1], stride)) is not None:
@@ -386,7 +384,7 @@ def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tup
 
 
 def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> Axe:
-    """The outer layout of which the whole is made by tiles of `inner`. Raises `NoLayout` where there is none.
+    """Return the outer layout for which tiles of `inner` make up `whole`. Raises `NoLayout` if there is none.
 
     >>> from layouts.axe import S
     >>> tile_of(S[(8, 2, 32):(64, 1, 2)], S[(2, 4):(1, 2)], (16, 32), (2, 4))
@@ -398,14 +396,16 @@ def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> A
         tiles = Axe(inner.sharded, inner.replicated, known=inner.known)
         outer = _first_summand(whole, tiles, whole_shape, inner_shape, spans)
     except NoLayout as refused:
-        raise NoLayout(f"{whole} is not made of tiles {inner}", required="tiles that are found in it") from refused
-    start = Place({at: outer.offset[at] - inner.offset[at] for at in {*outer.axes, *inner.axes}})
+        raise NoLayout(
+            f"{whole} does not consist of tiles {inner}", required="a layout made of such tiles"
+        ) from refused
+    start = Location({at: outer.offset[at] - inner.offset[at] for at in {*outer.axes, *inner.axes}})
     steps = [(each.stride, spans.get(each.axis, 1)) for each in (*outer.sharded, *outer.replicated) if each.extent != 1]
     steps += [(start[at], spans.get(at, 1)) for at in start.parts]
     if any(outer.known.quotient(stride, by) is None for stride, by in steps):
         raise NoLayout(
-            f"{whole} is not made of tiles {inner}: they stand at {outer}",
-            required=f"steps that are multiples of what a tile spans, {dict(spans)}",
+            f"{whole} does not consist of tiles {inner}: the tiles would be at {outer}",
+            required=f"steps that are multiples of the span of a tile, {dict(spans)}",
         )
 
     def divided(iters: Sequence[Iter]) -> list[Iter]:
@@ -413,18 +413,18 @@ def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> A
             Iter(each.extent, _times(outer.known, each.stride, spans.get(each.axis, 1)), each.axis) for each in iters
         ]
 
-    offset = Place({at: _times(outer.known, start[at], spans.get(at, 1)) for at in start.parts})
+    offset = Location({at: _times(outer.known, start[at], spans.get(at, 1)) for at in start.parts})
     return canonicalize(Axe(divided(outer.sharded), divided(outer.replicated), offset, known=outer.known))
 
 
 def _times(known: Known, step: Extent, by: Extent) -> Extent:
-    """How many times a step goes by this; of one element, 1."""
+    """Return step / by; 1 if there is only one element."""
     exact = known.quotient(step, by)
     return 1 if exact is None else exact
 
 
 def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, object]]) -> Axe:
-    """Several axes as one: `sizes` are the axes to fuse, the fastest first, each with its size.
+    """Fuse several axes into one. `sizes` lists the axes, fastest first, each with its size.
 
     >>> from layouts.axe import S, axis
     >>> warp, lane, thread = map(axis, ("warp", "lane", "thread"))
@@ -439,26 +439,26 @@ def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, object
         steps[at] = unit
         unit *= size
     if along in layout.axes and along not in steps:
-        raise NoLayout(f"{layout} has places along {along} already", required="an axis of which it has none")
+        raise NoLayout(f"{layout} already has locations along {along}", required="a new axis")
 
     def moved(iters: Sequence[Iter]) -> list[Iter]:
         return [
             Iter(each.extent, each.stride * steps[each.axis], along) if each.axis in steps else each for each in iters
         ]
 
-    offset = Place({})
+    offset = Location({})
     for at, held in layout.offset.parts.items():
-        offset = offset.plus(Place({along: held * steps[at]} if at in steps else {at: held}))
+        offset = offset.plus(Location({along: held * steps[at]} if at in steps else {at: held}))
     return canonicalize(Axe(moved(layout.sharded), moved(layout.replicated), offset, known=layout.known))
 
 
 def _need_inside(layout: Axe, sizes: Sequence[tuple[Axis, Extent]]) -> None:
-    """Refuses places that an axis of this size does not have: fused, they would be those of its neighbour."""
+    """Raise `NoLayout` for locations outside the size of an axis, which fusion would map to its neighbour."""
     reached = ranges(layout)
     for at, size in sizes:
         first, last = reached.get(at, (0, 0))
         if not layout.known.less(-1, first) or not layout.known.less(last, size):
-            raise NoLayout(f"{layout} takes places {first} to {last} of {at}", required=f"0 to {size - 1}, its size")
+            raise NoLayout(f"{layout} has locations {first} to {last} on {at}", required=f"0 to {size - 1}, its size")
 
 
 def _quotient(whole: Shape, part: Shape, known: Known) -> list[Extent]:
@@ -467,5 +467,7 @@ def _quotient(whole: Shape, part: Shape, known: Known) -> list[Extent]:
     found = [known.quotient(a, b) for a, b in zip(wholes, parts, strict=False)]
     exact = [each for each in found if each is not None]
     if len(wholes) != len(parts) or len(exact) < len(parts):
-        raise NoLayout(f"{brief(whole)} in tiles of {brief(part)}", required="extents that divide, one for each")
+        raise NoLayout(
+            f"{brief(whole)} in tiles of {brief(part)}", required="one extent for each dimension, which divides it"
+        )
     return exact

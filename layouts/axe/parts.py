@@ -1,4 +1,4 @@
-"""Parts of Axe's layouts: the layout of a box of elements, and an axis taken apart into several."""
+"""Parts of Axe layouts: the layout of a box of elements, and an axis split into several."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import numpy as np
 from atl.core.index import Index, floordiv, index
 from atl.errors import brief
 from layouts.axe.arguments import Shape, extents_of, list_of, range_of, sizes_of_axes
-from layouts.axe.axes import Axis, Iter, Place, axis
+from layouts.axe.axes import Axis, Iter, Location, axis
 from layouts.axe.layout import Axe, need_axe
-from layouts.axe.operations import canonicalize, fuse, group, iters_of, same_places
+from layouts.axe.operations import canonicalize, fuse, group, iters_of, same_locations
 from layouts.axe.replicas import number, sign
-from layouts.errors import LayoutError, NoLayout, NotByTable
-from layouts.foundation.known import Known, positive
-from layouts.foundation.recovery import Broken, recovered
+from layouts.errors import CannotTabulate, LayoutError, NoLayout
+from layouts.foundation.facts import Known, positive
+from layouts.foundation.recovery import NoStrides, recover_modes
 from layouts.foundation.semimodule import COORDINATES
 from layouts.foundation.tuples import Extent, product, shown
 
 Range: TypeAlias = tuple[Extent, Extent]
-"""Where it begins, and where it ends."""
+"""Start and stop."""
 
 
 def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]]) -> Axe:
-    """The layout of a box of elements, [start, stop) in each dimension of the shape, counted row by row within it.
+    """Return the layout of a box of elements, [start, stop) in each dimension of the shape, with row-major indices.
 
-    Of numbers it is found wherever there is one: it is read off the table of places. Raises `NoLayout` where iters do
-    not express it. Of sizes, or between bounds that are sizes, it is found digit by digit; raises `NotByTable` where it
-    is not decided whether the range ends where an iter does, and `LayoutError` where it is not known to be within.
+    For numbers the slice is read off the table of locations. It is found whenever there is one; otherwise `NoLayout` is
+    raised. For symbolic sizes or bounds it is computed digit by digit. Raises `CannotTabulate` if it is not known
+    whether the range ends at the end of an iter, and `LayoutError` if it is not proved to be within the shape.
 
     >>> from layouts.axe import S
     >>> slice_of(S[(6, 10):(7, 1)], (60,), [(5, 25)])
@@ -51,7 +51,7 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]])
             raise LayoutError(
                 f"the range {start} to {stop} of {extent}",
                 required="0 <= start < stop <= extent",
-                suggestions=("state it of sizes: layout.given(...)",) if _any_size(start, stop, extent) else (),
+                suggestions=("state facts about sizes: layout.given(...)",) if _any_size(start, stop, extent) else (),
             )
     if layout.symbolic() or _any_size(*extents, *(part for each in ranges for part in each)):
         return _by_digits(layout, extents, ranges, known)
@@ -59,7 +59,7 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]])
 
 
 def _any_size(*parts: Extent) -> bool:
-    """Whether one of these is no number."""
+    """Return whether one of these is symbolic."""
     return any(isinstance(part, Index) for part in parts)
 
 
@@ -67,18 +67,18 @@ def _by_table(layout: Axe, extents: Sequence[int], region: Sequence[tuple[int, i
     size = number(layout.size)
     held = np.arange(prod(extents)).reshape(tuple(extents))[tuple(slice(start, stop) for start, stop in region)]
     table = layout.strides().table().reshape((size, -1))[held.reshape(-1)]
-    modes = recovered(table, COORDINATES)
-    if isinstance(modes, Broken):
+    modes = recover_modes(table, COORDINATES)
+    if isinstance(modes, NoStrides):
         raise NoLayout(
             f"{layout} has no slice {brief(list(region))} of {shown(tuple(extents))}",
-            required=f"iters: at element {modes.index} of the slice the place is another than any would give",
+            required=f"iters; element {modes.index} of the slice is not at the location that they would give",
         )
-    first = Place({at: int(step) for at, step in zip(layout.axes, table[0], strict=False)})
+    first = Location({at: int(step) for at, step in zip(layout.axes, table[0], strict=False)})
     return Axe(iters_of(modes, layout.axes), layout.replicated, first)
 
 
 def _by_digits(layout: Axe, extents: Sequence[Extent], region: Sequence[Range], known: Known) -> Axe:
-    """The slice of each dimension by itself, from the iters that make it up."""
+    """Return the slice, dimension by dimension, from the iters of each dimension."""
     whole = canonicalize(Axe(layout.sharded, (), layout.offset, known=known))
     grouped = group(whole, extents)
     iters: list[Iter] = []
@@ -86,10 +86,10 @@ def _by_digits(layout: Axe, extents: Sequence[Extent], region: Sequence[Range], 
     for dimension, (start, stop) in enumerate(region):
         found = _of_block(grouped.block(dimension), start, known.simple(stop - start), known)
         if found is None:
-            raise NotByTable(
-                f"whether {layout} has a slice {start} to {stop} of {extents[dimension]} is not decided for all sizes",
-                required="a range within a step of the slower iters, or of whole steps of them; or numbers for sizes",
-                suggestions=("state what is known: layout.given(...)", "layout.where(...) has numbers for sizes"),
+            raise CannotTabulate(
+                f"it is not known for all sizes whether {layout} has a slice {start} to {stop} of {extents[dimension]}",
+                required="a range within one step of the slower iters, or of whole steps; or numbers for sizes",
+                suggestions=("state facts: layout.given(...)", "give numbers for the sizes: layout.where(...)"),
             )
         iters += found[0]
         offset = offset.plus(found[1])
@@ -97,13 +97,13 @@ def _by_digits(layout: Axe, extents: Sequence[Extent], region: Sequence[Range], 
     return Axe(kept or [Iter(1, 1)], layout.replicated, offset, known=known)
 
 
-def _of_block(block: Sequence[Iter], start: Extent, length: Extent, known: Known) -> tuple[list[Iter], Place] | None:
-    """The iters of so many elements from the start on, and how far the first one is; None where it is not decided."""
+def _of_block(block: Sequence[Iter], start: Extent, length: Extent, known: Known) -> tuple[list[Iter], Location] | None:
+    """Return the iters of `length` elements from `start`, and the location of the first; None if unknown."""
     if not block:
-        return [], Place({})
+        return [], Location({})
     *slower, last = block
     if not slower:
-        return [Iter(length, last.stride, last.axis)], Place({last.axis: start * last.stride})
+        return [Iter(length, last.stride, last.axis)], Location({last.axis: start * last.stride})
     steps, first = known.quotient(length, last.extent), known.quotient(start, last.extent)
     if steps is not None and first is not None:  # whole steps of the slower iters
         found = _of_block(slower, first, steps, known)
@@ -113,31 +113,31 @@ def _of_block(block: Sequence[Iter], start: Extent, length: Extent, known: Known
     parts = known.quotient(last.extent, length), known.quotient(start, length)
     if None in parts and not known.less(low + length - 1, last.extent):
         return None
-    at = Place({last.axis: low * last.stride})
-    return [Iter(length, last.stride, last.axis)], at.plus(_place_at(slower, first, known))
+    at = Location({last.axis: low * last.stride})
+    return [Iter(length, last.stride, last.axis)], at.plus(_location_at(slower, first, known))
 
 
 def _over(a: Extent, b: Extent, known: Known) -> Extent:
-    """a // b."""
+    """Return a // b."""
     return a // b if isinstance(a, int) and isinstance(b, int) else known.simple(floordiv(index(a), index(b)))
 
 
-def _place_at(block: Sequence[Iter], element: Extent, known: Known) -> Place:
-    """Where an element of these iters is."""
-    found = Place({})
+def _location_at(block: Sequence[Iter], element: Extent, known: Known) -> Location:
+    """Return the location of an element of these iters."""
+    found = Location({})
     for position in reversed(range(len(block))):
         each = block[position]
         above = _over(element, each.extent, known) if position else 0
-        found = found.plus(Place({each.axis: known.simple(element - above * each.extent) * each.stride}))
+        found = found.plus(Location({each.axis: known.simple(element - above * each.extent) * each.stride}))
         element = above
     return found
 
 
 def split(layout: Axe, whole: str | Axis, sizes: Sequence[tuple[str | Axis, object]]) -> Axe:
-    """One axis as several, the fastest first, each with its size: the way back of `fuse`.
+    """Split one axis into several, fastest first, each with its size: the inverse of `fuse`.
 
-    Raises `NoLayout` where an iter, or a sum of them, goes over from one of the new axes to the next, and `NotByTable`
-    where sizes leave that open.
+    Raises `NoLayout` if an iter or a sum of iters carries from one new axis to the next, and `CannotTabulate` if this
+    is unknown for symbolic sizes.
 
     >>> from layouts.axe import S, axis
     >>> warp, lane, thread = map(axis, ("warp", "lane", "thread"))
@@ -154,16 +154,16 @@ def split(layout: Axe, whole: str | Axis, sizes: Sequence[tuple[str | Axis, obje
     given = Axe(layout.sharded, layout.replicated, layout.offset, known=known)
     parts = [_split(each, along, into, known) for each in layout.sharded]
     replicas = [_split(each, along, into, known) for each in layout.replicated]
-    offset = Place({at: held for at, held in layout.offset.parts.items() if at != along})
+    offset = Location({at: held for at, held in layout.offset.parts.items() if at != along})
     left = layout.offset[along]
     for at, size in into[:-1]:
         above = _over(left, size, known)
-        offset, left = offset.plus(Place({at: known.simple(left - above * size)})), above
-    offset = offset.plus(Place({into[-1][0]: left}))
+        offset, left = offset.plus(Location({at: known.simple(left - above * size)})), above
+    offset = offset.plus(Location({into[-1][0]: left}))
     made = Axe(
         [each for part in parts for each in part], [each for part in replicas for each in part], offset, known=known
     )
-    if not same_places(fuse(made, along, into), given):
+    if not same_locations(fuse(made, along, into), given):
         raise NoLayout(f"{layout} is not split into {', '.join(str(at) for at, _ in into)}", required="no carries")
     return canonicalize(made)
 
@@ -184,8 +184,8 @@ def _split(each: Iter, whole: Axis, sizes: Sequence[tuple[Axis, Extent]], known:
         fits = known.quotient(size, stride)
         rest = None if fits is None else known.quotient(extent, fits)
         if fits is None or rest is None:
-            refused: type[NoLayout | NotByTable] = NotByTable if _any_size(extent, stride, size) else NoLayout
-            raise refused(f"{each} is not split at {size} of {at}", required="an iter that ends there")
+            refused: type[NoLayout | CannotTabulate] = CannotTabulate if _any_size(extent, stride, size) else NoLayout
+            raise refused(f"{each} cannot be split at {size} of {at}", required="an iter that ends there")
         if fits != 1:
             out.insert(0, Iter(fits, stride * way, at))
         extent, stride = rest, 1

@@ -1,4 +1,4 @@
-"""The set of the places of replicas along one axis: a run of so many steps, or the sums of several, listed."""
+"""The set of locations of replicas along one axis: a single run, or a list of sums of several runs."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from typing import Final, TypeAlias
 from atl.core.index import index
 from atl.core.predicate import at_most
 from layouts.axe.axes import Iter
-from layouts.errors import NoLayout, NotByTable
-from layouts.foundation.known import Known
+from layouts.errors import CannotTabulate, NoLayout
+from layouts.foundation.facts import Known
 from layouts.foundation.tuples import Extent
 
 MOST_REPLICAS: Final = 2**16
-"""So many places of an element are listed."""
+"""Largest number of locations of an element that is listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Steps from 0 on, so many, of a stride that is positive."""
+    """`extent` multiples of a positive stride, from 0."""
 
     extent: Extent
     stride: Extent
 
 
 Copies: TypeAlias = Run | tuple[int, ...]
-"""A set with 0 in it and nothing below, as a run wherever it is one; else its elements in order."""
+"""A set of steps whose minimum is 0: a run if possible, else the sorted elements."""
 
 
 def sign(stride: Extent, known: Known) -> int:
-    """1 or -1. Raises `NoLayout` where it is not decided which way a stride goes."""
+    """Return 1 or -1. Raises `NoLayout` if the sign of the stride is unknown."""
     if known.less(0, stride):
         return 1
     if known.less(stride, 0):
         return -1
     raise NoLayout(
-        f"which way a stride of {stride} goes is not decided for all sizes",
+        f"the sign of the stride {stride} is not known for all sizes",
         required=f"{stride} >= 1, or {stride} <= -1",
-        suggestions=(f"state it: layout.given({stride} >= 1)", "layout.where(...) has numbers for sizes"),
+        suggestions=(f"state it: layout.given({stride} >= 1)", "give numbers for the sizes: layout.where(...)"),
     )
 
 
 def copies_of(iters: Sequence[Iter], known: Known) -> Copies:
-    """The sums of steps of iters along one axis, those that go down begun from below.
+    """Return the sums of steps of iters along one axis, with negative strides reversed.
 
-    Raises `NotByTable` where several runs stay apart, and sizes are symbolic or the sums too many.
+    Raises `CannotTabulate` if several runs cannot be merged and sizes are symbolic or there are too many sums.
     """
     runs = [Run(each.extent, each.stride * sign(each.stride, known)) for each in iters if each.extent != 1]
     if all(isinstance(part, int) for run in runs for part in (run.extent, run.stride)):
-        runs.sort(key=lambda run: (run.stride, run.extent))  # so that the one to go on with stands behind
+        runs.sort(key=lambda run: (run.stride, run.extent))  # a run comes before the runs that continue it
     merged = True
     while merged:
         merged = False
@@ -68,7 +68,7 @@ def copies_of(iters: Sequence[Iter], known: Known) -> Copies:
 
 
 def _joined(a: Run, b: Run, known: Known) -> Run | None:
-    """The sums of both as a run, where the second goes on by steps that the first fills."""
+    """Return the sums of both as one run, if the steps of `b` continue `a`."""
     steps = known.quotient(b.stride, a.stride)
     if steps is None or not known.holds(at_most(index(steps), index(a.extent))):
         return None
@@ -76,17 +76,17 @@ def _joined(a: Run, b: Run, known: Known) -> Run | None:
 
 
 def listed_sums(runs: Sequence[Run]) -> tuple[int, ...]:
-    """All sums of runs whose parts are numbers, in order."""
+    """Return all sums of runs with numeric extents and strides, sorted."""
     pairs = [(run.extent, run.stride) for run in runs]
     numbers = [(n, d) for n, d in pairs if isinstance(n, int) and isinstance(d, int)]
-    said = " + ".join(f"{n}:{d}" for n, d in pairs)
+    text = " + ".join(f"{n}:{d}" for n, d in pairs)
     if len(numbers) < len(pairs):
-        raise NotByTable(
-            f"which replicas of {said} are at one place is not decided for all sizes",
+        raise CannotTabulate(
+            f"it is not known for all sizes which replicas of {text} coincide",
             required="numbers for sizes: layout.where(...)",
         )
     if prod(n for n, _ in numbers) > MOST_REPLICAS:
-        raise NotByTable(f"the replicas {said} are {prod(n for n, _ in numbers)}", required=f"up to {MOST_REPLICAS}")
+        raise CannotTabulate(f"{text} has {prod(n for n, _ in numbers)} replicas", required=f"up to {MOST_REPLICAS}")
     found = {0}
     for n, d in numbers:
         found = {step + k * d for step in found for k in range(n)}
@@ -94,7 +94,7 @@ def listed_sums(runs: Sequence[Run]) -> tuple[int, ...]:
 
 
 def listed(copies: Copies) -> tuple[Extent, ...]:
-    """The elements of a set. Raises `NotByTable` where they are too many, or as many as sizes say."""
+    """Return the elements of a set. Raises `CannotTabulate` if they are too many or their number is symbolic."""
     if not isinstance(copies, Run):
         return copies
     if isinstance(copies.extent, int) and copies.extent <= MOST_REPLICAS:
@@ -103,14 +103,14 @@ def listed(copies: Copies) -> tuple[Extent, ...]:
 
 
 def same_copies(a: Copies, b: Copies, known: Known) -> bool:
-    """Whether two sets are known to be the same."""
+    """Return whether two sets are proved equal."""
     if isinstance(a, Run) and isinstance(b, Run):
         return known.same(a.extent, b.extent) and known.same(a.stride, b.stride)
     return a == b
 
 
 def number(part: Extent) -> int:
-    """A part that is a number. Raises `NotByTable` where it is none."""
+    """Return a value that must be a number. Raises `CannotTabulate` if it is symbolic."""
     if not isinstance(part, int):
-        raise NotByTable(f"{part} is not decided for all sizes", required="numbers for sizes: layout.where(...)")
+        raise CannotTabulate(f"{part} is not known for all sizes", required="numbers for sizes: layout.where(...)")
     return part

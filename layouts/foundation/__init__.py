@@ -1,1 +1,1 @@
-"""What layouts are made of: nested tuples, extents, semimodules of strides, layouts and other functions, tables."""
+"""Building blocks of layouts: nested tuples, extents, semimodules of strides, functions on boxes, tables."""

@@ -1,7 +1,7 @@
-"""Boxes: the domains of layouts. A flat index is split into digits on entry and joined on exit, and nowhere else.
+"""Boxes: the domains of layouts. The only module that splits flat indices into digits and joins digits.
 
-CuTe counts colexicographically, the first digit moving fastest; ATL, LEGO and Axe count row by row. That is all
-that the two differ in.
+CuTe's indices are colexicographic (the first digit moves fastest); those of ATL, LEGO and Axe are row-major. The box
+records the order, so the rest of the package does not depend on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from layouts.foundation.tuples import Extent, Nested, Shape, as_nested, extent_o
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """All coordinates in a shape: digits that run from 0 up to an extent each.
+    """All coordinates of a shape: each digit runs from 0 to its extent, exclusive.
 
     >>> box = Box((4, (2, 3)))
     >>> box.size, box.digits(13), box.join((1, 1, 1))
@@ -47,17 +47,17 @@ class Box:
         return product(self.shape)
 
     def digits(self, at: Any) -> tuple[Any, ...]:
-        """The digits of a flat index, an array of such, or an expression; the slowest one takes what is left."""
+        """Split a flat index, an array of indices, or an expression into digits. The slowest digit is not reduced."""
         if isinstance(at, str | bytes | tuple | list) or at is None:
             raise LayoutError(
-                f"{brief(at)} is no index", required="an integer, an array of them, or an index expression"
+                f"{brief(at)} is not an index", required="an integer, an array of integers, or an index expression"
             )
         if not self.row_major:
             return split(at, self.extents)
         return split(at, self.extents[::-1])[::-1]
 
     def join(self, digits: Sequence[Any]) -> Any:
-        """The flat index of digits."""
+        """Return the flat index of these digits."""
         if len(digits) != len(self.extents):
             raise LayoutError(f"{len(digits)} digits in {shown(self.shape)}", required=f"{len(self.extents)}")
         pairs = list(zip(digits, self.extents, strict=True))
@@ -67,7 +67,7 @@ class Box:
         return at
 
     def coordinate_digits(self, coordinate: object) -> tuple[Any, ...]:
-        """The digits of a coordinate: an index for the whole, or for any part of the shape, is split there."""
+        """Return the digits of a coordinate. A flat index may replace the coordinate or any nested part of it."""
         return tuple(self._of(self.shape, coordinate))
 
     def _of(self, shape: Shape, coordinate: object) -> Iterator[Any]:
@@ -84,7 +84,7 @@ class Box:
 
 
 def split(at: Any, extents: Sequence[Extent]) -> tuple[Any, ...]:
-    """The digits of an index in these extents, the first moving fastest; the last one takes what is left (§6.3.2)."""
+    """Return the digits of an index in these extents, the first fastest. The last digit is not reduced (§6.3.2)."""
     if isinstance(at, np.ndarray) and at.dtype.kind not in "iu" and not (at.dtype == object and _integers(at)):
         raise LayoutError(f"an array of {at.dtype}", required="an array of integers")
     out = []
@@ -99,12 +99,12 @@ def split(at: Any, extents: Sequence[Extent]) -> tuple[Any, ...]:
 
 
 def _integers(at: NDArray[Any]) -> bool:
-    """Whether objects in an array are Python's integers, which stand for machine integers that are too small."""
+    """Return whether all objects in an array are Python integers (used where 64 bits are too few)."""
     return all(type(value) is int for value in at.reshape(-1).tolist())
 
 
 def nested_digits(shape: Shape, digits: Iterator[Any]) -> Nested[Any]:
-    """Digits, nested as the shape is: the coordinate of a person."""
+    """Return the digits, nested like the shape, as a user writes a coordinate."""
     if isinstance(shape, tuple):
         return tuple(nested_digits(part, digits) for part in shape)
     return next(digits)

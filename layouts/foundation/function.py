@@ -1,4 +1,4 @@
-"""Layouts in the wide sense: functions from the digits of a box to places. The one protocol of all classes."""
+"""Layouts in the general sense: functions from the digits of a box to locations. The protocol of all layout classes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from atl.core.predicate import TRUE, Predicate
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
 from layouts.foundation.box import Box
-from layouts.foundation.known import Known, positive
+from layouts.foundation.facts import Known, positive
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
 from layouts.foundation.storing.bits import columns_of, stored_by_bits
@@ -36,38 +36,38 @@ from layouts.foundation.tuples import (
 )
 from layouts.foundation.variables import digit_variable
 
-MOST_PLACES: Final = 2**20
-"""So many places are computed one by one, in NumPy; of larger functions, and of symbolic ones, only what is proved."""
+MOST_ELEMENTS: Final = 2**20
+"""Largest size for which a table of all values is computed; larger and symbolic functions rely on proofs."""
 
 
 class Function(ABC):
-    """A function on a box of digits. Called with an index, a coordinate, arrays of indices, or index expressions.
+    """A function on a box of digits. It takes an index, a coordinate, arrays of indices, or index expressions.
 
-    `shape` is its domain, `at` its value at digits, `known` what holds of its sizes. It is a `Layout` where shape and
-    strides say all.
+    `shape` is the domain, `at` evaluates the function at digits, and `known` holds facts about its sizes. A function
+    that is given by a shape and strides is a `Layout`.
     """
 
     __slots__ = ()
 
     is_layout: ClassVar[bool] = False
-    """Whether this is a shape with strides, and not another function."""
-    one_to_one: bool = False
-    """Whether it was seen when it was made that different digits have different places."""
-    fills: bool = False
-    """Whether it was seen when it was made that its places are the numbers below its size, each once."""
+    """True if the function is given by a shape and strides."""
+    known_injective: bool = False
+    """True if injectivity was proved at construction."""
+    known_bijective: bool = False
+    """True if it was proved at construction that the values are 0 .. size - 1, each once."""
     shape: Shape
     known: Known
 
     @abstractmethod
     def at(self, digits: Sequence[Any]) -> Any:
-        """The value at these digits: integers, NumPy arrays of them, or index expressions."""
+        """Return the value at these digits: integers, NumPy arrays of them, or index expressions."""
 
     def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
-        """Under which condition there is a place for these digits, and the place."""
+        """Return the condition under which these digits have a location, and the location."""
         return TRUE, self.at(digits)
 
     def _repr_svg_(self) -> str | None:
-        """What a notebook shows of a small layout: where each coordinate goes."""
+        """Return the picture of a small layout in a notebook: the location of each coordinate."""
         from layouts.pictures.grid import svg_of
 
         return svg_of(self)
@@ -79,52 +79,52 @@ class Function(ABC):
 
     @property
     def size(self) -> Extent:
-        """The number of places of the domain."""
+        """The number of elements of the domain."""
         return product(self.shape)
 
     @property
-    def places(self) -> int | None:
-        """The size, if it is a number and small enough for a table."""
+    def table_size(self) -> int | None:
+        """The number of elements, if it is a number and small enough for a table; else None."""
         size = self.size
-        return size if isinstance(size, int) and size <= MOST_PLACES else None
+        return size if isinstance(size, int) and size <= MOST_ELEMENTS else None
 
     def __call__(self, *coordinate: Any) -> Any:
-        """The value at an index, or at a coordinate, with one part for each mode."""
+        """Return the value at an index, or at a coordinate with one part for each mode."""
         given = coordinate[0] if len(coordinate) == 1 else coordinate
         digits = self.box.coordinate_digits(plain_coordinate(given))
         return _outward(self.at(digits), given)
 
     def table(self) -> Array:
-        """The value at each index of the domain, in order; coordinates are rows."""
-        places = self.places
-        if places is None:
-            raise NotByTable(
-                f"{self} has {self.size} places",
-                required=f"a size known as a number, up to {MOST_PLACES}",
-                suggestions=("put numbers for the sizes: layout.where(n=8)",),
+        """Return the value at each index of the domain, in order. Values that are coordinates are rows."""
+        size = self.table_size
+        if size is None:
+            raise CannotTabulate(
+                f"{self} has {self.size} elements",
+                required=f"a size known as a number, up to {MOST_ELEMENTS}",
+                suggestions=("give numbers for the sizes: layout.where(n=8)",),
             )
         if not self.is_numeric:
-            raise NotByTable(f"the places of {self} are made of sizes", required="numbers for all sizes")
+            raise CannotTabulate(f"the values of {self} depend on symbolic sizes", required="numbers for all sizes")
         try:
-            values = np.asarray(self._all(places))
+            values = np.asarray(self._all(size))
         except TypeError as error:
-            raise NotByTable(
-                f"{self} is not a function of arrays: {error}", required="numbers for all sizes"
+            raise CannotTabulate(
+                f"{self} cannot be evaluated on arrays: {error}", required="numbers for all sizes"
             ) from error
-        return values if values.ndim else np.full(places, values)
+        return values if values.ndim else np.full(size, values)
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the values at digits that are numbers are numbers too: they are made of no sizes."""
+        """True if the values at numeric digits are numbers, so that no symbolic size occurs in them."""
         return True
 
     @property
     def has_table(self) -> bool:
-        """Whether there is a table: not too many places, and numbers as values."""
-        return self.places is not None and self.is_numeric
+        """True if a table can be computed: the size is a small number and the values are numbers."""
+        return self.table_size is not None and self.is_numeric
 
     def colexicographic(self) -> Array:
-        """The value at each coordinate, those of the first mode moving fastest, whatever way indices count."""
+        """Return the table with the first mode moving fastest, whatever the order of this function's indices."""
         values = self.table()
         if not self.box.row_major:
             return values
@@ -133,35 +133,35 @@ class Function(ABC):
         ordered: Array = values[order]
         return ordered
 
-    def counted_from_the_first(self) -> Function:
-        """The same place at each coordinate, indices counted as CuTe does: the first digit moves fastest."""
+    def with_colexicographic_indices(self) -> Function:
+        """Return the same function of coordinates, with colexicographic indices as in CuTe."""
         return self if not self.box.row_major else IndexFunction(self.shape, lambda *digits: self.at(digits))
 
-    def _all(self, places: int) -> Any:
-        """The values at all indices, which are so many."""
-        return self.at(self.box.digits(np.arange(places)))
+    def _all(self, size: int) -> Any:
+        """Return the values at all indices; `size` is their number."""
+        return self.at(self.box.digits(np.arange(size)))
 
     @abstractmethod
     def where(self, **sizes: int) -> Function:
-        """This function with numbers for sizes."""
+        """Return this function with numbers substituted for sizes."""
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """Where the elements of a tensor of this shape are stored, with the way back: for `s.store(name, layout)`.
+        """Return the reindexing that stores a tensor of this shape, with its inverse; used by `s.store(name, layout)`.
 
-        With `copies` elements may share a place, and no way back is needed: for `s.view(name, layout)`. Functions of
-        powers of two are stored bit by bit, where they are linear over F2: compositions with swizzles are.
+        With `copies` elements may share a location and no inverse is needed; used by `s.view(name, layout)`. Functions
+        on powers of two that are linear over F2 are stored bit by bit; swizzled layouts are of this kind.
         """
         made = self._stored_by_bits(shape, copies=copies)
         if made is None:
             raise NoLayout(
-                f"{self} has no way back",
+                f"{self} has no known inverse",
                 required="a layout, a function of powers of two that is linear over F2, "
-                "or an IndexFunction with back= and onto=",
+                "or an IndexFunction with inverse= and onto=",
             )
         return made
 
     def _stored_by_bits(self, shape: tuple[Index, ...], *, copies: bool) -> Reindexing | None:
-        """Where elements go by the bits of their indices, if bits say where."""
+        """Return the reindexing by bits of indices, or None if the function is not linear over F2."""
         modes = modes_of(self.shape)
         sizes = [size for mode in modes if isinstance(size := product(mode), int) and size & -size == size]
         nested = any(isinstance(mode, tuple) for mode in modes)
@@ -173,13 +173,13 @@ class Function(ABC):
 
 
 def need_function(value: object) -> None:
-    """Refuses what is neither a layout nor another function on a box."""
+    """Raise `WrongArgument` if `value` is not a function on a box."""
     if not isinstance(value, Function):
         raise WrongArgument(f"{brief(value)} is not a layout", required="a Layout, or another function on a box")
 
 
 def plain_coordinate(coordinate: object) -> Any:
-    """A coordinate without what a person writes it with; arrays stay."""
+    """Return the coordinate with surface expressions unwrapped; arrays are kept."""
     if isinstance(coordinate, tuple | list):
         return tuple(plain_coordinate(part) for part in coordinate)
     if isinstance(coordinate, np.ndarray):
@@ -200,14 +200,15 @@ def _parts(coordinate: object) -> list[object]:
 
 
 class IndexFunction(Function):
-    """A function on a box that is written as a formula `to`, with its way back where there is one.
+    """A function on a box, written as a formula `to`, with its inverse if there is one.
 
-    `to` takes a digit for each leaf of the shape and gives a place; with `onto`, the digits of a place in that box,
-    which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and
-    index expressions, so they use `+ - * // %` only. A way back is best written on digits, where nothing is divided.
-    With `onto=Segments(…)` the digits are a key and a position, in segments as the rows of a triangle are.
+    `to` takes one digit for each leaf of the shape and returns a location. With `onto` it returns the digits of a
+    location in that box, which are joined to a flat location. `inverse` takes the result of `to` and returns digits.
+    Both are called with integers, arrays and index expressions, so they may use only `+ - * // %`. An inverse is
+    easiest to prove when it works on digits, without division. With `onto=Segments(…)` the digits are a key and a
+    position, as for the rows of a packed triangle.
 
-    Sizes may be symbolic, with facts in `given=`; extents are assumed to be at least 1.
+    Sizes may be symbolic, with facts in `given=`. Extents are assumed to be at least 1.
 
     >>> pitch = IndexFunction((4, 8), lambda i, j: 9 * i + j, name="padded")
     >>> pitch(2, 3), pitch
@@ -221,71 +222,71 @@ class IndexFunction(Function):
     17
     """
 
-    __slots__ = ("back", "known", "name", "onto", "shape", "to")
+    __slots__ = ("inverse", "known", "name", "onto", "shape", "to")
 
     def __init__(
         self,
         shape: object,
         to: Callable[..., Any],
-        back: Callable[..., Sequence[Any]] | None = None,
+        inverse: Callable[..., Sequence[Any]] | None = None,
         *,
         onto: Box | Segments | None = None,
         name: str = "function",
         given: Iterable[object] = (),
     ) -> None:
         if not callable(to):
-            raise WrongArgument(f"{brief(to)} is not a function of digits", required="a function")
+            raise WrongArgument(f"{brief(to)} is not callable", required="a function of digits")
         self.shape = as_nested(shape, extent_of)
         self.to = to
-        self.back = back
+        self.inverse = inverse
         self.onto = onto
         self.name = name
         self.known = positive(leaves(self.shape)).given(given)
 
-    def digits_of_place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
-        """What `to` gives: the digits of a place in `onto`, or a lone place."""
-        place = self.to(*digits)
-        parts = tuple(place) if self.onto is not None else (place,)
+    def location_digits(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the result of `to`: the digits of a location in `onto`, or a tuple of one flat location."""
+        location = self.to(*digits)
+        parts = tuple(location) if self.onto is not None else (location,)
         return tuple(map(plain_index, parts))
 
     def at(self, digits: Sequence[Any]) -> Any:
-        place = self.digits_of_place(digits)
-        return place[0] if self.onto is None else self.onto.join(place)
+        location = self.location_digits(digits)
+        return location[0] if self.onto is None else self.onto.join(location)
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         own = tuple(map(index, leaves(self.shape)))
-        if isinstance(self.onto, Segments) and len(own) == len(shape) and (copies or self.back is not None):
-            way_back = None if copies else self.back
-            return stored_in_segments(own, self.onto, self.to, way_back, self.known)
+        if isinstance(self.onto, Segments) and len(own) == len(shape) and (copies or self.inverse is not None):
+            inverse = None if copies else self.inverse
+            return stored_in_segments(own, self.onto, self.to, inverse, self.known)
         boxed = isinstance(self.onto, Box) and self.onto.row_major
-        unled = (self.back is None and not copies) or not boxed
-        if unled and (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
+        no_box = (self.inverse is None and not copies) or not boxed
+        if no_box and (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
             return by_bits
         if not isinstance(self.onto, Box) or not boxed:
             raise NoLayout(
-                f"{self} does not say where elements are stored",
-                required="back=, the way back, for places in segments"
+                f"{self} does not determine how elements are stored",
+                required="inverse=, for locations in segments"
                 if isinstance(self.onto, Segments)
-                else "back=, the way back, and onto=Box(…, row_major=True), the box of the places",
+                else "inverse= and onto=Box(…, row_major=True), the box of the locations",
             )
         if len(own) != len(shape):
             raise NoLayout(
-                f"{self} is a function of {len(own)} digits", required=f"one for each dimension: {len(shape)}"
+                f"{self} is a function of {len(own)} digits", required=f"one digit for each dimension: {len(shape)}"
             )
-        return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.back)
+        return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.inverse)
 
     def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
-        """The digits, and what `to` gives at them, in segments the place; None for a function of numbers only."""
+        """Return the digits and the result of `to` (for segments, the location), or None if it takes only numbers."""
         variables = tuple(digit_variable(k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
         try:
             digits = [index(variable) for variable in variables]
-            place = (self.at(digits),) if isinstance(self.onto, Segments) else self.digits_of_place(digits)
-            return variables, tuple(map(index, place))
-        except (TypeError, ValueError, LookupError, AttributeError):  # what functions of numbers make of an expression
+            location = (self.at(digits),) if isinstance(self.onto, Segments) else self.location_digits(digits)
+            return variables, tuple(map(index, location))
+        except (TypeError, ValueError, LookupError, AttributeError):  # raised by functions of numbers given expressions
             return None
 
     def sizes(self) -> set[Size]:
-        """The sizes that the formula speaks of."""
+        """Return the sizes that occur in the formula."""
         found = self.formula()
         return {atom for part in found[1] for atom in atoms(part) if isinstance(atom, Size)} if found else set()
 
@@ -294,7 +295,7 @@ class IndexFunction(Function):
         return not self.sizes()
 
     def where(self, **sizes: int) -> Function:
-        """This function with numbers for sizes: its formula is that over index expressions, evaluated."""
+        """Return this function with numbers for sizes: evaluates the formula over index expressions."""
         found = self.formula()
         if found is None or (not self.sizes() and all(isinstance(extent, int) for extent in leaves(self.shape))):
             return self
@@ -311,10 +312,10 @@ class IndexFunction(Function):
                 return values[atom] if atom in values else _placed(index(atom), sizes)
 
             if any(isinstance(digit, np.ndarray) for digit in digits):
-                place = tuple(_of_arrays(formula, leaf) for formula in formulae)
+                location = tuple(_of_arrays(formula, leaf) for formula in formulae)
             else:
-                place = tuple(value_of(formula, leaf, _no_element) for formula in formulae)
-            return place if onto is not None else place[0]
+                location = tuple(value_of(formula, leaf, _no_element) for formula in formulae)
+            return location if onto is not None else location[0]
 
         return IndexFunction(shape, to, onto=onto, name=self.name)
 
@@ -323,22 +324,22 @@ class IndexFunction(Function):
 
 
 def _no_element(_array: object, _at: object) -> int:
-    raise NotByTable("a formula reads an array", required="a formula over sizes and digits")
+    raise CannotTabulate("a formula reads an array", required="a formula over sizes and digits")
 
 
 def _placed(expression: Index, sizes: Mapping[str, int]) -> int:
-    """The value of an expression over sizes. Raises `NotByTable` where one of them is not given."""
+    """Return the value of an expression over sizes. Raises `CannotTabulate` if a size is missing."""
 
     def leaf(atom: Leaf) -> int:
         if isinstance(atom, Size) and atom.name in sizes:
             return sizes[atom.name]
-        raise NotByTable(f"{expression} is not known", required="a number for each size")
+        raise CannotTabulate(f"the value of {expression} is unknown", required="a number for each size")
 
     return value_of(expression, leaf, _no_element)
 
 
 def _of_arrays(expression: Index, leaf: Callable[[Leaf], Any]) -> Any:
-    """The values of an expression, place by place, where leaves are arrays."""
+    """Return the elementwise values of an expression whose leaves are arrays."""
     total: Any = 0
     for monomial, coefficient in expression.terms:
         term: Any = coefficient
@@ -366,9 +367,9 @@ def _of_atom(atom: AnyAtom, leaf: Callable[[Leaf], Any]) -> Any:
 
 
 class Chain(Function):
-    """One function after another: outer ∘ inner, which no shape with strides expresses, or is not known to be.
+    """The composition outer ∘ inner, where no shape with strides is known to express it.
 
-    `reason` says why. It is a function like any other: it is called, compared and drawn.
+    `reason` says why. A chain is a function like any other: it can be called, compared and drawn.
     """
 
     __slots__ = ("inner", "known", "outer", "reason", "shape")
@@ -386,29 +387,29 @@ class Chain(Function):
         return self._after(self.inner.at(digits))
 
     def _after(self, value: Any) -> Any:
-        place = _place_of(value, len(modes_of(self.outer.shape)))
-        return self.outer.at(self.outer.box.coordinate_digits(place))
+        location = _as_coordinate(value, len(modes_of(self.outer.shape)))
+        return self.outer.at(self.outer.box.coordinate_digits(location))
 
-    def _all(self, places: int) -> Any:  # noqa: ARG002
+    def _all(self, size: int) -> Any:  # noqa: ARG002
         return self._after(self.inner.table())
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """Bit by bit; or else at one flat place, that which the outer function makes of the inner one's."""
+        """Store by bits if the chain is linear over F2; else at one flat location, outer applied to inner's."""
         outer = self.outer
         by_bits = self._stored_by_bits(shape, copies=copies)
         if by_bits is not None or not isinstance(outer, IndexFunction) or isinstance(outer.shape, tuple):
             return by_bits or super().stored(shape, copies=copies)
-        if outer.onto is not None or outer.back is None:
+        if outer.onto is not None or outer.inverse is None:
             return super().stored(shape, copies=copies)
         inner = self.inner.stored(shape, copies=copies)
         box = Box(tuple(map(extent_of, inner.places)), row_major=True)
-        there, back = outer.to, outer.back
+        forward, inverse = outer.to, outer.inverse
 
         def to(*at: Any) -> tuple[Any, ...]:
-            return (there(box.join([plain_coordinate(part) for part in inner.to(*at)])),)
+            return (forward(box.join([plain_coordinate(part) for part in inner.to(*at)])),)
 
         def origin(p: Any) -> Any:
-            (flat,) = back(plain_coordinate(p))
+            (flat,) = inverse(plain_coordinate(p))
             return () if inner.back is None else inner.back(*box.digits(plain_coordinate(flat)))
 
         return Reindexing(shape, (index(product(box.shape)),), to, None if inner.back is None else origin)
@@ -425,8 +426,8 @@ class Chain(Function):
         return f"{self.outer} o {self.inner}"
 
 
-def _place_of(value: Any, rank: int) -> Any:
-    """A value as an index of another function, or as a coordinate of so many modes."""
+def _as_coordinate(value: Any, rank: int) -> Any:
+    """Return a value as an index of another function, or as a coordinate with `rank` modes."""
     if isinstance(value, F2):
         return int(value)
     if isinstance(value, Coordinate):
@@ -440,13 +441,13 @@ def _place_of(value: Any, rank: int) -> Any:
 
 
 MOST_BITS: Final = 62
-"""Places are machine integers."""
+"""Locations are machine integers."""
 
 
 def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexFunction:
-    """CuTe's Swizzle<bits, base, shift>: bits from base + shift on are added, without carries, to those from base on.
+    """CuTe's Swizzle<bits, base, shift>: xors `bits` bits starting at base + shift into those starting at base.
 
-    It is its own way back. Its domain is as large as the bits that it reads, or `size`.
+    A swizzle is its own inverse. Its domain is as large as the bits that it reads, or `size`.
 
     >>> swizzle(2, 0, 3).table()[8:12]
     array([ 9,  8, 11, 10])
@@ -455,25 +456,27 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
         if type(value) is not int or value < 0:
             raise WrongArgument(f"{name}={brief(value)}", required="a number of bits, 0 or more")
     if type(shift) is not int or abs(shift) < bits:
-        raise WrongArgument(f"shift={brief(shift)}", required=f"a distance of at least {brief(bits)} bits, up or down")
+        raise WrongArgument(
+            f"shift={brief(shift)}", required=f"a distance of at least {brief(bits)} bits, in either direction"
+        )
     if base + bits + abs(shift) > MOST_BITS:
         raise WrongArgument(
-            f"a swizzle that reads {brief(base + bits + abs(shift))} bits", required=f"at most {MOST_BITS}"
+            f"a swizzle that reads {brief(base + bits + abs(shift))} bits", required=f"at most {MOST_BITS} bits"
         )
     lowest = base + max(shift, 0)
     read = ((1 << bits) - 1) << lowest
 
     def to(at: Any) -> Any:
-        if isinstance(at, Index | IndexExpr):  # these have no `&`
+        if isinstance(at, Index | IndexExpr):  # index expressions have no `&`
             bit: Any = at // (1 << lowest) % (1 << bits)
             return at ^ bit * (1 << (lowest - shift))
         taken = at & read
         return at ^ (taken >> shift if shift >= 0 else taken << -shift)
 
     whole = 1 << (base + bits + abs(shift)) if size is None else size
-    return IndexFunction(whole, to, lambda place: (to(place),), name=f"Swizzle<{bits},{base},{shift}>")
+    return IndexFunction(whole, to, lambda location: (to(location),), name=f"Swizzle<{bits},{base},{shift}>")
 
 
 def fits_machine(values: Sequence[int]) -> bool:
-    """Whether sums of so large values are machine integers."""
+    """Return whether sums of values of this magnitude fit into machine integers."""
     return sum(map(abs, values)) < MACHINE

@@ -1,7 +1,7 @@
-"""The laws of Figs. 6.2 and 6.3, each as an obligation that is tried on samples.
+"""The laws of Figs. 6.2 and 6.3, each as a predicate that is tested on samples.
 
-They are stated over the semiring of coordinates of a semimodule (erratum E35), and `broken` names those that fail, with
-the samples that break them. Of congruence, and of division, all that the figures ask is asked.
+The laws are stated over the semiring of coordinates of a semimodule (erratum E35). `broken` lists the laws that fail,
+each with a counterexample. All laws of the figures are included, also those on congruence and division.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from layouts.foundation.semimodule import Semimodule
 
 Law: TypeAlias = Callable[[Semimodule[Any], int, int, Any, Any, Any], bool]
-"""Whether the law holds for coordinates x and y and strides a, b and c."""
+"""A law as a predicate on coordinates x and y and strides a, b and c."""
 
 
 def _sound_division(m: Semimodule[Any], x: int, y: int, a: Any, b: Any, c: Any) -> bool:  # noqa: ARG001
@@ -40,11 +40,11 @@ LAWS: Final[Mapping[str, Law]] = {
     "MULBINDISTR": lambda m, x, y, a, b, c: m.scale(x, m.add(a, b)) == m.add(m.scale(x, a), m.scale(x, b)),
     "ADDMULDISTR": lambda m, x, y, a, b, c: m.scale(m.plus(x, y), a) == m.add(m.scale(x, a), m.scale(y, a)),
 }
-"""Each law by its name in the figures."""
+"""The laws by their names in the figures."""
 
 
 def broken(module: Semimodule[Any], digits: Sequence[int], strides: Sequence[Any]) -> Iterator[str]:
-    """The laws that fail for some of these coordinates and strides, each with the first that break it.
+    """Return the laws that fail for some of these coordinates and strides, each with its first counterexample.
 
     >>> from layouts.foundation.semimodule import BITS, F2
     >>> list(broken(BITS, range(6), [F2(bits) for bits in range(6)]))

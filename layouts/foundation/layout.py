@@ -1,4 +1,4 @@
-"""Layouts proper: a shape and strides (§6.2), and how they are interpreted on coordinates (§6.3)."""
+"""Layouts: a shape and strides (§6.2), and their values at coordinates (§6.3)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from atl.core.index import Index, map_leaves
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
-from layouts.errors import LayoutError, NoMode, NotByTable
+from layouts.errors import CannotTabulate, LayoutError, NoMode
 from layouts.foundation.box import Box, nested_digits, split
+from layouts.foundation.facts import EMPTY, Known, number_for, positive
 from layouts.foundation.function import Function, fits_machine, plain_coordinate
-from layouts.foundation.known import EMPTY, Known, number_for, positive
 from layouts.foundation.semimodule import (
     BITS,
     F2,
@@ -45,19 +45,19 @@ Mode = tuple[Extent, Stride]
 """An extent and its stride: x ↦ x · stride for 0 ≤ x < extent."""
 
 
-READ: Final = 'layouts.read_layout("(4,8):(8,1)") reads one that is printed'
-"""What to do with a layout that is a text."""
+READ: Final = 'use layouts.read_layout("(4,8):(8,1)") to parse a printed layout'
+"""Suggestion for a layout given as a string."""
 
 
 class Layout(Function):
     """A shape with a stride for each extent: the value at digits is their inner product with the strides.
 
-    Extents and strides are integers or index expressions; strides may also be multiples of `E(k)`, whose values are
-    coordinates, or `F2(s)`, which add without carries. Without strides it is compact, the first mode moving fastest.
-    An index counts colexicographically, and beyond the domain a layout goes on in its last mode. Extents are at least
-    1: of symbolic ones it is assumed. `given=` states more facts about sizes.
+    Extents and strides are integers or index expressions. Strides may also be multiples of `E(k)`, whose values are
+    coordinates, or `F2(s)`, which add by exclusive or. Without strides the layout is compact, first mode fastest.
+    Indices are colexicographic; an index beyond the domain continues in the last mode. Extents must be at least 1
+    (assumed for symbolic ones). `given=` states more facts about sizes.
 
-    Raises `LayoutError` where a shape is none, or is nested otherwise than the strides.
+    Raises `LayoutError` if the shape is invalid or the strides are nested differently.
 
     >>> import atl
     >>> L = Layout((4, 8), (8, 1))
@@ -83,7 +83,7 @@ class Layout(Function):
     ) -> None:
         if isinstance(shape, str):
             raise WrongArgument(
-                f"{brief(shape)} is a text", required="a shape: extents, nested or not", suggestions=(READ,)
+                f"{brief(shape)} is a string", required="a shape: extents, nested or not", suggestions=(READ,)
             )
         self.shape = as_nested(shape, _positive_extent)
         if stride is None:
@@ -105,7 +105,7 @@ class Layout(Function):
         offset: Stride = 0,
         known: Known = EMPTY,
     ) -> Layout:
-        """The layout of parts that are known to fit."""
+        """Make a layout of parts that are already known to fit."""
         made = object.__new__(Layout)
         made.shape = shape
         made.stride = stride
@@ -117,7 +117,7 @@ class Layout(Function):
 
     @staticmethod
     def of_modes(modes: Sequence[Mode], *, offset: Stride = 0, known: Known = EMPTY) -> Layout:
-        """The flat layout of these modes: of one a leaf, of none 1:0."""
+        """Return the flat layout of these modes: a leaf for one mode, 1:0 for none."""
         if len(modes) == 1:
             return Layout.made(modes[0][0], modes[0][1], (modes[0],), offset=offset, known=known)
         if not modes:
@@ -127,7 +127,7 @@ class Layout(Function):
 
     @property
     def semimodule(self) -> Semimodule[Any]:
-        """What the strides are elements of."""
+        """The semimodule of the strides."""
         if self._semimodule is None:
             self._semimodule = semimodule_of((self.offset, *(stride for _, stride in self.modes)))
         return self._semimodule
@@ -138,12 +138,10 @@ class Layout(Function):
         return len(modes_of(self.shape))
 
     def __getitem__(self, mode: int) -> Layout:
-        """A mode at the top, as a layout that starts at zero."""
+        """Return a top-level mode, as a layout with offset zero."""
         shapes, strides = modes_of(self.shape), modes_of(self.stride)
         if type(mode) is not int or not -len(shapes) <= mode < len(shapes):
-            raise NoMode(
-                f"{self} has no mode {brief(mode)}", required=f"the number of a mode, from 0 to {len(shapes) - 1}"
-            )
+            raise NoMode(f"{self} has no mode {brief(mode)}", required=f"a mode number from 0 to {len(shapes) - 1}")
         return part_of(shapes[mode], strides[mode], self.known)
 
     def __iter__(self) -> Iterator[Layout]:
@@ -151,7 +149,7 @@ class Layout(Function):
 
     @property
     def is_constant(self) -> bool:
-        """Whether all extents and strides are numbers."""
+        """True if all extents and strides are numbers."""
         return all(type(n) is int and not _symbolic(d) for n, d in self.modes) and not _symbolic(self.offset)
 
     @property
@@ -160,7 +158,7 @@ class Layout(Function):
 
     @property
     def reason(self) -> str:
-        """Why this is no layout: it is one."""
+        """Always empty; a `Chain` gives the reason why it is not a layout."""
         return ""
 
     # -- meaning ------------------------------------------------------------------------------------------------------
@@ -182,7 +180,7 @@ class Layout(Function):
         return total
 
     def __call__(self, *coordinate: Any) -> Any:
-        """The value at an index or a coordinate; with None in the place of a part, the layout over that part."""
+        """Return the value at an index or a coordinate. With None for a part, the layout over that part (a slice)."""
         given = coordinate[0] if len(coordinate) == 1 else coordinate
         if type(given) is int:
             digits = split(given, [extent for extent, _ in self.modes])
@@ -193,14 +191,14 @@ class Layout(Function):
 
     @property
     def width(self) -> int:
-        """How many places a value that is a coordinate has."""
+        """The number of components of a value that is a coordinate."""
         strides = (self.offset, *(stride for _, stride in self.modes))
         return max((len(stride.parts) for stride in strides if isinstance(stride, Coordinate)), default=1)
 
     def table(self) -> Array:
-        """The value at each index of the domain, in order; coordinates are rows."""
-        if self.places is None or not self.is_constant:
-            return super().table() if self.places is None else self._no_table()
+        """Return the value at each index of the domain, in order. Values that are coordinates are rows."""
+        if self.table_size is None or not self.is_constant:
+            return super().table() if self.table_size is None else self._no_table()
         module, width = self.semimodule, self.width
         exact = module is BITS or fits_machine(
             [n * m for n, d in self.modes if isinstance(n, int) for m in _magnitudes(d)]
@@ -214,10 +212,10 @@ class Layout(Function):
         return values
 
     def _no_table(self) -> Array:
-        raise NotByTable(f"the strides of {self} are not numbers", required="numbers for all sizes")
+        raise CannotTabulate(f"the strides of {self} are not numbers", required="numbers for all sizes")
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """Where the elements of a tensor of this shape are stored: the digits of a place are in the order of strides.
+        """Return the reindexing that stores a tensor of this shape; the digits of a location are ordered by stride.
 
         >>> from atl.core.index import size
         >>> n, m = size("n"), size("m")
@@ -231,7 +229,7 @@ class Layout(Function):
         )
 
     def where(self, **sizes: int) -> Layout:
-        """This layout with numbers for sizes. Raises `LayoutError` for numbers that break what is known of them.
+        """Return this layout with numbers for sizes. Raises `LayoutError` for numbers that contradict known facts.
 
         >>> import atl
         >>> Layout((4, atl.sizes("n"))).where(n=3)
@@ -249,15 +247,15 @@ class Layout(Function):
         made.known = made.known.joined(self.known.where(sizes))
         return made
 
-    def knowing(self, known: Known) -> Layout:
-        """This layout, with more known of its sizes."""
+    def with_facts(self, known: Known) -> Layout:
+        """Return this layout with additional facts about its sizes."""
         joined = self.known.joined(known)
         if joined is self.known:
             return self
         return Layout.made(self.shape, self.stride, self.modes, offset=self.offset, known=joined)
 
     def _sliced(self, coordinate: object) -> Layout:
-        """What is left where None stands; what is fixed goes into the offset."""
+        """Return the layout over the parts that are None; fixed parts go into the offset."""
         kept_shape: list[Shape] = []
         kept_stride: list[Nested[Stride]] = []
         offset: Any = self.offset
@@ -272,7 +270,9 @@ class Layout(Function):
                     offset = offset + digit * unit
                 return None
             if not isinstance(shape, tuple) or not isinstance(at, tuple | list) or len(at) != len(shape):
-                raise LayoutError(f"{at} does not slice {shown(shape)}", required="one part, or None, for each mode")
+                raise LayoutError(
+                    f"{at} does not slice {shown(shape)}", required="a coordinate, or None, for each mode"
+                )
             parts = [
                 found for s, d, a in zip(shape, modes_of(stride), at, strict=True) if (found := walk(s, d, a, False))
             ]
@@ -297,7 +297,7 @@ class Layout(Function):
     # -- as an object -------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        """Whether shape, strides and offset are the same; whether the functions are, `equal` proves."""
+        """Return whether shape, strides and offset are the same. Use `equal` to compare functions."""
         if not isinstance(other, Layout):
             return NotImplemented
         return self.shape == other.shape and self.stride == other.stride and self.offset == other.offset
@@ -310,7 +310,7 @@ class Layout(Function):
         return f"{shown(self.shape)}:{shown(self.stride)}{offset}"
 
     def coordinate(self, at: int) -> Any:
-        """The coordinate of an index: what a person reads a witness by.
+        """Return the coordinate of an index, for reading witnesses.
 
         >>> Layout((4, (2, 3))).coordinate(13)
         (1, (1, 1))
@@ -319,12 +319,12 @@ class Layout(Function):
 
 
 def part_of(shape: Shape, stride: Nested[Stride], known: Known) -> Layout:
-    """The layout of a part of another's shape and strides."""
+    """Return the layout of a part of another layout's shape and strides."""
     return Layout.made(shape, stride, tuple(zip(leaves(shape), leaves(stride), strict=True)), known=known)
 
 
 def compact(shape: Shape) -> Nested[Stride]:
-    """The strides for which a shape is compact, the first mode moving fastest."""
+    """Return the compact strides of a shape, the first mode fastest."""
     steps: list[Stride] = []
     step: Extent = 1
     for extent in leaves(shape):
@@ -334,12 +334,12 @@ def compact(shape: Shape) -> Nested[Stride]:
 
 
 def column_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
-    """The compact layout whose first mode moves fastest: CuTe's LayoutLeft."""
+    """Return the compact layout whose first mode moves fastest (CuTe's LayoutLeft)."""
     return Layout(shape, given=given)
 
 
 def row_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
-    """The compact layout whose last mode moves fastest: CuTe's LayoutRight, and the order of ATL and NumPy.
+    """Return the compact layout whose last mode moves fastest (CuTe's LayoutRight); the order of ATL and NumPy.
 
     >>> row_major((4, (2, 3)))
     (4,(2,3)):(6,(3,1))
@@ -354,7 +354,7 @@ def row_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
 
 
 def make_layout(*parts: Layout) -> Layout:
-    """The layout whose modes are these (§6.4.1): its value is the sum of theirs.
+    """Return the layout with these modes (§6.4.1); its value is the sum of theirs.
 
     >>> make_layout(Layout(4, 1), Layout((2, 3), (12, 4)))
     (4,(2,3)):(1,(12,4))
@@ -363,7 +363,7 @@ def make_layout(*parts: Layout) -> Layout:
     offset: Any = 0
     for part in parts:
         if not isinstance(part, Layout):
-            raise WrongArgument(f"{brief(part)} is not a layout", required="layouts, which become the modes")
+            raise WrongArgument(f"{brief(part)} is not a layout", required="layouts, one for each mode")
         known = known.joined(part.known)
         offset = offset + part.offset
     modes = tuple(mode for part in parts for mode in part.modes)
@@ -375,7 +375,7 @@ def make_layout(*parts: Layout) -> Layout:
 
 
 def coordinates(shape: object) -> Layout:
-    """The identity on coordinates: each mode moves along an axis of its own. Its tiles are CuTe's predicate tensors.
+    """Return the identity on coordinates: mode k has the stride `E(k)`. Its tiles are CuTe's predicate tensors.
 
     >>> coordinates((4, 8))(2, 5)
     (2,5)
@@ -386,7 +386,7 @@ def coordinates(shape: object) -> Layout:
 
 
 def _element(module: Semimodule[Any], stride: Stride) -> Any:
-    """A stride as an element of the semimodule: the zero of integers is that of each."""
+    """Return the stride as an element of the semimodule; the integer 0 becomes the semimodule's zero."""
     return module.zero if isinstance(stride, int) and stride == 0 else stride
 
 

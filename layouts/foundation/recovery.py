@@ -1,9 +1,9 @@
-"""What strides can express: from a table of values back to modes.
+"""Recovers modes (extents and strides) from a table of values.
 
-The coalesced modes of a function on [0, n) over the integers, or over coordinates, are unique: the first extent is the
-length of the longest prefix on which the function is linear, for the value after it is no multiple of the stride any
-more. So one pass over the table finds them, or shows that there are none. Over F2 a prefix may be linear beyond the
-first mode (3 = 2 + 1 has no carries), so there every divisor of the length is tried.
+The coalesced modes of a function on [0, n) over the integers, or over coordinates, are unique. The first extent is the
+length of the longest linear prefix: the next value is not a multiple of the stride. So one pass over the table finds
+the modes or shows that there are none. Over F2 a linear prefix may extend past the first mode (3 = 2 + 1 has no
+carries), so every divisor of its length is tried.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordina
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
-    """No modes express a table: at this index the value is another than any would give."""
+class NoStrides:
+    """No modes express a table: the value at `index` differs from what the modes before it require."""
 
     index: int
 
 
-def recovered(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | Broken:
-    """The coalesced modes whose values are these, up to the first of them, which is the offset.
+def recover_modes(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | NoStrides:
+    """Return the coalesced modes of these values minus the first value, which is the offset.
 
     >>> from layouts.foundation.semimodule import INTEGERS
-    >>> recovered(np.array([0, 7, 14, 1, 8, 15]), INTEGERS), recovered(np.array([0, 7, 14, 1]), INTEGERS)
-    (((3, 7), (2, 1)), Broken(index=3))
+    >>> recover_modes(np.array([0, 7, 14, 1, 8, 15]), INTEGERS), recover_modes(np.array([0, 7, 14, 1]), INTEGERS)
+    (((3, 7), (2, 1)), NoStrides(index=3))
     """
     steps = _steps(values, module)
     modes: list[Mode] = []
@@ -41,11 +41,11 @@ def recovered(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | Brok
         prefix = int(away[0]) if len(away) else len(steps)
         if module is BITS and prefix < len(steps):
             found = _shorter(steps, prefix)
-            return Broken(width * prefix) if found is None else (*modes, *found)
+            return NoStrides(width * prefix) if found is None else (*modes, *found)
         if len(steps) % prefix:
-            return Broken(width * prefix)
+            return NoStrides(width * prefix)
         if prefix < len(steps) and (off := _off_the_line(steps, line, prefix, module)) is not None:
-            return Broken(width * off)
+            return NoStrides(width * off)
         modes.append((prefix, _stride(steps[1], module)))
         steps = steps[::prefix]
         width *= prefix
@@ -53,28 +53,30 @@ def recovered(values: Array, module: Semimodule[Any]) -> tuple[Mode, ...] | Brok
 
 
 def _off_the_line(steps: Array, line: Array, prefix: int, module: Semimodule[Any]) -> int | None:
-    """The first index at which blocks of this length are not the first one, moved."""
+    """Return the first index at which the blocks of length `prefix` are not translates of the first block."""
     blocks = steps.reshape((-1, prefix, steps.shape[1]))
     off = np.flatnonzero((blocks != module.sums(blocks[:, :1], line[None, :prefix])).any(axis=-1))
     return int(off[0]) if len(off) else None
 
 
 def _shorter(steps: Array, prefix: int) -> tuple[Mode, ...] | None:
-    """Over F2: the modes, the first of which may be any divisor of the length up to the linear prefix."""
+    """Return the modes over F2. The extent of the first may be any divisor of the length up to the linear prefix."""
     for extent in range(min(prefix, len(steps) - 1), 1, -1):
         if len(steps) % extent or _off_the_line(steps, _line(extent, steps[1], BITS), extent, BITS) is not None:
             continue
-        rest = recovered(steps[::extent, 0], BITS)
-        if not isinstance(rest, Broken):
+        rest = recover_modes(steps[::extent, 0], BITS)
+        if not isinstance(rest, NoStrides):
             return ((extent, _stride(steps[1], BITS)), *rest)
     return None
 
 
-def separated(values: Array, extents: Sequence[int], module: Semimodule[Any]) -> tuple[tuple[Mode, ...], ...] | Broken:
-    """The modes of each leaf of a shape, whose sums are these values; their first is the offset.
+def recover_box_modes(
+    values: Array, extents: Sequence[int], module: Semimodule[Any]
+) -> tuple[tuple[Mode, ...], ...] | NoStrides:
+    """Return the modes for each leaf of a shape, whose sums are these values minus the first value.
 
-    A function on a box is a layout that refines the shape when it is the sum of its values along the axes, and each of
-    these is one.
+    A function on a box is a layout on a refinement of the shape if it is the sum of its restrictions to the axes, and
+    each restriction has strides.
     """
     steps = _steps(values, module)
     wide = steps.shape[1]
@@ -84,20 +86,20 @@ def separated(values: Array, extents: Sequence[int], module: Semimodule[Any]) ->
     width = 1
     for axis, extent in enumerate(extents):
         line = steps[: width * extent : width]
-        modes = recovered(line if wide > 1 or module is COORDINATES else line[:, 0], module)
-        if isinstance(modes, Broken):
-            return Broken(width * modes.index)
+        modes = recover_modes(line if wide > 1 or module is COORDINATES else line[:, 0], module)
+        if isinstance(modes, NoStrides):
+            return NoStrides(width * modes.index)
         found.append(modes)
         shape = [1] * len(extents)
         shape[len(extents) - 1 - axis] = extent
         total = module.sums(total, line.reshape((*shape, wide)))
         width *= extent
     off = np.flatnonzero((box != total).any(axis=-1))
-    return Broken(int(off[0])) if len(off) else tuple(found)
+    return NoStrides(int(off[0])) if len(off) else tuple(found)
 
 
 def _steps(values: Array, module: Semimodule[Any]) -> Array:
-    """The values without the first of them, a row for each."""
+    """Return the values minus the first value, one row for each."""
     rows = values.reshape((len(values), -1))
     return rows ^ rows[:1] if module is BITS else rows - rows[:1]
 

@@ -1,12 +1,11 @@
-"""What strides may be made of (§6.6): integers, coordinates, and integers that add without carries.
+"""Semimodules of strides (§6.6): integers, coordinates, and polynomials over F2.
 
-A layout needs of its strides that they can be added and multiplied by a digit, no more. So integers are strides, tuples
-of integers are (a value is then a coordinate), and polynomials over F2, written as integers: their addition is
-exclusive or, their multiplication the one without carries.
+Strides only need addition and multiplication by a digit. So integers can be strides, and tuples of integers (values are
+then coordinates), and polynomials over F2 written as integers, with exclusive or and carry-less multiplication.
 
-The laws of Fig. 6.3 are stated over a semiring of coordinates (erratum E35: polynomials over F2 are no module over the
-*integers*; two times a stride is not the stride added to itself). It is Z for the first two, F2[x] for the third, which
-reads the digit 5 as x² + 1. `layouts.foundation.laws` tries every law on samples.
+The laws of Fig. 6.3 are stated over a semiring of coordinates (erratum E35: polynomials over F2 are not a module over
+the *integers*, as twice a stride is not the sum of the stride with itself). The semiring is Z for the first two, and
+F2[x] for the third, where the digit 5 means x² + 1. `layouts.foundation.laws` tests every law on samples.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from layouts.foundation.tuples import Extent, extent_of
 
 Array: TypeAlias = NDArray[Any]
 MACHINE: Final = 2**62
-"""Up to here values are machine integers in tables; beyond, Python's."""
+"""Tables hold machine integers up to this magnitude, and Python integers beyond."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Coordinate:
-    """A tuple of integers that adds and scales place by place; trailing zeros say nothing. A size stands on the right:
-    `E(1) * n`.
+    """A tuple of integers with componentwise addition and scaling. Trailing zeros are dropped. Write a symbolic factor
+    on the right: `E(1) * n`.
 
     >>> 3 * E(0) + 2 * E(2)
     (3,0,2)
@@ -71,8 +70,8 @@ class Coordinate:
     def __iter__(self) -> Iterator[Extent]:
         return iter(self.parts)
 
-    def __getitem__(self, place: int) -> Extent:
-        return self.parts[place] if place < len(self.parts) else 0
+    def __getitem__(self, position: int) -> Extent:
+        return self.parts[position] if position < len(self.parts) else 0
 
     def __repr__(self) -> str:
         if sum(part != 0 for part in self.parts) == 1:
@@ -86,7 +85,7 @@ class Coordinate:
 
 @dataclass(frozen=True, slots=True)
 class F2:
-    """A polynomial over F2, written as the integer of its bits; it adds by exclusive or.
+    """A polynomial over F2, as the integer of its bits; addition is exclusive or.
 
     >>> F2(9) + F2(1), 3 * F2(5), int(F2(6))
     (F2(8), F2(15), 6)
@@ -107,7 +106,9 @@ class F2:
 
     def __mul__(self, other: int) -> F2:
         if not isinstance(other, int):
-            raise WrongArgument(f"{brief(other)} times {self}", required="numbers: digits over F2 are not symbolic")
+            raise WrongArgument(
+                f"{brief(other)} times {self}", required="an integer: digits over F2 cannot be symbolic"
+            )
         return F2(carryless(other, self.bits))
 
     __rmul__ = __mul__
@@ -126,23 +127,23 @@ X = TypeVar("X", bound=Stride)
 
 
 MOST_AXES: Final = 256
-"""A coordinate holds a number for each axis, up to so many."""
+"""Largest number of axes of a coordinate."""
 
 
 def E(axis: int) -> Coordinate:  # noqa: N802 (CuTe's name)
-    """The stride that moves by one along an axis, all others standing still.
+    """Return the unit stride along one axis, 0 along all others.
 
     >>> from layouts import Layout
     >>> Layout((4, 8), (E(0), E(1)))(2, 5)
     (2,5)
     """
     if type(axis) is not int or not 0 <= axis < MOST_AXES:
-        raise WrongArgument(f"E({brief(axis)})", required=f"the number of an axis, from 0 and below {MOST_AXES}")
+        raise WrongArgument(f"E({brief(axis)})", required=f"an axis number from 0 to {MOST_AXES - 1}")
     return Coordinate((0,) * axis + (1,))
 
 
 def carryless(a: int, b: int) -> int:
-    """The product of two polynomials over F2, as integers: long multiplication without carries.
+    """Return the product of two polynomials over F2, as integers: multiplication without carries.
 
     >>> carryless(3, 3), carryless(5, 6)
     (5, 30)
@@ -159,19 +160,19 @@ def carryless(a: int, b: int) -> int:
 
 
 def stride_of(value: object) -> Stride:
-    """The stride that a person means."""
+    """Return the stride that a user's value denotes."""
     return value if isinstance(value, Coordinate | F2) else extent_of(value)
 
 
 def times(digit: Any, stride: Any) -> Any:
-    """A digit times a stride, both of which may be symbolic."""
+    """Return digit * stride, either of which may be symbolic."""
     return stride * digit if isinstance(stride, Coordinate) else digit * stride
 
 
 class Semimodule(ABC, Generic[X]):
-    """What can be the strides of a layout: the interface of Fig. 6.1.
+    """A set from which strides can be taken: the interface of Fig. 6.1.
 
-    `plus` and `times` are those of the semiring of coordinates, over which the laws hold.
+    `plus` and `times` are the operations of the semiring of coordinates over which the laws hold.
     """
 
     zero: X
@@ -182,39 +183,39 @@ class Semimodule(ABC, Generic[X]):
 
     @abstractmethod
     def scale(self, n: int, a: X) -> X:
-        """n ⊗ a: a stride, times a digit."""
+        """n ⊗ a: a stride times a digit."""
 
     @abstractmethod
     def at_most(self, a: X, b: X) -> bool:
-        """a ≤ b: an order in which strides may be sorted."""
+        """a ≤ b: an order for sorting strides."""
 
     @abstractmethod
     def divmod(self, n: int, a: X) -> tuple[X, X]:
-        """The q and r for which r ⊕ (n ⊗ q) = a, with r as small as it can be."""
+        """Return q and r with r ⊕ (n ⊗ q) = a and r as small as possible."""
 
     @abstractmethod
     def congruent(self, a: X, b: X) -> bool:
-        """a ≅ b: whether the two are strides of one kind, such as coordinates of one nesting."""
+        """a ≅ b: whether both are strides of one kind, such as coordinates of the same nesting."""
 
     @abstractmethod
     def plus(self, x: int, y: int) -> int:
-        """The sum of two digits, as coordinates of the semiring."""
+        """Return the sum of two digits in the semiring of coordinates."""
 
     @abstractmethod
     def times(self, x: int, y: int) -> int:
-        """The product of two digits, as coordinates of the semiring."""
+        """Return the product of two digits in the semiring of coordinates."""
 
     @abstractmethod
     def multiples(self, digits: Array, a: X, width: int) -> Array:
-        """Each digit times the stride; of coordinates, a row of `width` for each."""
+        """Return each digit times the stride; for coordinates, a row of `width` components for each digit."""
 
     @abstractmethod
     def sums(self, a: Array, b: Array) -> Array:
-        """The sums of two arrays of values, place by place."""
+        """Return the elementwise sums of two arrays of values."""
 
 
 class _OfIntegers:
-    """The semiring of coordinates is that of the integers."""
+    """Base of semimodules over the integers."""
 
     def plus(self, x: int, y: int) -> int:
         return x + y
@@ -228,7 +229,7 @@ class _OfIntegers:
 
 
 class Integers(_OfIntegers, Semimodule[int]):
-    """The integers over themselves."""
+    """The integers over the integers."""
 
     zero = 0
 
@@ -277,14 +278,14 @@ class Coordinates(_OfIntegers, Semimodule[Coordinate]):
         most = int(np.abs(digits).max(initial=1)) * max(
             (abs(part) for part in parts if isinstance(part, int)), default=1
         )
-        # So far below the machine's limit that many of them are added up without one that is passed.
+        # The margin of 64 lets many products be added without overflow.
         steps = np.array(parts, dtype=digits.dtype if most < MACHINE >> 6 else object)
         rows: Array = digits[..., None] * steps
         return rows
 
 
 class Bits(Semimodule[F2]):
-    """Polynomials over F2, over themselves: digits are such polynomials too."""
+    """Polynomials over F2, over themselves: digits are polynomials too."""
 
     zero = F2(0)
 
@@ -334,7 +335,7 @@ SEMIMODULES: Final[tuple[Semimodule[Any], ...]] = (INTEGERS, COORDINATES, BITS)
 
 
 def semimodule_of(strides: Iterator[Stride] | tuple[Stride, ...]) -> Semimodule[Any]:
-    """What these strides are elements of; a stride of 0 is one of each. Those that do not add are refused."""
+    """Return the semimodule of these strides; 0 belongs to each. Raises `WrongArgument` if their kinds differ."""
     found: Semimodule[Any] | None = None
     for stride in strides:
         if isinstance(stride, int) and stride == 0:
@@ -344,7 +345,8 @@ def semimodule_of(strides: Iterator[Stride] | tuple[Stride, ...]) -> Semimodule[
         )
         if found is not None and own is not found:
             raise WrongArgument(
-                "strides of two kinds stand in one layout", required="integers, multiples of E(k), or F2(…) throughout"
+                "strides of different kinds in one layout",
+                required="only integers, only multiples of E(k), or only F2(…)",
             )
         found = own
     return INTEGERS if found is None else found

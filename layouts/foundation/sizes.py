@@ -1,4 +1,4 @@
-"""Numbers for sizes, and what is known of them made use of."""
+"""Substitution of numbers for symbolic sizes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from atl.core.index import map_leaves
-from layouts.foundation.known import number_for
+from layouts.foundation.facts import number_for
 from layouts.foundation.tuples import Extent, extent_of
 
 
 def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
-    """An extent with numbers for some of its sizes."""
+    """Return an extent with numbers for some of its sizes."""
     if isinstance(extent, int):
         return extent
 
@@ -22,5 +22,5 @@ def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
 
 
 def plain(value: Any) -> Any:
-    """What a person writes, as the nodes that are computed with; arrays and slices stay."""
+    """Return the user's value with surface expressions unwrapped; arrays and slices are kept."""
     return value if isinstance(value, np.ndarray | slice) else extent_of(value)

@@ -1,7 +1,7 @@
-"""Nested tuples (§6.2): a shape, a stride or a coordinate is a leaf, or a tuple of such.
+"""Nested tuples (§6.2): a shape, a stride or a coordinate is a leaf or a tuple of nested tuples.
 
-Two are *congruent* when their nesting is the same, and a is *compatible* with b when every leaf of a holds as many
-places as what stands in its place in b: then each coordinate in a is one in b as well.
+Two are *congruent* if they have the same nesting. a is *compatible* with b if every leaf of a has as many elements as
+the part of b in its position; then each coordinate of a is also one of b.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from atl.errors import WrongArgument, brief
 from atl.surface.values import IndexExpr, as_index
 
 Extent: TypeAlias = int | Index
-"""A number of places: an integer, or an index expression over sizes."""
+"""A number of elements: an integer, or an index expression over sizes."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -23,7 +23,7 @@ Shape: TypeAlias = Nested[Extent]
 
 
 def extent_of(value: object) -> Extent:
-    """The extent, stride or index that a person means: an integer where it is one."""
+    """Return the extent, stride or index that a user's value denotes; an integer if it is constant."""
     if type(value) is int:
         return value
     node = as_index(value)
@@ -32,12 +32,12 @@ def extent_of(value: object) -> Extent:
 
 
 def plain_index(value: Any) -> Any:
-    """What a formula gives, without what a person writes it with; numbers and arrays stay."""
+    """Return the result of a formula with surface expressions unwrapped; numbers and arrays are kept."""
     return value.node if isinstance(value, IndexExpr) else value
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """The leaves, from left to right."""
+    """Return the leaves, from left to right."""
     if isinstance(tree, tuple):
         for part in tree:
             yield from leaves(part)
@@ -46,44 +46,44 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def like(profile: Nested[T], values: Iterator[U]) -> Nested[U]:
-    """These values, nested as the profile is."""
+    """Return the values, nested like the profile."""
     if isinstance(profile, tuple):
         return tuple(like(part, values) for part in profile)
     return next(values)
 
 
 def mapped(function: Callable[[Any], U], tree: Any) -> Nested[U]:
-    """The function applied to every leaf."""
+    """Return the function applied to every leaf."""
     return tuple(mapped(function, part) for part in tree) if isinstance(tree, tuple) else function(tree)
 
 
 def as_nested(value: object, leaf: Callable[[object], U]) -> Nested[U]:
-    """What a person wrote, with lists taken for tuples, and every leaf checked."""
+    """Return the user's nested value with lists turned into tuples and every leaf checked."""
     if isinstance(value, tuple | list):
         try:
             return tuple(as_nested(part, leaf) for part in value)
         except RecursionError:
-            raise WrongArgument("a shape that is nested too deeply", required="fewer levels") from None
+            raise WrongArgument("the shape is nested too deeply", required="fewer levels") from None
     return leaf(value)
 
 
 def modes_of(tree: Any) -> tuple[Any, ...]:
-    """The modes at the top: those of a tuple, or the one leaf."""
+    """Return the top-level modes: the parts of a tuple, or the leaf itself."""
     return tree if isinstance(tree, tuple) else (tree,)
 
 
 def rank(tree: Nested[T]) -> int:
-    """The number of modes at the top."""
+    """Return the number of top-level modes."""
     return len(tree) if isinstance(tree, tuple) else 1
 
 
 def depth(tree: Nested[T]) -> int:
-    """How deep tuples stand in one another; of a leaf 0."""
+    """Return the depth of nesting; 0 for a leaf."""
     return 1 + max((depth(part) for part in tree), default=0) if isinstance(tree, tuple) else 0
 
 
 def product(tree: Shape) -> Extent:
-    """The number of places of a shape."""
+    """Return the number of elements of a shape."""
     if not isinstance(tree, tuple):
         return tree
     total: Extent = 1
@@ -93,21 +93,21 @@ def product(tree: Shape) -> Extent:
 
 
 def congruent(a: Nested[T], b: Nested[U]) -> bool:
-    """Whether both are nested alike."""
+    """Return whether both have the same nesting."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(congruent(x, y) for x, y in zip(a, b, strict=True))
     return not isinstance(a, tuple) and not isinstance(b, tuple)
 
 
 def weakly_congruent(a: Nested[T], b: Nested[U]) -> bool:
-    """Whether b is nested as a is, or deeper: each leaf of a stands for anything."""
+    """Return whether b is nested like a or deeper: a leaf of a matches anything."""
     if not isinstance(a, tuple):
         return True
     return isinstance(b, tuple) and len(a) == len(b) and all(map(weakly_congruent, a, b))
 
 
 def compatible(a: Shape, b: Shape) -> bool:
-    """Whether each leaf of a has as many places as what stands there in b: b refines a.
+    """Return whether each leaf of a has as many elements as the part of b in its position: b refines a.
 
     >>> compatible((6, 20), ((2, 3), 20)), compatible((2, 60), ((2, 3), 20))
     (True, False)
@@ -119,7 +119,7 @@ def compatible(a: Shape, b: Shape) -> bool:
 
 
 def weakly_compatible(a: Shape, b: Shape) -> bool:
-    """Whether the extent of each leaf of a divides that of what stands there in b."""
+    """Return whether each leaf of a divides the size of the part of b in its position."""
     a, b = as_nested(a, extent_of), as_nested(b, extent_of)
     if not isinstance(a, tuple):
         whole = product(b)
@@ -128,7 +128,7 @@ def weakly_compatible(a: Shape, b: Shape) -> bool:
 
 
 def common_refinement(a: Shape, b: Shape) -> Shape | None:
-    """The coarsest shape that refines both, and None where leaf and tuple cross.
+    """Return the coarsest shape that refines both, or None if neither nesting refines the other.
 
     >>> common_refinement(((2, 3), 20), (6, (4, 5)))
     ((2, 3), (4, 5))
@@ -151,7 +151,7 @@ def common_refinement(a: Shape, b: Shape) -> Shape | None:
 
 
 def common_coarsening(a: Shape, b: Shape) -> Shape | None:
-    """The finest shape that both refine, and None where they have different numbers of places.
+    """Return the finest shape that both refine, or None if they have different sizes.
 
     >>> common_coarsening(((2, 3), 4), ((3, 2), 4)), common_coarsening((2, (3, 5)), ((3, 2), 5))
     ((6, 4), 30)
@@ -168,14 +168,14 @@ def common_coarsening(a: Shape, b: Shape) -> Shape | None:
 
 
 def shown(tree: object) -> str:
-    """A nested tuple as CuTe writes it: without spaces between."""
+    """Return a nested tuple as CuTe prints it, without spaces."""
     return f"({','.join(map(shown, tree))})" if isinstance(tree, tuple) else str(tree)
 
 
 def need_congruent(a: Nested[T], b: Nested[U], what: str) -> None:
-    """Refuses two that are not nested alike."""
+    """Raise `LayoutError` if the two have different nesting."""
     if not congruent(a, b):
         raise WrongArgument(
-            f"{what}: {brief(shown(a))} and {brief(shown(b))} are not nested alike",
-            required="tuples of the same nesting",
+            f"{what}: {brief(shown(a))} and {brief(shown(b))} are nested differently",
+            required="the same nesting",
         )

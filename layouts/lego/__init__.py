@@ -1,4 +1,4 @@
-"""LEGO's words: a logical view, and a chain of permutations of tiles that lays its elements down one after another.
+"""LEGO layouts: a logical view of an array, mapped to memory by a chain of permutations of tiles.
 
 >>> from layouts.lego import GroupBy, RegP
 >>> layout = GroupBy([6, 6]).OrderBy(RegP([2, 3, 2, 3], [1, 3, 2, 4]))
@@ -7,10 +7,10 @@
 """
 
 from layouts.lego.expansion import ExpandBy
+from layouts.lego.group_by import GroupBy, OrderBy, TileBy
 from layouts.lego.permutations import Col, GenP, RegP, Row
 from layouts.lego.slices import Slice, part_of
 from layouts.lego.tiling import CoverBy, TileInto
-from layouts.lego.words import GroupBy, OrderBy, TileBy
 
 __all__ = [
     "Col", "CoverBy", "ExpandBy", "GenP", "GroupBy", "OrderBy", "RegP", "Row", "Slice", "TileBy", "TileInto", "part_of",

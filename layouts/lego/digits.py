@@ -1,7 +1,7 @@
-"""Places as digits: pairs of a digit and its extent, the slowest first. They are joined on exit, and seldom split.
+"""Locations as digits: pairs (digit, extent), slowest first, which are joined only at the end.
 
-Where the tiles of one link of a chain are made of those of the one before, no quotient is needed to see an element by
-the other tiles. Only where they are not is a digit split, or the flat place.
+If the tiles of one link of a chain are products of those of the link before, digits convert without division. Only
+otherwise is a digit, or the flat location, divided.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any
 
 from atl.core.index import Index, index
 from layouts.foundation.box import Box
-from layouts.foundation.known import Known
+from layouts.foundation.facts import Known
 from layouts.foundation.tuples import Extent
 
 Digits = list[tuple[Any, Extent]]
 
 
 def joined(digits: Digits) -> Any:
-    """The flat place."""
+    """Return the flat location."""
     return Box(tuple(extent for _, extent in digits), row_major=True).join([digit for digit, _ in digits])
 
 
 def seen_by(digits: Digits, dims: Sequence[Extent], known: Known) -> list[Any]:
-    """The same place by its digits in other extents, of which there are as many elements.
+    """Return the digits of the same location in other extents with the same product.
 
-    >>> from layouts.foundation.known import EMPTY
+    >>> from layouts.foundation.facts import EMPTY
     >>> seen_by([(1, 4), (2, 6)], [2, 2, 3, 2], EMPTY), seen_by([(1, 4), (2, 3)], [3, 4], EMPTY)
     ([0, 1, 1, 0], [1, 1])
     """
@@ -41,7 +41,7 @@ def seen_by(digits: Digits, dims: Sequence[Extent], known: Known) -> list[Any]:
 
 
 def _taken(left: Digits, extent: Extent, known: Known) -> Any:
-    """The fastest digit of this extent, taken off; None where that is not known to be made of the digits."""
+    """Remove and return the fastest digit, of this extent; None if it is not known to consist of whole digits."""
     digit: Any = 0
     span: Extent = 1
     while not known.same(span, extent):

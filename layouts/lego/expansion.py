@@ -1,4 +1,4 @@
-"""ExpandBy: a layout of whole tiles, over an array that they do not fill."""
+"""ExpandBy: a layout of whole tiles for an array that they only partly fill."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from atl.errors import WrongArgument, brief
 from atl.surface.values import Condition, IndexExpr
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
+from layouts.foundation.facts import Known, positive
 from layouts.foundation.function import Function
-from layouts.foundation.known import Known, positive
 from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, product, shown
 from layouts.lego.digits import seen_by
+from layouts.lego.group_by import GroupBy
 from layouts.lego.permutations import extents
 from layouts.lego.slices import Slice, chosen
-from layouts.lego.words import GroupBy
 
 
 class ExpandBy(Function):
-    """A layout of the larger extents `expanded`, used for an array of `dims`: what lies beyond it has the place -1.
+    """A layout of the larger extents `expanded`, for an array of extents `dims`; locations outside the array are -1.
 
-    `apply` gives the flat place in the array, or -1; `guarded`, for index expressions, the condition under which there
-    is one, and the place. `inv` gives the coordinate of an element of the array (Fig. 9 of the LEGO paper).
+    `apply` returns the flat location in the array, or -1. For index expressions, `guarded` returns the condition of
+    being inside, and the location. `inv` returns the coordinate of an array element (Fig. 9 of the LEGO paper).
 
-    Raises `LayoutError` where an extent is expanded to less, or is not known not to be: `given` states it of the sizes.
+    Raises `LayoutError` if an expanded extent is, or may be, less than the original; `given` states facts about sizes.
 
     >>> from layouts.lego import ExpandBy, Row, TileBy
     >>> tiles = ExpandBy([5], [6], TileBy([2], [3]).OrderBy(Row(6)))
@@ -50,12 +50,12 @@ class ExpandBy(Function):
         self.known = positive(self.dims).joined(group.known).given(given)
         self.shape = group.shape
         if len(self.dims) != len(self.expanded):
-            raise LayoutError(f"{shown(self.dims)} and {shown(self.expanded)}", required="equally many extents")
+            raise LayoutError(f"{shown(self.dims)} and {shown(self.expanded)}", required="the same number of extents")
         for held, wide in zip(self.dims, self.expanded, strict=True):
             self._need_no_less(wide, held)
         size, held = product(self.expanded), product(group.dims)
         if size != held and not self.known.same(self.known.simple(held), self.known.simple(size)):
-            raise LayoutError(f"{group} has {held} elements", required=f"{size}, the expanded ones")
+            raise LayoutError(f"{group} has {held} elements", required=f"{size}, the size of the expanded extents")
 
     def _need_no_less(self, wide: Extent, held: Extent) -> None:
         if self.known.less(wide, held):
@@ -69,35 +69,35 @@ class ExpandBy(Function):
 
     @property
     def box(self) -> Box:
-        """The logical view, which counts row by row."""
+        """The logical view, with row-major indices."""
         return self.group.box
 
     def at(self, digits: Sequence[Any]) -> Any:
         found = self._coordinate(self.group.at(digits))
         if any(isinstance(part, Index) for part in found):
             raise NoLayout(
-                f"{self} has no place for what lies beyond the array",
+                f"{self} has no location for elements outside the array",
                 required="numbers",
-                suggestions=("guarded(...), or a slice, says under which condition there is one",),
+                suggestions=("guarded(...), or a slice, gives the condition of being inside",),
             )
         inside = np.logical_and.reduce(
             [np.less(part, np.asarray(extent)) for part, extent in zip(found, self.dims, strict=True)]
         )
-        place = np.where(inside, Box(self.dims, row_major=True).join(found), -1)
-        return place if place.ndim else int(place)
+        location = np.where(inside, Box(self.dims, row_major=True).join(found), -1)
+        return location if location.ndim else int(location)
 
     def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
         return self._guarded(digits)
 
-    def _coordinate(self, place: Any) -> tuple[Any, ...]:
-        return Box(self.expanded, row_major=True).digits(place)
+    def _coordinate(self, location: Any) -> tuple[Any, ...]:
+        return Box(self.expanded, row_major=True).digits(location)
 
     def apply(self, *coordinate: int) -> int:
-        """The flat place in the array of the element at a coordinate of the view, or -1."""
+        """Return the flat location in the array of the element at a coordinate of the view, or -1."""
         return int(self.at(self.box.coordinate_digits(self.group.coordinate(coordinate))))
 
     def guarded(self, *coordinate: object) -> tuple[Condition, IndexExpr]:
-        """Under which condition there is an element at a coordinate of the view, and its flat place in the array.
+        """Return the condition that a coordinate of the view is in the array, and its flat location in the array.
 
         >>> import atl
         >>> from layouts.lego import ExpandBy, Row, TileBy
@@ -105,11 +105,11 @@ class ExpandBy(Function):
         >>> ExpandBy([n], [8 * t], TileBy([t], [8]).OrderBy(Row(8 * t)), given=[n <= 8 * t]).guarded(t - 1, i)[1]
         8*t + i - 8
         """
-        inside, place = self._guarded(coordinate)
-        return Condition(inside), IndexExpr(place)
+        inside, location = self._guarded(coordinate)
+        return Condition(inside), IndexExpr(location)
 
     def _guarded(self, coordinate: Sequence[object]) -> tuple[Predicate, Index]:
-        """What of being inside is not known, and the place."""
+        """Return the part of the condition that is not proved, and the location."""
         digits = self.group.coordinate(coordinate)
         known = self.group.inside(digits).joined(self.known)
         parts = [known.simple(part) for part in self._parts(digits, known)]
@@ -118,12 +118,12 @@ class ExpandBy(Function):
         return inside, index(known.simple(Box(self.dims, row_major=True).join(parts)))
 
     def _parts(self, digits: Sequence[Any], known: Known) -> Sequence[Any]:
-        """The coordinate in the expanded extents: digit by digit, where the last link of the chain has them."""
-        place = self.group.place_digits(digits, known)
-        return seen_by(place, self.expanded, known)
+        """Return the coordinate in the expanded extents, without division if the last link has its digits."""
+        location = self.group.location_digits(digits, known)
+        return seen_by(location, self.expanded, known)
 
     def __getitem__(self, parts: object) -> Slice:
-        """The places of a part of the view, and under which condition there are any: a colon is a whole dimension.
+        """Return the locations of a slice of the view, with the condition of being inside; colons are whole dimensions.
 
         >>> import atl
         >>> from layouts.lego import CoverBy
@@ -132,19 +132,19 @@ class ExpandBy(Function):
         B*block + N*row + i over [i < B] where B*block + i < N
         """
         digits, axes = chosen(parts, self.group.dims, self.dims)
-        inside, place = self._guarded(digits)
-        return Slice(place, axes, None if inside == TRUE else inside)
+        inside, location = self._guarded(digits)
+        return Slice(location, axes, None if inside == TRUE else inside)
 
-    def inv(self, place: int) -> Any:
-        """The coordinate of an element of the array, by its flat place."""
+    def inv(self, location: int) -> Any:
+        """Return the coordinate of the array element at a flat location."""
         whole = product(self.dims)
-        if type(place) is not int or (isinstance(whole, int) and not 0 <= place < whole):
-            raise LayoutError(f"the place {brief(place)}", required=f"a place from 0 to {whole} - 1")
-        digits = Box(self.dims, row_major=True).digits(place)
+        if type(location) is not int or (isinstance(whole, int) and not 0 <= location < whole):
+            raise LayoutError(f"the location {brief(location)}", required=f"a location from 0 to {whole} - 1")
+        digits = Box(self.dims, row_major=True).digits(location)
         return self.group.inv(Box(self.expanded, row_major=True).join(digits))
 
     def where(self, **sizes: int) -> ExpandBy:
-        """This layout with numbers for sizes."""
+        """Return this layout with numbers for sizes."""
         dims, expanded = ([placed(extent, sizes) for extent in each] for each in (self.dims, self.expanded))
         facts = [Condition(fact) for fact in self.known.where(sizes).facts.predicates]
         return ExpandBy(dims, expanded, self.group.where(**sizes), given=facts)

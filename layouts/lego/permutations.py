@@ -1,4 +1,4 @@
-"""Permutations of a tile: of its dimensions (RegP), or of its elements by functions of one's own (GenP)."""
+"""Permutations of a tile: of its dimensions (RegP), or of its elements by user functions (GenP)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import Proved, Refuted
 from atl.surface.values import IndexExpr
-from layouts.errors import LayoutError, NotByTable
+from layouts.errors import CannotTabulate, LayoutError
 from layouts.foundation.box import Box
-from layouts.foundation.function import MOST_PLACES, IndexFunction
-from layouts.foundation.known import Known, positive
+from layouts.foundation.facts import Known, positive
+from layouts.foundation.function import MOST_ELEMENTS, IndexFunction
 from layouts.foundation.semimodule import Array
 from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, extent_of, plain_index, product, shown
 from layouts.foundation.variables import any_digits
-from layouts.proofs.injectivity import injective, undone
+from layouts.proofs.injectivity import injective, prove_inverse
 
 
 class Permutation(ABC):
-    """A permutation of a tile of extents `dims`: digits to a flat place, and back."""
+    """A permutation of a tile of extents `dims`, between digits and flat locations."""
 
     dims: tuple[Extent, ...]
     known: Known
-    one_to_one: bool = True
-    """Whether different digits have different places; only a GenP without a way back may have others."""
-    fills: bool = True
-    """Whether its places are all those of the tile; a GenP without a way back may have others."""
+    known_injective: bool = True
+    """True if it is injective, which may fail only for a GenP without inverse."""
+    known_bijective: bool = True
+    """True if it is surjective, which may fail only for a GenP without inverse."""
 
     @property
     def size(self) -> Extent:
@@ -41,34 +41,34 @@ class Permutation(ABC):
 
     @property
     @abstractmethod
-    def laid_down(self) -> tuple[Extent, ...]:
-        """The extents of the digits of a place, the slowest first."""
+    def location_extents(self) -> tuple[Extent, ...]:
+        """The extents of the digits of a location, slowest first."""
 
     @abstractmethod
-    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
-        """The place of the element at these digits, as digits."""
+    def location(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the location of the element at these digits, as digits."""
 
     @abstractmethod
-    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
-        """The digits of the element at a place."""
+    def element(self, location: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the digits of the element at a location."""
 
     def apply(self, digits: Sequence[Any]) -> Any:
-        """The flat place of the element at these digits."""
-        return Box(self.laid_down, row_major=True).join(self.place(digits))
+        """Return the flat location of the element at these digits."""
+        return Box(self.location_extents, row_major=True).join(self.location(digits))
 
-    def inv(self, place: Any) -> tuple[Any, ...]:
-        """The digits of the element at a flat place."""
-        return self.element(Box(self.laid_down, row_major=True).digits(place))
+    def inv(self, location: Any) -> tuple[Any, ...]:
+        """Return the digits of the element at a flat location."""
+        return self.element(Box(self.location_extents, row_major=True).digits(location))
 
     @abstractmethod
     def where(self, sizes: Mapping[str, int]) -> Permutation:
-        """The same permutation with numbers for sizes."""
+        """Return the same permutation with numbers for sizes."""
 
 
 class RegP(Permutation):
-    """The dimensions of a tile in another order: `sigma` has, for each place, the dimension that comes there.
+    """The dimensions of a tile in another order: `sigma[k]` is the dimension that moves to position k.
 
-    Dimensions count from 1, as in the paper; from 0 where a 0 is among them.
+    Dimensions are numbered from 1, as in the paper; from 0 if `sigma` contains a 0.
 
     >>> RegP([2, 3], [2, 1]).apply((1, 2)), RegP([2, 3], [2, 1]).inv(5)
     (5, (1, 2))
@@ -83,58 +83,58 @@ class RegP(Permutation):
                 f"RegP({shown(self.dims)}, {brief(order)})",
                 required=f"each of the dimensions 1 to {len(self.dims)} once",
             )
-        self.order = tuple(place - first for place in order)
+        self.order = tuple(dim - first for dim in order)
         self.known = positive(self.dims)
 
     @property
-    def laid_down(self) -> tuple[Extent, ...]:
-        return tuple(self.dims[place] for place in self.order)
+    def location_extents(self) -> tuple[Extent, ...]:
+        return tuple(self.dims[dim] for dim in self.order)
 
-    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(digits[place] for place in self.order)
+    def location(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(digits[dim] for dim in self.order)
 
-    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
+    def element(self, location: Sequence[Any]) -> tuple[Any, ...]:
         found: list[Any] = [None] * len(self.order)
-        for at, digit in zip(self.order, place, strict=True):
+        for at, digit in zip(self.order, location, strict=True):
             found[at] = digit
         return tuple(found)
 
     def strides(self) -> list[Extent]:
-        """How far apart neighbours in each dimension are laid down."""
+        """Return the distance in memory between neighbours in each dimension."""
         out: list[Extent] = [1] * len(self.dims)
         step: Extent = 1
-        for place in reversed(self.order):
-            out[place] = step
-            step = step * self.dims[place]
+        for dim in reversed(self.order):
+            out[dim] = step
+            step = step * self.dims[dim]
         return out
 
     def where(self, sizes: Mapping[str, int]) -> RegP:
         return RegP([placed(extent, sizes) for extent in self.dims], [*self.order])
 
     def __repr__(self) -> str:
-        return f"RegP([{','.join(map(str, self.dims))}], [{','.join(str(place + 1) for place in self.order)}])"
+        return f"RegP([{','.join(map(str, self.dims))}], [{','.join(str(dim + 1) for dim in self.order)}])"
 
 
 def Row(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
-    """The last dimension moves fastest: Row([2, 3]), or Row(2, 3)."""
+    """Make the row-major order: Row([2, 3]), or Row(2, 3)."""
     sizes = _listed(dims)
     return RegP(sizes, range(1, len(sizes) + 1))
 
 
 def Col(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
-    """The first dimension moves fastest. (The paper turns the extents around too; its code and examples do not.)"""
+    """Make the column-major order. (In the paper's text the extents are also reversed, but not in its code.)"""
     sizes = _listed(dims)
     return RegP(sizes, range(len(sizes), 0, -1))
 
 
 class GenP(Permutation):
-    """The elements of a tile in the order that a function gives: from digits to a flat place, with the way `back`.
+    """The elements of a tile in the order of a function from digits to flat locations, with its `inverse`.
 
-    The functions take integers, or index expressions too; what takes integers only is a table, and the extents are
-    numbers. That the way back is one is checked: at every element where extents are numbers, else by a proof. Without
-    it a GenP need only take different digits to different places, and then has no `inv`.
+    The functions take integers, or index expressions too. A function that takes only integers is tabulated, and the
+    extents must be numbers. The inverse is checked at every element for numeric extents, and proved otherwise. Without
+    an inverse a GenP must still be injective, and has no `inv`.
 
-    Raises `LayoutError` where the function or its way back is wrong, with the digits, or is not proved to be right.
+    Raises `LayoutError` with the digits if the function or its inverse is wrong, or if this is not proved.
 
     >>> turned = GenP([3, 2], lambda i, j: (2 - i) * 2 + 1 - j, lambda x: ((5 - x) // 2, (5 - x) % 2))
     >>> turned.apply((2, 1)), turned.inv(0)
@@ -145,19 +145,21 @@ class GenP(Permutation):
         self,
         dims: Iterable[object],
         function: Callable[..., Any],
-        back: Callable[[Any], Any] | None = None,
+        inverse: Callable[[Any], Any] | None = None,
         *,
         given: Iterable[object] = (),
     ) -> None:
-        if not callable(function) or not (back is None or callable(back)):
-            raise WrongArgument("GenP of what are no functions", required="a function of digits, and its way back")
+        if not callable(function) or not (inverse is None or callable(inverse)):
+            raise WrongArgument(
+                "the arguments of GenP are not callable", required="a function of digits, and its inverse"
+            )
         self.dims = extents(dims)
         self.function = function
-        self.back = back
+        self.inverse = inverse
         self._given = tuple(given)
         self.known = positive(self.dims).given(self._given)
-        self.one_to_one = True
-        self.fills = back is not None
+        self.known_injective = True
+        self.known_bijective = inverse is not None
         self._table: Array | None = None
         self._digits: Array | None = None
         if all(isinstance(extent, int) for extent in self.dims):
@@ -169,50 +171,54 @@ class GenP(Permutation):
 
     def _tabulate(self) -> None:
         size = product(self.dims)
-        if not isinstance(size, int) or size > MOST_PLACES:
-            raise NotByTable(f"a GenP of {size} elements", required=f"up to {MOST_PLACES}, which are looked at")
+        if not isinstance(size, int) or size > MOST_ELEMENTS:
+            raise CannotTabulate(f"a GenP of {size} elements", required=f"up to {MOST_ELEMENTS}, which are tabulated")
         box = Box(self.dims, row_major=True)
         digits = list(zip(*(part.tolist() for part in box.digits(np.arange(size))), strict=True))
         places = [_number(self.function(*each), each) for each in digits]
         self._table = np.asarray(places, dtype=np.int64)
         seen: dict[int, tuple[int, ...]] = {}
-        for each, place in zip(digits, places, strict=True):
-            if place < 0 or (place >= size and self.back is not None):
-                raise LayoutError(f"GenP takes {each} to {place}", required=f"a place from 0 to {size - 1}")
-            if place in seen and self.back is not None:
-                raise LayoutError(f"GenP takes {seen[place]} and {each} to {place}", required="a place for each")
-            self.one_to_one &= place not in seen
-            seen[place] = each
-            if self.back is not None and _digits_of(self.back(place), len(self.dims)) != each:
+        for each, location in zip(digits, places, strict=True):
+            if location < 0 or (location >= size and self.inverse is not None):
+                raise LayoutError(f"GenP maps {each} to {location}", required=f"a location from 0 to {size - 1}")
+            if location in seen and self.inverse is not None:
+                raise LayoutError(f"GenP maps {seen[location]} and {each} to {location}", required="distinct locations")
+            self.known_injective &= location not in seen
+            seen[location] = each
+            if self.inverse is not None and _digits_of(self.inverse(location), len(self.dims)) != each:
                 raise LayoutError(
-                    f"GenP takes {each} to {place}, and back to {self.back(place)}", required="the way back of each"
+                    f"GenP maps {each} to {location}, and back to {self.inverse(location)}", required="the inverse"
                 )
-        self._digits = np.asarray([seen.get(place, (-1,) * len(self.dims)) for place in range(size)]).reshape(size, -1)
+        self._digits = np.asarray([seen.get(location, (-1,) * len(self.dims)) for location in range(size)]).reshape(
+            size, -1
+        )
 
     def _prove(self) -> None:
-        back = self.back
-        if back is None:
-            self.one_to_one = False
+        inverse = self.inverse
+        if inverse is None:
+            self.known_injective = False
             return
 
-        def to_digits(place: Any) -> tuple[Any, ...]:
-            return _tuple(back(IndexExpr(index(place)) if isinstance(place, Index) else place))
+        def to_digits(location: Any) -> tuple[Any, ...]:
+            return _tuple(inverse(IndexExpr(index(location)) if isinstance(location, Index) else location))
 
         made = IndexFunction(self.dims, self._formula, to_digits, name="GenP", given=self._given)
-        # That it is one to one may be known without the way back, and says nothing of it then.
-        back_again = undone(made, made.known)
-        if isinstance(back_again, Proved) and self._within():
+        # Injectivity may be known without the inverse, and then says nothing about it.
+        inverse_proof = prove_inverse(made, made.known)
+        if isinstance(inverse_proof, Proved) and self._within():
             return
         answer = injective(made)
-        found = answer.model.numbers if isinstance(answer, Refuted) else getattr(back_again, "reason", "its places")
+        found = (
+            answer.model.numbers if isinstance(answer, Refuted) else getattr(inverse_proof, "reason", "its locations")
+        )
         raise LayoutError(
-            f"GenP of the symbolic extents {shown(self.dims)} is not proved to be one to one: {found}",
-            required="a way back that is proved to undo the function, and places within the tile",
-            suggestions=("state what is known of the sizes: given=[...]", "put numbers for the extents"),
+            f"GenP of the symbolic extents {shown(self.dims)} is not proved to be bijective: {found}",
+            required="an inverse that is proved to be one, and locations within the tile",
+            suggestions=("state facts about the sizes: given=[...]", "give numbers for the extents"),
         )
 
     def _within(self) -> bool:
-        """Whether every place is proved to be within the tile."""
+        """Return whether every location is proved to be within the tile."""
         digits, known = any_digits(self.dims, self.known)
         return known.holds(within(ZERO, index(self._formula(*digits)), index(self.size)))
 
@@ -223,10 +229,10 @@ class GenP(Permutation):
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     @property
-    def laid_down(self) -> tuple[Extent, ...]:
+    def location_extents(self) -> tuple[Extent, ...]:
         return (self.size,)
 
-    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+    def location(self, digits: Sequence[Any]) -> tuple[Any, ...]:
         return (self._flat(digits),)
 
     def _flat(self, digits: Sequence[Any]) -> Any:
@@ -241,25 +247,25 @@ class GenP(Permutation):
             raise _only_a_table(error) from error
 
     def _inside(self, places: Any) -> Any:
-        """The places, if they are all in the tile; a table is read at them."""
+        """Return the locations, if all are in the tile."""
         size = product(self.dims)
         outside = places[(places < 0) | (places >= size)] if isinstance(size, int) else places[:0]
         if outside.size:
             raise LayoutError(f"element {outside.flat[0]} of {self}", required=f"one of its {size}")
         return places
 
-    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
-        (flat,) = place
-        return self._back(flat)
+    def element(self, location: Sequence[Any]) -> tuple[Any, ...]:
+        (flat,) = location
+        return self._inverse(flat)
 
-    def _back(self, place: Any) -> tuple[Any, ...]:
-        if self.back is None:
-            raise LayoutError("a GenP without a way back has no inv", required="its way back, as the third argument")
-        if self._digits is not None and not isinstance(place, Index):
-            rows = self._digits[self._inside(np.asarray(place))]
+    def _inverse(self, location: Any) -> tuple[Any, ...]:
+        if self.inverse is None:
+            raise LayoutError("a GenP without an inverse has no inv", required="its inverse, as the third argument")
+        if self._digits is not None and not isinstance(location, Index):
+            rows = self._digits[self._inside(np.asarray(location))]
             return tuple(rows.T) if rows.ndim > 1 else tuple(rows.tolist())
         try:
-            parts = _tuple(self.back(IndexExpr(place)))
+            parts = _tuple(self.inverse(IndexExpr(location)))
         except (TypeError, ValueError) as error:
             raise _only_a_table(error) from error
         return tuple(map(plain_index, parts))
@@ -269,26 +275,26 @@ class GenP(Permutation):
             return self
         dims = [extent for each in self.dims if isinstance(extent := placed(each, sizes), int)]
         if len(dims) < len(self.dims):
-            raise NotByTable(f"{self} with numbers for {', '.join(sizes)}", required="a number for each size")
+            raise CannotTabulate(f"{self} with numbers for {', '.join(sizes)}", required="a number for each size")
         made = IndexFunction(self.dims, self._formula).where(**sizes)
         table = {tuple(digits): int(made.at(digits)) for digits in np.ndindex(*dims)}
-        back = {place: digits for digits, place in table.items()}
-        return GenP(dims, lambda *digits: table[digits], back.__getitem__ if self.back is not None else None)
+        inverse = {location: digits for digits, location in table.items()}
+        return GenP(dims, lambda *digits: table[digits], inverse.__getitem__ if self.inverse is not None else None)
 
     def __repr__(self) -> str:
         return f"GenP([{','.join(map(str, self.dims))}], {getattr(self.function, '__name__', 'function')})"
 
 
-def _only_a_table(error: Exception) -> NotByTable:
-    return NotByTable(
-        f"a GenP of plain functions is a table: {error}",
+def _only_a_table(error: Exception) -> CannotTabulate:
+    return CannotTabulate(
+        f"a GenP of functions of integers is tabulated: {error}",
         required="numbers, or functions that take index expressions (they use + - * // % only)",
     )
 
 
 def _number(value: object, digits: tuple[int, ...]) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise LayoutError(f"GenP takes {digits} to {brief(value)}", required="a flat place, an integer")
+        raise LayoutError(f"GenP maps {digits} to {brief(value)}", required="a flat location, an integer")
     return int(value)
 
 
@@ -299,12 +305,12 @@ def _tuple(value: object) -> tuple[Any, ...]:
 def _digits_of(value: object, count: int) -> tuple[Any, ...]:
     parts = _tuple(value)
     if len(parts) != count:
-        raise LayoutError(f"the way back of a GenP gives {brief(value)}", required=f"{count} digits")
+        raise LayoutError(f"the inverse of a GenP returns {brief(value)}", required=f"{count} digits")
     return parts
 
 
 def extents(dims: object) -> tuple[Extent, ...]:
-    """The extents that a person means. Raises `LayoutError` where one is not positive."""
+    """Return the extents that a user's list denotes. Raises `LayoutError` if one is not positive."""
     if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
         raise LayoutError(f"the extents {brief(dims)}", required="a list of sizes")
     found = tuple(extent_of(extent) for extent in dims)

@@ -1,4 +1,4 @@
-"""Slices of a layout: the places over index variables, where they are, and how they are written."""
+"""Slices of a layout: locations as expressions over index variables, and their text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from atl.core.predicate import NonNegative, Predicate, conjuncts, within
 from atl.prove import simplify
 from atl.surface.values import IndexExpr
 from atl.text.printing import show_predicate
-from layouts.errors import LayoutError, NoLayout, NotByTable
+from layouts.errors import CannotTabulate, LayoutError, NoLayout
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, Array
@@ -25,15 +25,15 @@ from layouts.linear.conversion import as_linear
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The places of a part of a layout: an expression over `axes`, index variables with their extents."""
+    """The locations of a slice of a layout: an expression over `axes`, index variables with their extents."""
 
-    place: Index
+    location: Index
     axes: tuple[tuple[Var, Extent], ...]
     inside: Predicate | None = None
-    """Under which condition there is a place; none where there always is."""
+    """The condition under which there is a location; none if there always is."""
 
     def table(self, **sizes: int) -> Array:
-        """The places as an array, a dimension for each axis; sizes are given numbers.
+        """Return the locations as an array with a dimension for each axis; takes numbers for the sizes.
 
         >>> from layouts.lego import Row, TileBy
         >>> TileBy([2, 2], [2, 2]).OrderBy(Row(4, 4))[1, 0, :, :].table()
@@ -42,38 +42,38 @@ class Slice:
         """
         missing = {atom.name for atom in self._atoms() if isinstance(atom, Size)} - set(sizes)
         if missing:
-            raise NotByTable(f"the sizes {', '.join(sorted(missing))}", required="a number for each: table(n=8)")
+            raise CannotTabulate(f"the sizes {', '.join(sorted(missing))}", required="a number for each: table(n=8)")
         extents = [_value(extent, sizes) for _, extent in self.axes]
         grid = np.indices(extents)
-        held: Mapping[Leaf, Any] = {axis: grid[place] for place, (axis, _) in enumerate(self.axes)}
+        held: Mapping[Leaf, Any] = {axis: grid[location] for location, (axis, _) in enumerate(self.axes)}
 
         def leaf(atom: Leaf) -> Any:
             return held[atom] if atom in held else sizes[atom.name]  # type: ignore[union-attr]
 
-        found: Array = np.broadcast_to(value_of(self.place, leaf, _no_element), tuple(extents))
+        found: Array = np.broadcast_to(value_of(self.location, leaf, _no_element), tuple(extents))
         if self.inside is None:
             return found
         holds = [value_of(part, leaf, _no_element) >= 0 for part in _at_least_zero(self.inside)]
         return np.where(np.logical_and.reduce(np.broadcast_arrays(*holds, np.ones_like(found, dtype=bool))), found, -1)
 
     def _atoms(self) -> list[Leaf]:
-        found = list(atoms(self.place))
+        found = list(atoms(self.location))
         found += [atom for part in _at_least_zero(self.inside) for atom in atoms(part)] if self.inside else []
         for _, extent in self.axes:
             found += atoms(extent) if isinstance(extent, Index) else []
         return [atom for atom in found if isinstance(atom, Size | Var)]
 
     def __str__(self) -> str:
-        where = " ".join(f"[{axis.name} < {extent}]" for axis, extent in self.axes) or "one place"
-        return f"{self.place} over {where}" + (f" where {show_predicate(self.inside)}" if self.inside else "")
+        where = " ".join(f"[{axis.name} < {extent}]" for axis, extent in self.axes) or "one location"
+        return f"{self.location} over {where}" + (f" where {show_predicate(self.inside)}" if self.inside else "")
 
     __repr__ = __str__
 
 
 def part_of(function: Function, *parts: Any) -> Slice:
-    """The places of a part of any layout, by its modes: a colon, `slice(None)`, is a whole one.
+    """Return the locations of a slice of any layout, by its modes. A colon, `slice(None)`, is a whole mode.
 
-    Raises `NoLayout` where places are coordinates, not integers.
+    Raises `NoLayout` if locations are coordinates instead of integers.
 
     >>> from layouts import Layout
     >>> part_of(Layout((4, 8), (8, 1)), 2, slice(None))
@@ -81,27 +81,27 @@ def part_of(function: Function, *parts: Any) -> Slice:
     """
     need_function(function)
     if isinstance(function, Layout) and function.semimodule is BITS:
-        function = as_linear(function)  # whose value is an exclusive or of bits of digits
+        function = as_linear(function)  # its value is an exclusive or of bits of digits
     digits, axes = chosen(parts, [product(mode) for mode in modes_of(function.shape)])
     found = function(*digits)
-    place = plain_index(found)
-    if isinstance(place, bool) or not isinstance(place, int | Index):
-        raise NoLayout(f"the places of {function} are no integers", required="a layout of memory")
+    location = plain_index(found)
+    if isinstance(location, bool) or not isinstance(location, int | Index):
+        raise NoLayout(f"the locations of {function} are not integers", required="a layout of memory")
     symbolic = [(plain(digit), n) for digit, n in zip(digits, map(product, modes_of(function.shape)), strict=True)]
     known = function.known.assume(*(within(ZERO, x, index(n)) for x, n in symbolic if isinstance(x, Index)))
-    return Slice(index(known.simple(simplify(known.facts, index(place)))), axes)
+    return Slice(index(known.simple(simplify(known.facts, index(location)))), axes)
 
 
 LETTERS: Final = (*"ijklmnopqrstuvwxyz", *(f"i{number}" for number in range(100)))
-"""What index variables are called, unless a size is called so."""
+"""Names of index variables, skipping names of sizes."""
 
 
 def chosen(
     given: object, dims: Sequence[Extent], others: Iterable[Extent] = ()
 ) -> tuple[list[Any], tuple[tuple[Var, Extent], ...]]:
-    """The digits that the parts of a slice mean, with a variable for each colon; and the variables.
+    """Return the digits of a slice, with a variable for each colon; and the variables.
 
-    Raises `LayoutError` for another slice, or another number of parts than of extents.
+    Raises `LayoutError` for other slices, or if the number of parts is not that of the extents.
     """
     given = given if isinstance(given, tuple) else (given,)
     if len(given) != len(dims):
@@ -123,7 +123,7 @@ def chosen(
 
 
 def _at_least_zero(condition: Predicate) -> list[Index]:
-    """The expressions of which a conjunction says that they are 0 or more."""
+    """Return the expressions that a conjunction requires to be at least 0."""
     return [part.expression for part in conjuncts(condition) if isinstance(part, NonNegative)]
 
 
@@ -134,4 +134,4 @@ def _value(extent: Extent, sizes: Mapping[str, int]) -> int:
 
 
 def _no_element(_array: object, _at: object) -> int:
-    raise NotByTable("a place reads an array", required="a place over sizes and indices")
+    raise CannotTabulate("a location reads an array", required="a location over sizes and indices")

@@ -1,4 +1,4 @@
-"""An array in tiles: of which it is made, or which cover it and stick out at its rim."""
+"""Arrays in tiles that divide them (TileInto), or that cover them with partial tiles at the edges (CoverBy)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from atl.core.index import ceildiv, index
 from atl.core.predicate import equal
 from atl.surface.values import Condition
 from layouts.errors import LayoutError
-from layouts.foundation.known import positive
+from layouts.foundation.facts import positive
 from layouts.foundation.tuples import Extent, extent_of, shown
 from layouts.lego.expansion import ExpandBy
+from layouts.lego.group_by import GroupBy, TileBy
 from layouts.lego.permutations import Row, extents
-from layouts.lego.words import GroupBy, TileBy
 
 
 def TileInto(  # noqa: N802 (as LEGO's other names)
     whole: Iterable[object], *tiles: Iterable[object], given: Iterable[object] = ()
 ) -> GroupBy:
-    """The view of an array in tiles of these extents, the larger ones first, each of which divides what is above it.
+    """Return the view of an array in tiles of these extents, larger tiles first; each level divides the one above it.
 
-    That is TileBy with the numbers of tiles written out, and with what divides what as facts. A layout of the whole
+    It is TileBy with the numbers of tiles computed and divisibility as facts. `.OrderBy(…)` then gives a layout of the
+    whole array.
     array follows by `.OrderBy(…)`.
 
     >>> import atl
@@ -54,9 +55,9 @@ def TileInto(  # noqa: N802 (as LEGO's other names)
 def CoverBy(  # noqa: N802 (as LEGO's other names)
     whole: Iterable[object], tile: Iterable[object], *, given: Iterable[object] = ()
 ) -> ExpandBy:
-    """The view of an array in tiles that cover it: those at its rim may stick out, and have places inside only.
+    """Return the view of an array in tiles that cover it; positions of edge tiles outside the array have no location.
 
-    The array lies row by row. That is ExpandBy with the numbers of tiles and the expanded extents written out.
+    The array is row-major. It is ExpandBy with the numbers of tiles and the expanded extents computed.
 
     >>> CoverBy([5], [3]).apply(1, 1), CoverBy([5], [3]).apply(1, 2)
     (4, -1)
@@ -73,6 +74,6 @@ def _levels(whole: Iterable[object], tiles: Sequence[Iterable[object]]) -> list[
     if len(levels) < 2 or len({len(level) for level in levels}) > 1:
         raise LayoutError(
             f"{shown(levels[0])} in tiles of {', '.join(map(shown, levels[1:])) or 'none'}",
-            required="tiles of as many dimensions as the array has",
+            required="tiles with as many dimensions as the array",
         )
     return levels

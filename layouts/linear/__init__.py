@@ -1,1 +1,1 @@
-"""Layouts that are linear over F2: named dimensions of powers of two, whose bits are taken to bits by a matrix."""
+"""Layouts that are linear over F2: bit matrices between named dimensions whose sizes are powers of two."""

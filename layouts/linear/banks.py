@@ -1,8 +1,8 @@
-"""Bank conflicts of shared memory: counted for any layout; for linear ones proved away, by a swizzle that is chosen.
+"""Bank conflicts of shared memory: counted for any layout, excluded by proof for linear ones, avoided by swizzles.
 
-Shared memory has banks of words; one round serves one word of each bank. An access is a layout from lanes to indices of
-a tile, a storage one from indices to places. The lanes of a warp are served together, or in groups that fill all banks
-once where a lane takes more than a word.
+Shared memory consists of banks of words; one round serves one word of each bank. An access is a layout from lanes to
+indices of a tile, a storage one from indices to locations. The lanes of a warp are served together, or in groups if a
+lane takes more than one word, such that a group can fill all banks once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from layouts.pictures.grid import Picture
 
 @dataclass(frozen=True, slots=True)
 class Banks:
-    """Shared memory: so many `banks` of words of so many bytes, read by elements of so many."""
+    """Shared memory: `banks` banks of `word` bytes, accessed in elements of `element` bytes."""
 
     element: int = 4
     banks: int = 32
@@ -40,19 +40,19 @@ class Banks:
 
     @property
     def together(self) -> int:
-        """How many lanes are served together."""
+        """The number of lanes that are served together."""
         return self.banks * self.word // max(self.element, self.word)
 
     @property
     def within(self) -> int:
-        """How many bits of a place do not say which word it is in."""
+        """The number of low bits of a location that address an element within a word."""
         return max((self.word // self.element).bit_length() - 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class BankConflicts:
-    """How many `rounds` an access takes, and the `least` that it could; `words` has how many different words of each
-    bank are asked for, for each group of lanes that is served together.
+    """The number of `rounds` of an access, and the `least` possible. `words` has, for each group of lanes that is
+    served together, the number of distinct words requested from each bank.
     """
 
     rounds: int
@@ -62,18 +62,18 @@ class BankConflicts:
     def __post_init__(self) -> None:
         counted = isinstance(self.words, tuple) and all(isinstance(group, tuple) for group in self.words)
         if not counted or type(self.rounds) is not int or type(self.least) is not int:
-            raise ArgumentError("BankConflicts of what was not counted", required="what bank_conflicts(...) gives")
+            raise ArgumentError("BankConflicts is not made by users", required="the result of bank_conflicts(...)")
 
     @property
     def ways(self) -> int:
-        """The most words that are asked of one bank at once: 1 where nothing conflicts."""
+        """The largest number of words requested from one bank at once; 1 if there is no conflict."""
         return max((max(group) for group in self.words), default=0)
 
     def picture(self) -> Picture:
-        """The words asked of each bank, a row for each group of lanes, coloured where they are more than one."""
+        """Return the words requested from each bank, with a row for each group of lanes; conflicts are coloured."""
         cells = tuple(tuple(str(count) if count else "" for count in group) for group in self.words)
         colours = tuple(tuple(-1 if count <= 1 else 2 + count.bit_length() for count in group) for group in self.words)
-        return Picture(f"{self}", cells, colours, "words asked of each bank; a row for each group of lanes")
+        return Picture(f"{self}", cells, colours, "words requested from each bank; one row for each group of lanes")
 
     def __str__(self) -> str:
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
@@ -85,10 +85,10 @@ class BankConflicts:
 def bank_conflicts(
     storage: Function, access: Function, *, element: int = 4, banks: int = 32, word: int = 4
 ) -> BankConflicts:
-    """The rounds in which lanes are served that take the elements `access` of a tile that is stored by `storage`.
+    """Return the number of rounds for lanes that read the elements `access` of a tile that is stored by `storage`.
 
-    Indices of the tile count as CuTe's do, the first digit moving fastest, whatever words the storage is written in.
-    `element` and `word` are in bytes. Lanes that ask for one word are served together.
+    Indices of the tile are colexicographic, as in CuTe, for storage of any family. `element` and `word` are in bytes.
+    Lanes that request the same word are served together.
 
     >>> from layouts import Layout, Swizzle, composition, row_major
     >>> column = Layout(32, 1)                               # each lane takes a row's element of column 0
@@ -98,10 +98,10 @@ def bank_conflicts(
     need_function(storage)
     need_function(access)
     memory = Banks(element, banks, word)
-    places = np.asarray(Chain(storage.counted_from_the_first(), access).table(), dtype=np.int64) * element
-    if places.ndim != 1 or (places < 0).any():
-        raise NoLayout(f"{storage} has places that are no addresses", required="integers that are not negative")
-    groups = [places[at : at + memory.together] for at in range(0, len(places), memory.together)]
+    locations = np.asarray(Chain(storage.with_colexicographic_indices(), access).table(), dtype=np.int64) * element
+    if locations.ndim != 1 or (locations < 0).any():
+        raise NoLayout(f"the values of {storage} are not addresses", required="integers that are not negative")
+    groups = [locations[at : at + memory.together] for at in range(0, len(locations), memory.together)]
     counted = []
     for group in groups:
         first = group[:, None] // word
@@ -111,10 +111,10 @@ def bank_conflicts(
 
 
 def conflict_free(storage: Function, access: Function, *, element: int = 4, banks: int = 32, word: int = 4) -> Answer:
-    """Whether no two lanes that are served together ask for different words of one bank; both are linear.
+    """Decide whether no two lanes served together request different words of one bank. Both layouts must be linear.
 
-    Proved by ranks: as many bits of the lanes matter for the bank as for the word. `Refuted` has two lanes that
-    conflict. Raises `NoLayout` where one of the two is not linear.
+    It is proved by comparing ranks: as many bits of the lanes determine the bank as determine the word. `Refuted` holds
+    two lanes that conflict. Raises `NoLayout` if one of the two is not linear.
 
     >>> from layouts import Layout, Swizzle, composition, row_major
     >>> swizzled = composition(Swizzle(5, 0, 5), row_major((32, 32)))
@@ -122,14 +122,14 @@ def conflict_free(storage: Function, access: Function, *, element: int = 4, bank
     (Proved(layer='structure', vacuous=False), {'i': 1, 'j': 0})
     """
     memory = Banks(element, banks, word)
-    columns = _places_of_lanes(as_linear(storage).columns, as_linear(access), memory)
+    columns = _locations_of_lanes(as_linear(storage).columns, as_linear(access), memory)
     return _free(columns, memory)
 
 
-def _places_of_lanes(storage: tuple[int, ...], access: LinearLayout, memory: Banks) -> list[int]:
-    """Where the bits of the lanes go that are served together."""
+def _locations_of_lanes(storage: tuple[int, ...], access: LinearLayout, memory: Banks) -> list[int]:
+    """Return the images of the bits of those lanes that are served together."""
     if len(storage) < max((column.bit_length() for column in access.columns), default=0):
-        raise NoLayout(f"{access} goes beyond the tile", required=f"indices below {1 << len(storage)}")
+        raise NoLayout(f"{access} leaves the tile", required=f"indices below {1 << len(storage)}")
     lanes = access.columns[: memory.together.bit_length() - 1]
     return [bits.product(storage, column) for column in lanes]
 
@@ -137,19 +137,19 @@ def _places_of_lanes(storage: tuple[int, ...], access: LinearLayout, memory: Ban
 def _free(columns: list[int], memory: Banks) -> Answer:
     words = [column >> memory.within for column in columns]
     slots = [column & (memory.together - 1) for column in words]
-    # Lanes of one bank differ by a sum of columns whose slot is zero: none of those may be another word.
-    for met in bits.dependences(slots):
-        if bits.product(words, met):
+    # Lanes with the same bank differ by a sum of columns whose bank bits are zero; they must not differ in the word.
+    for dependence in bits.dependences(slots):
+        if bits.product(words, dependence):
             (lane,), (first,) = witness_variables(1, "i"), witness_variables(1, "j")
-            return Refuted(Model(((lane, met), (first, 0))))
+            return Refuted(Model(((lane, dependence), (first, 0))))
     return Proved("structure")
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenSwizzle:
-    """A `storage` in which two accesses have no conflict, as `first` and `second` count, and `proofs` prove.
+    """A `storage` without conflicts for two accesses, counted in `first` and `second` and proved in `proofs`.
 
-    It is CuTe's Swizzle<b, m, s> after the plain order where `swizzle` says so. `plain` are the counts without it.
+    If `swizzle` is set, it is CuTe's Swizzle<b, m, s> after the compact order. `plain` are the counts without it.
     """
 
     storage: LinearLayout
@@ -163,11 +163,11 @@ class ChosenSwizzle:
 def swizzle_for(
     size: int, first: Function, second: Function, *, element: int = 4, banks: int = 32, word: int = 4
 ) -> ChosenSwizzle:
-    """A storage of a tile of `size` elements in which neither of two linear accesses has a bank conflict.
+    """Return a storage of a tile of `size` elements in which neither of two linear accesses has a bank conflict.
 
-    The swizzles of CuTe are tried first, those of fewest bits before others. Where none will do, the places of one
-    bank are a common complement of both accesses, which two spaces of one dimension always have, over any field. The
-    elements of a word stay together. Raises `NoLayout` where an access is not linear, or goes beyond the tile.
+    CuTe's swizzles are tried first, those with fewest bits first. If none works, the locations of one bank are a common
+    complement of both accesses, which exists for any two spaces of the same dimension over any field. The elements of
+    a word stay together. Raises `NoLayout` if an access is not linear or leaves the tile.
 
     >>> from layouts import Layout, row_major
     >>> chosen = swizzle_for(1024, Layout(32, 1), Layout(32, 32))
@@ -179,13 +179,13 @@ def swizzle_for(
     accesses = [as_linear(first), as_linear(second)]
     plain = [1 << bit for bit in range(width)]
     for triple, columns in (((0, 0, 0), plain), *_swizzles(width)):
-        if all(isinstance(_free(_places_of_lanes(tuple(columns), a, memory), memory), Proved) for a in accesses):
+        if all(isinstance(_free(_locations_of_lanes(tuple(columns), a, memory), memory), Proved) for a in accesses):
             return _chosen(columns, triple, first, second, memory)
     return _chosen(_complementary(width, accesses, memory), None, first, second, memory)
 
 
 def _swizzles(width: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
-    """The swizzles of places of so many bits, those of fewest bits first."""
+    """Return the swizzles of locations with `width` bits, fewest bits first."""
     for number in range(1, width // 2 + 1):
         for base in range(width - 2 * number + 1):
             for shift in range(number, width - base - number + 1):
@@ -194,7 +194,7 @@ def _swizzles(width: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
 
 
 def _complementary(width: int, accesses: list[LinearLayout], memory: Banks) -> list[int]:
-    """A storage whose banks are filled by each of two accesses: the way back from bases of one and of a complement."""
+    """Return a storage in which both accesses fill all banks: the inverse of bases of an access and a complement."""
     inside, slots = memory.within, memory.together.bit_length() - 1
     words = width - inside
     spaces = []
@@ -209,7 +209,7 @@ def _complementary(width: int, accesses: list[LinearLayout], memory: Banks) -> l
 
 
 def _filled(space: list[int], rank: int) -> list[int]:
-    """Independent vectors, made so many by units."""
+    """Return independent vectors, extended by unit vectors to `rank` vectors."""
     unit = 0
     while len(space) < rank:
         if bits.rank([*space, 1 << unit]) > len(space):

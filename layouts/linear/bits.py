@@ -1,4 +1,4 @@
-"""Linear algebra over F2. A vector is an integer, whose bits are the components; a matrix is its columns, in order."""
+"""Linear algebra over F2. A vector is an integer whose bits are the components; a matrix is the list of its columns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """A basis of what the columns of a matrix span.
+    """A basis of the span of the columns of a matrix.
 
-    `pivots` has, by its highest bit, each vector of the basis, and the columns that add up to it, as bits; no other
-    vector of the basis has that bit. `free` has the columns that are sums of columns before them, as bits too.
+    `pivots` maps the highest bit of each basis vector to the vector and to the set of columns whose sum it is, as bits.
+    No other basis vector has that bit. `free` lists the columns that depend on columns before them, as bits.
     """
 
     pivots: dict[int, tuple[int, int]]
@@ -19,19 +19,19 @@ class Basis:
 
     @property
     def rank(self) -> int:
-        """The dimension of what is spanned."""
+        """The dimension of the span."""
         return len(self.pivots)
 
     def reduced(self, vector: int) -> tuple[int, int]:
-        """What is left of a vector less what is spanned, and the columns, as bits, that add up to the difference."""
+        """Return a vector reduced modulo the span, and the columns, as bits, whose sum is the difference."""
         columns = 0
-        for pivot, (other, whence) in self.pivots.items():
+        for pivot, (other, combination) in self.pivots.items():
             if vector >> pivot & 1:
-                vector, columns = vector ^ other, columns ^ whence
+                vector, columns = vector ^ other, columns ^ combination
         return vector, columns
 
     def solve(self, vector: int) -> int | None:
-        """The columns, as bits, that add up to a vector, none of them free; None where it is not spanned.
+        """Return the columns, as bits, whose sum is the vector, using no free column; None if it is not in the span.
 
         >>> basis_of([2, 1, 3]).solve(3), basis_of([2, 6]).solve(1)
         (3, None)
@@ -41,7 +41,7 @@ class Basis:
 
 
 def basis_of(columns: Iterable[int]) -> Basis:
-    """A basis, each of whose vectors has a highest bit of its own, by elimination from the first column on.
+    """Return a basis in which the highest bits of all vectors differ, by elimination from the first column.
 
     >>> basis_of([1, 2, 3, 4]).rank, bin(basis_of([1, 2, 3, 4]).free)
     (3, '0b100')
@@ -50,11 +50,11 @@ def basis_of(columns: Iterable[int]) -> Basis:
     basis = Basis(pivots, 0)
     free = 0
     for bit, column in enumerate(columns):
-        vector, whence = basis.reduced(column)
+        vector, combination = basis.reduced(column)
         if not vector:
             free |= 1 << bit
             continue
-        at = whence ^ (1 << bit)
+        at = combination ^ (1 << bit)
         new = vector.bit_length() - 1
         for pivot, (other, before) in pivots.items():
             if other >> new & 1:
@@ -64,12 +64,12 @@ def basis_of(columns: Iterable[int]) -> Basis:
 
 
 def rank(columns: Iterable[int]) -> int:
-    """The rank of a matrix."""
+    """Return the rank of a matrix."""
     return basis_of(columns).rank
 
 
 def dependence(columns: Sequence[int]) -> int:
-    """Columns, as bits, that add up to zero, and are not none; 0 where all are independent.
+    """Return a nonempty set of columns, as bits, whose sum is zero; 0 if all columns are independent.
 
     >>> bin(dependence([1, 2, 3])), dependence([1, 2])
     ('0b111', 0)
@@ -78,7 +78,7 @@ def dependence(columns: Sequence[int]) -> int:
 
 
 def dependences(columns: Sequence[int]) -> Iterator[int]:
-    """For each free column the columns, as bits, that add up to zero with it: a basis of all that add up to zero.
+    """Return a basis of all sets of columns with sum zero, as bits: one for each free column.
 
     >>> [bin(each) for each in dependences([1, 2, 3, 0])]
     ['0b111', '0b1000']
@@ -89,7 +89,7 @@ def dependences(columns: Sequence[int]) -> Iterator[int]:
 
 
 def product(columns: Sequence[int], vector: int) -> int:
-    """The matrix times a vector: the sum of the columns that the vector has.
+    """Return the matrix times a vector: the sum of the columns selected by its bits.
 
     >>> product([1, 4, 7], 0b101)
     6
@@ -101,7 +101,7 @@ def product(columns: Sequence[int], vector: int) -> int:
 
 
 def bits_of(vector: int) -> Iterator[int]:
-    """The places of the bits that are set, from the lowest on."""
+    """Return the positions of the set bits, lowest first."""
     while vector:
         lowest = vector & -vector
         yield lowest.bit_length() - 1
@@ -109,10 +109,10 @@ def bits_of(vector: int) -> Iterator[int]:
 
 
 def complement(first: Sequence[int], second: Sequence[int], width: int) -> list[int]:
-    """Vectors that, with the first space or with the second, make up all vectors of so many bits, in both cases once.
+    """Return a basis of a common complement of two spaces of the same dimension, in vectors of `width` bits.
 
-    Two spaces of one dimension have such a common complement over any field: what neither of them has is added to both
-    while there is such, and then, while they differ, the sum of two that the other one lacks.
+    Such a complement exists over any field. While some vector is outside both spaces, it is added to both. After that,
+    while they differ, the sum of two vectors is added of which each is in only one of the spaces.
 
     >>> complement([1], [2], 2)
     [3]
@@ -134,4 +134,4 @@ def _outside_of_both(one: Basis, other: Basis, width: int) -> int:
     for unit in missing:
         if unit in lacking:
             return unit
-    return missing[0] ^ lacking[0]  # the first is spanned by the other space, and the second by this one
+    return missing[0] ^ lacking[0]  # the first is in the span of the other space only, the second of this one only

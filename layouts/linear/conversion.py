@@ -1,4 +1,4 @@
-"""Functions on boxes read as matrices over F2, where they are linear."""
+"""Conversion of linear functions on boxes to matrices over F2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import COORDINATES
@@ -17,10 +17,10 @@ from layouts.linear.layout import LinearLayout
 def as_linear(
     function: Function, ins: Sequence[str] | None = None, out_dims: Sequence[str] | None = None
 ) -> LinearLayout:
-    """The same function as a matrix: a digit for each mode, named by `ins`, and a coordinate for each part of a place.
+    """Convert to a matrix, with a digit for each mode, named by `ins`, and a coordinate for each component.
 
-    Without names they are `mode0`, `mode1`, … and `place`, or `place0`, `place1`, …. Raises `NoLayout` where an extent
-    is no power of two, or with an index at which the function is not the exclusive or of what its bits give.
+    The default names are `mode0`, `mode1`, … and `place`, or `place0`, `place1`, …. Raises `NoLayout` if an extent is
+    not a power of two, or with an index at which the function is not the exclusive or of the values at its bits.
 
     >>> from layouts import Layout, Swizzle, composition
     >>> as_linear(Layout((4, 8), (8, 1)), ["row", "column"], ["at"])
@@ -36,12 +36,14 @@ def as_linear(
         extent = product(mode)
         if not isinstance(extent, int) or extent & (extent - 1):
             raise NoLayout(
-                f"the mode {shown(mode)} of {function} has extent {extent}", required="numbers that are powers of two"
+                f"the mode {shown(mode)} of {function} has extent {extent}", required="extents that are powers of two"
             )
         widths.append(extent.bit_length() - 1)
-    if function.places is None:
-        raise NotByTable(f"{function} has {function.size} places", required="up to a million, which are looked at")
-    values = _places(function)
+    if function.table_size is None:
+        raise CannotTabulate(
+            f"{function} has {function.size} elements", required="up to a million, which are tabulated"
+        )
+    values = _locations(function)
     columns = [[int(part) for part in values[1 << bit]] for bit in range(sum(widths))]
     ins = _names(ins, "mode", len(widths), always=True)
     out_dims = _names(out_dims, "place", values.shape[1], always=False)
@@ -51,11 +53,11 @@ def as_linear(
     return LinearLayout.from_bases(bases, list(out_dims))
 
 
-def _places(function: Function) -> np.ndarray:
+def _locations(function: Function) -> np.ndarray:
     values = function.colexicographic()
     rows = values.reshape((len(values), -1)).astype(np.int64)
     if (rows < 0).any():
-        raise NoLayout(f"{function} has the place {rows.min()}", required="places that are not negative")
+        raise NoLayout(f"{function} has the location {rows.min()}", required="locations that are not negative")
     if isinstance(function, Layout) and function.semimodule is COORDINATES:
         return rows[:, : function.width]
     return rows
@@ -69,9 +71,9 @@ def _need_linear(function: Function, values: np.ndarray, columns: Sequence[Seque
     if len(wrong):
         at = int(wrong[0])
         raise NoLayout(
-            f"{function} is not linear over F2: at {at} it is {values[at].tolist()}, and its bits give "
+            f"{function} is not linear over F2: at {at} it is {values[at].tolist()}, but the values at its bits give "
             f"{made[at].tolist()}",
-            required="the exclusive or of what its bits give, at every index",
+            required="at every index, the exclusive or of the values at its bits",
         )
 
 

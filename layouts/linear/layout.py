@@ -1,8 +1,8 @@
-"""Linear layouts: from named digits to named coordinates, each a power of two large, by a matrix over F2.
+"""Linear layouts: maps from named digits to named coordinates, all of power-of-two size, given by a matrix over F2.
 
-A layout is given by its bases: where each bit of each digit goes, the lowest first; what other digits give is the
-exclusive or of those. Below, the coordinates of a place are strung together, the first lowest, so that a column of the
-matrix is an integer. The operations have the names that they have in Triton.
+A layout is given by its bases: the image of each bit of each digit, lowest first. The image of any other digit is the
+exclusive or of the images of its bits. Internally the coordinates of a location are concatenated, the first lowest, so
+a column of the matrix is an integer. The operations have the same names as in Triton.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from atl.core.index import Index
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.errors import LayoutError, NoLayout
+from layouts.foundation.facts import EMPTY
 from layouts.foundation.function import Function
-from layouts.foundation.known import EMPTY
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import F2
 from layouts.foundation.storing.bits import stored_by_bits
@@ -26,15 +26,15 @@ from layouts.linear import bits
 from layouts.linear.names import Dims, divided, joined, need_all, need_names, power, same_names, split_of
 
 Bases = Mapping[str, tuple[int, ...]]
-"""The columns of each digit, the lowest bit first."""
+"""The columns of each digit, lowest bit first."""
 MOST_BITS: Final = 62
 
 
 class LinearLayout(Function):
     """A matrix over F2 from the bits of named digits to those of named coordinates.
 
-    Made by `from_bases`, or of simple ones by `*`. As a function of its digits, in their order, its value is the place
-    with the coordinates strung together, the first of them lowest; `apply` takes and gives names.
+    Make one by `from_bases`, or from simple ones by `*`. As a function of its digits, in order, its value is the
+    location as one integer, with the coordinates concatenated, the first lowest; `apply` takes and returns names.
 
     >>> from layouts import LinearLayout
     >>> bases = [("reg", [[0, 1]]), ("lane", [[1, 0], [2, 0], [0, 2]])]
@@ -55,21 +55,21 @@ class LinearLayout(Function):
         self._outs = Dims(outs)
         self._columns = tuple(column for each in self._ins.values() for column in each)
         if len(self._columns) > MOST_BITS or self._outs.bits > MOST_BITS:
-            raise LayoutError("a linear layout of more bits than a machine integer", required=f"up to {MOST_BITS}")
+            raise LayoutError("a linear layout with more bits than a machine integer", required=f"up to {MOST_BITS}")
         extents: tuple[Extent, ...] = tuple(1 << len(each) for each in self._ins.values())
         self.shape = extents[0] if len(extents) == 1 else extents or 1
         self.known = EMPTY
 
-    # -- made of ------------------------------------------------------------------------------------------------------
+    # -- construction -------------------------------------------------------------------------------------------------
 
     @staticmethod
     def from_bases(
         bases: Iterable[tuple[str, Iterable[object]]], out_dims: Iterable[str | tuple[str, int]]
     ) -> LinearLayout:
-        """The layout with these bases: pairs of a name and, for each bit from the lowest on, the place that it goes to.
+        """Return the layout with these bases: pairs of a name and, for each bit, lowest first, the image of that bit.
 
-        A place has a coordinate for each of `out_dims`, pairs of a name and a size; a size that is left out is as
-        small as the bases allow. Raises `LayoutError` where a basis does not fit, or a size is no power of two.
+        An image has a coordinate for each of `out_dims`, pairs of a name and a size. A size that is left out is the
+        smallest that holds the bases. Raises `LayoutError` if a basis does not fit or a size is not a power of two.
 
         >>> LinearLayout.from_bases([("lane", [1, 2, 4])], ["i"]).out_dims
         {'i': 8}
@@ -81,7 +81,7 @@ class LinearLayout(Function):
 
     @staticmethod
     def identity_1d(size: int, in_dim: str, out_dim: str) -> LinearLayout:
-        """The identity on so many places.
+        """Return the identity on `size` values.
 
         >>> LinearLayout.identity_1d(8, "lane", "i").bases
         {'lane': [[1], [2], [4]]}
@@ -90,26 +90,26 @@ class LinearLayout(Function):
 
     @staticmethod
     def strided_1d(size: int, stride: int, in_dim: str, out_dim: str) -> LinearLayout:
-        """Places at a distance, a power of two, from one another."""
+        """Return the map x ↦ stride * x; the stride is a power of two."""
         count, step = power(size, f"the size of {in_dim!r}"), power(stride, "a stride")
         return LinearLayout({in_dim: [1 << (bit + step) for bit in range(count)]}, {out_dim: size * stride})
 
     @staticmethod
     def zeros_1d(size: int, in_dim: str, out_dim: str, out_size: int = 1) -> LinearLayout:
-        """All places at zero: a digit that is broadcast."""
+        """Return the zero map: the digit is broadcast."""
         power(out_size, f"the size of {out_dim!r}")
         return LinearLayout({in_dim: [0] * power(size, f"the size of {in_dim!r}")}, {out_dim: out_size})
 
     @staticmethod
     def empty() -> LinearLayout:
-        """The layout without dimensions: the neutral element of `*`."""
+        """Return the layout without dimensions: the neutral element of `*`."""
         return LinearLayout({}, {})
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
     @property
     def bases(self) -> dict[str, list[list[int]]]:
-        """Where each bit of each digit goes, by name, the lowest bit first."""
+        """The image of each bit of each digit, by name, lowest bit first."""
         return {name: [list(self._outs.split(column)) for column in each] for name, each in self._ins.items()}
 
     @property
@@ -124,13 +124,13 @@ class LinearLayout(Function):
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The matrix: for each bit of the digits, in order, the place that it goes to."""
+        """The matrix: the image of each bit of the digits, in order."""
         return self._columns
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """Where the elements of a tensor go, whose indices are the digits in order: for `s.store` and `s.view`.
+        """Return the reindexing of a tensor whose indices are the digits in order; used by `s.store` and `s.view`.
 
-        A place is the number that the layout gives: the last of `out_dims` is the outermost coordinate.
+        The location is the integer value of the layout: the last of `out_dims` is the outermost coordinate.
 
         >>> from atl.core.index import constant, size
         >>> swizzled = LinearLayout.from_bases([("i", [5, 10]), ("j", [1, 2])], ["bank"])
@@ -143,26 +143,26 @@ class LinearLayout(Function):
 
     @property
     def rank(self) -> int:
-        """The rank of the matrix: so many bits of the digits matter."""
+        """The rank of the matrix: the number of bits of the digits that matter."""
         return bits.rank(self._columns)
 
     @property
     def is_injective(self) -> bool:
-        """Whether different digits go to different places."""
+        """True if different digits have different locations."""
         return self.rank == len(self._columns)
 
     @property
     def is_surjective(self) -> bool:
-        """Whether every place is taken."""
+        """True if every location is reached."""
         return self.rank == self._outs.bits
 
     @property
     def is_invertible(self) -> bool:
-        """Whether every place is taken once."""
+        """True if every location is reached exactly once."""
         return self.is_injective and self.is_surjective
 
     def strides(self) -> Layout:
-        """The same function by strides over F2: boxes of twos (§6.6).
+        """Return the same function by strides over F2, on a shape of twos (§6.6).
 
         >>> LinearLayout.from_bases([("a", [1, 3]), ("b", [4])], ["i"]).strides()
         ((2,2),2):((F2(1),F2(3)),F2(4))
@@ -176,7 +176,7 @@ class LinearLayout(Function):
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     def apply(self, by_name: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
-        """The coordinates at these digits, by name, one for each: integers, or arrays of them.
+        """Return the coordinates at these digits, by name; digits are integers or arrays, one for each name.
 
         >>> held = LinearLayout.from_bases([("reg", [[0, 1]]), ("lane", [[1, 0], [0, 2]])], ["row", "col"])
         >>> held.apply(reg=1, lane=2)
@@ -188,8 +188,8 @@ class LinearLayout(Function):
             size = self.in_dims[name]
             if not isinstance(value, np.ndarray) and (type(value) is not int or not 0 <= value < size):
                 raise LayoutError(f"{name} = {brief(value)}", required=f"an integer from 0 to {size - 1}")
-        place = self.at([digits[name] for name in self._ins])
-        return self._outs.named(place)
+        location = self.at([digits[name] for name in self._ins])
+        return self._outs.named(location)
 
     def at(self, digits: Sequence[Any]) -> Any:
         total: Any = 0
@@ -205,9 +205,9 @@ class LinearLayout(Function):
     # -- products and compositions ------------------------------------------------------------------------------------
 
     def __mul__(self, outer: LinearLayout) -> LinearLayout:
-        """Both side by side: in a dimension of both, this one's bits are the lower ones.
+        """Return the product: both layouts side by side. In a shared dimension the bits of this one are the lower ones.
 
-        Names come in an order that keeps both orders, if there is one; else in this one's.
+        Names are in an order that keeps both orders if there is one; otherwise in the order of this layout.
 
         >>> four = LinearLayout.identity_1d(4, "lane", "i")
         >>> (four * four).bases, (four * LinearLayout.identity_1d(2, "lane", "j")).bases
@@ -226,16 +226,17 @@ class LinearLayout(Function):
         return LinearLayout(columns, outs.sizes)
 
     def compose(self, outer: LinearLayout) -> LinearLayout:
-        """outer ∘ this: digits go to places, and those, as the digits of `outer`, to its places.
+        """Return the composition outer ∘ this: the locations of this layout are the digits of `outer`.
 
-        Raises `LayoutError` where the names differ, or a coordinate of this one is larger than the digit of `outer`.
+        Raises `LayoutError` if the names differ, or a coordinate of this layout is larger than the digit of `outer`.
         """
         need_linear(outer)
         same_names("the digits of the outer layout", outer._ins, self._outs.sizes)
         for name, size in self._outs.sizes.items():
             if size > outer.in_dims[name]:
                 raise LayoutError(
-                    f"{name!r} has size {size}, and the outer layout {outer.in_dims[name]}", required="no smaller one"
+                    f"{name!r} has size {size}, but {outer.in_dims[name]} in the outer layout",
+                    required="an outer size at least as large",
                 )
 
         def after(column: int) -> int:
@@ -245,32 +246,32 @@ class LinearLayout(Function):
         return LinearLayout({name: map_of(after, each) for name, each in self._ins.items()}, outer._outs.sizes)
 
     def invert(self) -> LinearLayout:
-        """The way back: from places to digits. Raises `NoLayout` where two meet, or a place is not taken."""
-        if met := bits.dependence(self._columns):
+        """Return the inverse, from locations to digits. Raises `NoLayout` if the layout is not a bijection."""
+        if dependence := bits.dependence(self._columns):
             raise NoLayout(
-                f"the digits {self._named(met)} and 0 go to one place", required="a layout that is one to one"
+                f"the digits {self._named(dependence)} and 0 have the same location", required="an injective layout"
             )
         return self.pseudoinvert()
 
     def pseudoinvert(self) -> LinearLayout:
-        """A right inverse: digits for each place, their free bits 0. Raises `NoLayout` where a place is not taken."""
+        """Return a right inverse, with free bits 0. Raises `NoLayout` if the layout is not surjective."""
         identity = LinearLayout.empty()
         for name, size in self._outs.sizes.items():
             identity = identity * LinearLayout.identity_1d(size, name, name)
         return identity.invert_and_compose(self)
 
     def invert_and_compose(self, outer: LinearLayout) -> LinearLayout:
-        """An X with outer ∘ X = this: from this one's digits to those of `outer` that go to the same place.
+        """Return an X with outer ∘ X = this: it maps digits of this layout to digits of `outer` with the same location.
 
-        Where there are several, the free bits of `outer` are 0, but a digit of both that moves neither is kept as it
-        is. Raises `NoLayout` with digits of this one whose place `outer` does not have.
+        If there are several, the free bits of `outer` are 0, except that a digit of both layouts that affects neither
+        is kept. Raises `NoLayout` with digits of this layout whose location `outer` does not reach.
 
         >>> one = LinearLayout.from_bases([("lane", [2, 1, 4])], ["i"])
         >>> one.invert_and_compose(LinearLayout.from_bases([("at", [4, 1, 2])], ["i"])).bases
         {'lane': [[4], [2], [1]]}
         """
         need_linear(outer)
-        same_names("the coordinates of the two", outer._outs.sizes, self._outs.sizes)
+        same_names("the coordinates of the two layouts", outer._outs.sizes, self._outs.sizes)
         basis = bits.basis_of(outer._columns)
         into = Dims({name: 1 << len(each) for name, each in outer._ins.items()})
         kept = {name for name, each in self._ins.items() if each == outer._ins.get(name) and not any(each)}
@@ -283,49 +284,49 @@ class LinearLayout(Function):
                 found = basis.solve(outer._outs.of(parts)) if inside else None
                 if found is None:
                     raise NoLayout(
-                        f"{name} = {1 << bit} goes to {parts}, where the other layout has nothing",
-                        required="a place of the other layout for each",
+                        f"{name} = {1 << bit} goes to {parts}, which the other layout does not reach",
+                        required="locations that the other layout reaches",
                     )
                 columns[name].append(into.of({name: 1 << bit}) if name in kept else found)
         return LinearLayout(columns, into.sizes)
 
-    # -- other dimensions ---------------------------------------------------------------------------------------------
+    # -- changes of dimensions ----------------------------------------------------------------------------------------
 
     def reshape_ins(self, dims: Iterable[tuple[str, int]]) -> LinearLayout:
-        """The same bits, dealt out to other digits, the first of which takes the lowest."""
+        """Return the same bits, distributed over other digits; the first takes the lowest bits."""
         new = Dims.of_pairs(dims)
         need_all("digits", len(self._columns), new)
         columns = iter(self._columns)
         return LinearLayout({name: [next(columns) for _ in range(n)] for name, n in new.widths.items()}, self.out_dims)
 
     def reshape_outs(self, dims: Iterable[tuple[str, int]]) -> LinearLayout:
-        """The same places, dealt out to other coordinates, the first of which takes the lowest bits."""
+        """Return the same locations, distributed over other coordinates; the first takes the lowest bits."""
         new = Dims.of_pairs(dims)
         need_all("coordinates", self._outs.bits, new)
         return LinearLayout(self._ins, new.sizes)
 
     def flatten_ins(self) -> LinearLayout:
-        """All digits as one, under the name of the first."""
+        """Return all digits as a single digit, with the name of the first."""
         first = next(iter(self._ins), None)
         return self if first is None else self.reshape_ins([(first, 1 << len(self._columns))])
 
     def flatten_outs(self) -> LinearLayout:
-        """All coordinates as one, under the name of the first."""
+        """Return all coordinates as a single coordinate, with the name of the first."""
         first = next(iter(self._outs.sizes), None)
         return self if first is None else self.reshape_outs([(first, 1 << self._outs.bits)])
 
     def transpose_ins(self, names: Sequence[str]) -> LinearLayout:
-        """The digits in another order."""
+        """Return the digits in another order."""
         same_names("the order of digits", names, self._ins)
         return LinearLayout({name: self._ins[name] for name in names}, self.out_dims)
 
     def transpose_outs(self, names: Sequence[str]) -> LinearLayout:
-        """The coordinates in another order."""
+        """Return the coordinates in another order."""
         same_names("the order of coordinates", names, self._outs.sizes)
         return self.sublayout(list(self._ins), names)
 
     def sublayout(self, ins: Sequence[str], outs: Sequence[str]) -> LinearLayout:
-        """Some digits, and some coordinates of where they go."""
+        """Return the restriction to some digits and some coordinates."""
         kept = Dims({name: self._outs.size(name) for name in outs})
         columns = {
             name: [kept.renamed(self._outs, column) for column in self._of(name)] for name in self._in_order(ins)
@@ -333,13 +334,13 @@ class LinearLayout(Function):
         return LinearLayout(columns, kept.sizes)
 
     def sublayout_is_zero(self, ins: Sequence[str], outs: Sequence[str]) -> bool:
-        """Whether these digits do not move these coordinates."""
+        """Return whether these digits do not affect these coordinates."""
         return not any(self.sublayout(ins, outs).columns)
 
     def quotient(self, names: Iterable[str]) -> LinearLayout:
-        """The layout without dimensions that are digits and coordinates, equal ones, and touch nothing else.
+        """Return the layout without dimensions that it maps identically to coordinates of the same name.
 
-        Raises `NoLayout` where a dimension is no such.
+        Raises `NoLayout` if a dimension is not such, or interacts with others.
 
         >>> (LinearLayout.identity_1d(4, "block", "block") * LinearLayout.zeros_1d(2, "lane", "i")).quotient(["block"])
         lane: 0 in i: 1
@@ -352,16 +353,18 @@ class LinearLayout(Function):
 
     def _need_identity(self, name: str) -> None:
         if name not in self._ins or name not in self._outs.sizes:
-            raise NoLayout(f"{name!r} is no digit and coordinate of {self}", required="a name of both")
+            raise NoLayout(f"{name!r} is not both a digit and a coordinate of {self}", required="a name of both")
         units = [self._outs.of({name: 1 << bit}) for bit in range(self._outs.widths[name])]
         if list(self._ins[name]) != units:
-            raise NoLayout(f"{name!r} goes to {self.bases[name]}", required="a digit that is its coordinate")
+            raise NoLayout(f"{name!r} goes to {self.bases[name]}", required="a digit that is mapped identically")
         others = [other for other in self._ins if other != name]
         if not self.sublayout_is_zero(others, [name]):
-            raise NoLayout(f"other digits move {name!r}", required="a coordinate that only its own digit moves")
+            raise NoLayout(
+                f"other digits affect {name!r}", required="a coordinate that only the digit of its name affects"
+            )
 
     def divide_left(self, inner: LinearLayout) -> LinearLayout:
-        """The C with inner * C = this. Raises `NoLayout` where there is none.
+        """Return the C with inner * C = this. Raises `NoLayout` if there is none.
 
         >>> identity = LinearLayout.identity_1d
         >>> identity(8, "lane", "i").divide_left(identity(4, "lane", "i")).bases
@@ -375,7 +378,7 @@ class LinearLayout(Function):
         return rest
 
     def divide_right(self, outer: LinearLayout) -> LinearLayout:
-        """The C with C * outer = this. Raises `NoLayout` where there is none."""
+        """Return the C with C * outer = this. Raises `NoLayout` if there is none."""
         need_linear(outer)
         outs = Dims(divided(self._outs.sizes, outer._outs.sizes))
         low = {
@@ -393,23 +396,25 @@ class LinearLayout(Function):
     def _need_product(self, low: LinearLayout, high: LinearLayout, factor: LinearLayout, held: Bases) -> None:
         product = low * high
         if set(factor._ins) - set(held) or product.transposed_like(self) != self:
-            raise NoLayout(f"{factor} is no factor of {self}", required="a layout of the lowest, or the highest, bits")
+            raise NoLayout(
+                f"{factor} is not a factor of {self}", required="a layout of the lowest, or the highest, bits"
+            )
 
     def transposed_like(self, other: LinearLayout) -> LinearLayout:
-        """The same layout with its dimensions in the order of another's, if they are the same."""
+        """Return the same layout with its dimensions in the order of `other`, if they are the same."""
         if set(self._ins) != set(other._ins) or set(self._outs.sizes) != set(other._outs.sizes):
             return self
         return self.transpose_ins(list(other._ins)).transpose_outs(list(other._outs.sizes))
 
-    # -- what is read off ---------------------------------------------------------------------------------------------
+    # -- properties ---------------------------------------------------------------------------------------------------
 
     def free_variable_masks(self) -> dict[str, int]:
-        """Bits of each digit that need not vary for all places to be taken, as a mask."""
+        """Return a mask, for each digit, of the bits that may be fixed without losing a location."""
         free = bits.basis_of(self._columns).free
         return self._named(free)
 
     def num_consecutive_in_out(self) -> int:
-        """So many digits in a row go to places in a row, wherever they start at a multiple of it.
+        """Return the largest n such that n consecutive digits, aligned to n, have consecutive locations.
 
         >>> LinearLayout.from_bases([("reg", [1, 2, 4, 10])], ["i"]).num_consecutive_in_out()
         2
@@ -424,12 +429,12 @@ class LinearLayout(Function):
         return min(1 << run, rest & -rest) if rest else 1 << run
 
     def equal_ignoring_out_dim_sizes(self, other: LinearLayout) -> bool:
-        """Whether names and bases are the same, whatever the sizes of the coordinates."""
+        """Return whether names and bases are the same; sizes of coordinates may differ."""
         return self.bases == other.bases and list(self._outs.sizes) == list(other._outs.sizes)
 
     def _of(self, name: str) -> tuple[int, ...]:
         if name not in self._ins:
-            raise WrongArgument(f"{brief(name)} is no digit of {self}", required=f"one of {', '.join(self._ins)}")
+            raise WrongArgument(f"{self} has no digit {brief(name)}", required=f"one of {', '.join(self._ins)}")
         return self._ins[name]
 
     def _of_or(self, name: str) -> tuple[int, ...]:
@@ -446,7 +451,7 @@ class LinearLayout(Function):
     # -- as an object -------------------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
-        """Whether names, in their order, sizes and bases are the same."""
+        """Return whether names (in order), sizes and bases are the same."""
         if not isinstance(other, LinearLayout):
             return NotImplemented
         return list(self._ins.items()) == list(other._ins.items()) and self._outs == other._outs
@@ -460,15 +465,15 @@ class LinearLayout(Function):
 
 
 def need_linear(value: object) -> None:
-    """Refuses what is no linear layout."""
+    """Raise `WrongArgument` if `value` is not a linear layout."""
     if not isinstance(value, LinearLayout):
         raise WrongArgument(
-            f"{brief(value)} is no linear layout", required="a LinearLayout; as_linear reads other layouts as one"
+            f"{brief(value)} is not a LinearLayout", required="a LinearLayout; as_linear converts other layouts"
         )
 
 
 def map_of(function: Callable[[int], int], columns: Iterable[int]) -> list[int]:
-    """The columns after a linear function."""
+    """Return the columns, each mapped by a linear function."""
     return [function(column) for column in columns]
 
 
@@ -510,9 +515,9 @@ def _fitting(name: str, basis: tuple[int, ...], outs: Dims) -> tuple[int, ...]:
 
 def _out_dims(given: list[str | tuple[str, int]], bases: Mapping[str, list[tuple[int, ...]]]) -> Dims:
     sizes: list[tuple[str, int]] = []
-    for place, dim in enumerate(given):
+    for position, dim in enumerate(given):
         if isinstance(dim, str):
-            most = max((each[place] for all_ in bases.values() for each in all_ if place < len(each)), default=0)
+            most = max((each[position] for all_ in bases.values() for each in all_ if position < len(each)), default=0)
             sizes.append((dim, 1 << most.bit_length()))
         else:
             sizes.append(dim)

@@ -1,1 +1,1 @@
-"""Layouts for people: as a grid of text or SVG, read from text, and with the steps of an operation."""
+"""Layouts as text: drawn as grids (text or SVG), parsed, and explained step by step."""

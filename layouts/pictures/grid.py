@@ -1,4 +1,4 @@
-"""Pictures of small layouts: the place of each coordinate in a grid, as text and as SVG."""
+"""Pictures of small layouts as text and SVG: a grid with the location of each coordinate."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 
 from atl.errors import ArgumentError, ATLError, WrongArgument, brief
 from atl.files.whole import write_text
-from layouts.axe import Axe, Place, axis, places
+from layouts.axe import Axe, Location, axis, locations
 from layouts.axe.axes import MEMORY
-from layouts.errors import NotByTable
+from layouts.errors import CannotTabulate
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.tuples import as_nested, extent_of, modes_of, product
@@ -20,22 +20,22 @@ from layouts.linear.layout import LinearLayout
 
 MOST_CELLS: Final = 4_096
 MOST_DISPLAYED: Final = 256
-"""A layout of more places is displayed as text; `draw` draws it."""
+"""Notebooks show larger layouts as text; `draw` still draws them."""
 Colour: TypeAlias = Callable[[Any], int]
-"""What cells of one colour have in common: from what stands in a cell to a number."""
+"""A function from the content of a cell to the number of its colour."""
 
 PALETTE: Final = (
     "#aec7e8", "#ffd59e", "#b7e1b0", "#f4b6b6", "#d3c3e8", "#d8c4ba", "#f3c6e2", "#e3e3a8",
     "#8fb6dc", "#f6b96b", "#8fcb86", "#e59191", "#b79fd8", "#bca193", "#e39fcb", "#cdcd7c",
 )  # fmt: skip
-"""Light enough that black text is read on each."""
+"""Colours that are light enough for black text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The cells of a grid, row by row: what is written in each, and the number of its colour.
+    """The cells of a grid, row by row: the text and the colour number of each.
 
-    `str()` draws it as text, `svg()` as an SVG document; a notebook shows the latter.
+    `str()` gives text and `svg()` an SVG document, which notebooks display.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Picture:
 
     def __post_init__(self) -> None:
         if not isinstance(self.cells, tuple) or not self.cells or not isinstance(self.colours, tuple):
-            raise WrongArgument(f"a picture of {brief(self.cells)}", required="what draw(layout) gives")
+            raise WrongArgument(f"a picture of {brief(self.cells)}", required="the result of draw(layout)")
 
     def __str__(self) -> str:
         heads = [str(column) for column in range(len(self.cells[0]))]
@@ -60,7 +60,7 @@ class Picture:
     __repr__ = __str__
 
     def svg(self, *, cell: int = 32) -> str:
-        """The picture as an SVG document of its own; `cell` is the height of a cell in pixels."""
+        """Return the picture as a complete SVG document; `cell` is the height of a cell in pixels."""
         if type(cell) is not int or not 1 <= cell <= 1_000:
             raise ArgumentError(f"cell={brief(cell)}", required="the height of a cell in pixels, from 1 to 1,000")
         longest = max(len(text) for row in self.cells for text in row)
@@ -97,11 +97,11 @@ class Picture:
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the picture as SVG. Raises `WrongArgument` where no file can be."""
-        write_text(path, self.svg(), what="the picture", required='a place for a file: "layout.svg"')
+        """Write the picture as SVG. Raises `WrongArgument` if the file cannot be written."""
+        write_text(path, self.svg(), what="the picture", required='a file path: "layout.svg"')
 
     def _repr_svg_(self) -> str:
-        """What a notebook shows."""
+        """Return the picture in a notebook."""
         return self.svg()
 
 
@@ -114,14 +114,14 @@ def _text(
     )
 
 
-def draw(function: Function, *, colour: str | Colour = "place", onto: object = None) -> Picture:
-    """The place of each coordinate: the first mode runs down, the others to the right, counted as the function counts.
+def draw(function: Function, *, colour: str | Colour = "location", onto: object = None) -> Picture:
+    """Draw the location of each coordinate. The first mode runs down, the others to the right, in order of the indices.
 
-    Places along axes are written by the first letters of these, all places of an element that has several.
-    Colours follow the place (`"place"`, eight in turn), the row or column (`"row"`, `"column"`), one of 32 banks
-    (`"bank"`), or a function of the place. With `onto=(m, n)` a layout of threads and values is drawn on the tile that
-    its places are in: each cell says which thread holds it, and as which value, with the colour of the thread or the
-    `"value"`. Raises `NotByTable` where sizes are not numbers.
+    Locations on axes are abbreviated by the first letters of the axes; all locations of an element are shown. Colours
+    follow the location (`"location"`, eight colours in turn), the row or column (`"row"`, `"column"`), one of 32 banks
+    (`"bank"`), or a function of the location. With `onto=(m, n)` a layout of threads and values is drawn on the tile of
+    its locations: each cell shows which thread holds it and as which value, coloured by the thread or the `"value"`.
+    Raises `CannotTabulate` for symbolic sizes.
 
     >>> draw(Layout((2, 4), (4, 1)))
     (2,4):(4,1)
@@ -137,44 +137,44 @@ def draw(function: Function, *, colour: str | Colour = "place", onto: object = N
     1 | T0V1 T1V1
     """
     need_function(function)
-    if function.places is None or function.places > MOST_CELLS:
-        raise NotByTable(
-            f"{function} is too large to be drawn, or its size is not a number",
-            required=f"up to {MOST_CELLS} places",
-            suggestions=("put numbers for the sizes: layout.where(n=8)",),
+    if function.table_size is None or function.table_size > MOST_CELLS:
+        raise CannotTabulate(
+            f"{function} is too large to draw, or its size is symbolic",
+            required=f"up to {MOST_CELLS} elements",
+            suggestions=("give numbers for the sizes: layout.where(n=8)",),
         )
     if isinstance(function, LinearLayout) and len(function.out_dims) == 2 and onto is None:
         return _of_digits(function, colour)
     if isinstance(function, Axe) and not function.symbolic() and onto is None:
         return _of_axes(function, colour)
-    return _of_places(function, colour) if onto is None else _of_threads(function, colour, onto)
+    return _of_locations(function, colour) if onto is None else _of_threads(function, colour, onto)
 
 
 def svg_of(function: Function) -> str | None:
-    """The picture of a layout that a notebook shows; none of one with sizes that are not known, or of many places."""
-    if function.places is None or function.places > MOST_DISPLAYED:
+    """Return the picture of a layout in a notebook; None for symbolic or large layouts."""
+    if function.table_size is None or function.table_size > MOST_DISPLAYED:
         return None
     try:
         return draw(function).svg()
-    except ATLError:  # such as places that are no integers
+    except ATLError:  # such as locations that are not integers
         return None
 
 
 def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
-    """The digits that go to each place of two coordinates, each by the first letters that tell it from the others."""
+    """Return the digits that map to each location of two coordinates, abbreviated by unambiguous first letters."""
     names = list(layout.in_dims)
     short = _short(names)
     rows, columns = layout.out_dims.values()
     if rows * columns > MOST_CELLS:
-        raise NotByTable(f"{layout} has {rows * columns} places to draw", required=f"up to {MOST_CELLS}")
-    if not isinstance(colour, str) or colour not in ("place", *names):
+        raise CannotTabulate(f"{layout} has {rows * columns} locations to draw", required=f"up to {MOST_CELLS}")
+    if not isinstance(colour, str) or colour not in ("location", *names):
         raise WrongArgument(f"colour={brief(colour)}", required=f"one of {', '.join(names)}")
-    by = len(names) - 1 if colour == "place" else names.index(colour)
+    by = len(names) - 1 if colour == "location" else names.index(colour)
     cells = [["" for _ in range(columns)] for _ in range(rows)]
     colours = [[-1 for _ in range(columns)] for _ in range(rows)]
-    for at, place in enumerate(layout.table().tolist()):
+    for at, location in enumerate(layout.table().tolist()):
         digits = layout.box.digits(at)
-        row, column = place % rows, place // rows
+        row, column = location % rows, location // rows
         text = "".join(f"{short[name].upper()}{digit}" for name, digit in zip(names, digits, strict=True))
         cells[row][column] += ("," if cells[row][column] else "") + text
         colours[row][column] = digits[by] if digits else 0
@@ -184,7 +184,7 @@ def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
 
 
 def _short(names: Sequence[str]) -> dict[str, str]:
-    """The first letters of each name that tell it from the others."""
+    """Return the shortest unambiguous prefix of each name."""
     return {name: next(name[:k] for k in range(1, len(name) + 1) if _tells(name[:k], name, names)) for name in names}
 
 
@@ -196,40 +196,40 @@ def _tells(part: str, name: str, names: Sequence[str]) -> bool:
     return part == name or not any(other.startswith(part) for other in names if other != name)
 
 
-def _of_places(function: Function, colour: str | Colour) -> Picture:
+def _of_locations(function: Function, colour: str | Colour) -> Picture:
     grid = _grid(function, function.table().tolist())
-    return Picture(str(function), _frozen(grid, _place), _frozen(_coloured(grid, colour), int))
+    return Picture(str(function), _frozen(grid, _text_of), _frozen(_coloured(grid, colour), int))
 
 
 def _of_axes(layout: Axe, colour: str | Colour) -> Picture:
-    """The places of each element, numbers where all are in memory."""
+    """Return the locations of each element, as numbers if all are in memory."""
     copies = layout.replicas()
-    elements = range(layout.places or 0)
+    elements = range(layout.table_size or 0)
     if len(copies) * len(elements) > MOST_CELLS:
-        raise NotByTable(
-            f"{layout} has {len(copies)} places for each of {len(elements)} elements", required=f"up to {MOST_CELLS}"
+        raise CannotTabulate(
+            f"{layout} has {len(copies)} locations for each of {len(elements)} elements", required=f"up to {MOST_CELLS}"
         )
     axes = layout.axes
     short = {} if axes in ((), (MEMORY,)) else _short([at.name for at in axes])
     telling = short and not any(part[-1].isdigit() for part in short.values())
 
-    def value(place: Place) -> Any:
-        return [place[at] for at in axes] if short else place[MEMORY]
+    def value(location: Location) -> Any:
+        return [location[at] for at in axes] if short else location[MEMORY]
 
-    def written(place: Place) -> str:
+    def written(location: Location) -> str:
         if not telling:
-            return _place(value(place))
-        return "".join(f"{part.upper()}{place[axis(name)]}" for name, part in short.items())
+            return _text_of(value(location))
+        return "".join(f"{part.upper()}{location[axis(name)]}" for name, part in short.items())
 
-    legend = _legend(short) if telling or not short else f"places are ({', '.join(short)})"
-    all_places = [places(layout, at) for at in elements]
-    cells = _grid(layout, [",".join(map(written, found)) for found in all_places])
-    first = _grid(layout, [value(found[0]) for found in all_places])
+    legend = _legend(short) if telling or not short else f"locations are ({', '.join(short)})"
+    all_locations = [locations(layout, at) for at in elements]
+    cells = _grid(layout, [",".join(map(written, found)) for found in all_locations])
+    first = _grid(layout, [value(found[0]) for found in all_locations])
     return Picture(str(layout), _frozen(cells, str), _frozen(_coloured(first, colour), int), legend)
 
 
 def _grid(function: Function, values: Sequence[Any]) -> list[list[Any]]:
-    """What belongs to each index, in rows: the first mode runs down."""
+    """Return the values of all indices, in rows; the first mode runs down."""
     modes = modes_of(function.shape)
     first = product(modes[0]) if len(modes) > 1 else 1
     rows = first if isinstance(first, int) else 1
@@ -249,12 +249,12 @@ def _colour(colour: str | Colour) -> Colour:
     if callable(colour):
         return colour
     known: Mapping[str, Colour] = {
-        "place": lambda value: (sum(value) if isinstance(value, list) else value) % 8,
+        "location": lambda value: (sum(value) if isinstance(value, list) else value) % 8,
         "bank": lambda value: (sum(value) if isinstance(value, list) else value) % 32,
     }
     if colour not in known:
         raise WrongArgument(
-            f"colour={brief(colour)}", required='"place", "bank", "row", "column", "thread", "value", or a function'
+            f"colour={brief(colour)}", required='"location", "bank", "row", "column", "thread", "value", or a function'
         )
     return known[colour]
 
@@ -269,14 +269,16 @@ def _of_threads(function: Function, colour: str | Colour, onto: object) -> Pictu
     rows, columns = product(tile[0]), product(tile[1])
     threads = function[0].size
     if not isinstance(rows, int) or not isinstance(columns, int) or not isinstance(threads, int):
-        raise NotByTable(f"the tile {brief(onto)} is not of numbers", required="numbers for all sizes")
+        raise CannotTabulate(f"the tile {brief(onto)} has symbolic extents", required="numbers for all sizes")
     cells = [["" for _ in range(columns)] for _ in range(rows)]
     colours = [[-1 for _ in range(columns)] for _ in range(rows)]
-    for at, place in enumerate(function.table().tolist()):
-        if not isinstance(place, int) or not 0 <= place < rows * columns:
-            raise WrongArgument(f"{function} has the place {place}", required=f"places in the tile {brief(onto)}")
+    for at, location in enumerate(function.table().tolist()):
+        if not isinstance(location, int) or not 0 <= location < rows * columns:
+            raise WrongArgument(
+                f"{function} has the location {location}", required=f"locations in the tile {brief(onto)}"
+            )
         value, thread = divmod(at, threads)
-        row, column = place % rows, place // rows
+        row, column = location % rows, location // rows
         cells[row][column] += ("," if cells[row][column] else "") + f"T{thread}V{value}"
         colours[row][column] = value if colour == "value" else thread
     return Picture(str(function), _frozen(cells, str), _frozen(colours, int))
@@ -286,5 +288,5 @@ def _frozen(grid: Sequence[Sequence[Any]], made: Callable[[Any], Any]) -> tuple[
     return tuple(tuple(made(cell) for cell in row) for row in grid)
 
 
-def _place(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return f"({','.join(map(str, value))})" if isinstance(value, list) else str(value)

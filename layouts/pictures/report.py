@@ -1,4 +1,4 @@
-"""What there is to say of a layout, or of an operation on layouts, on a page: what `atl layout` prints."""
+"""Descriptions of layouts and of operations on layouts, as printed by `atl layout`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from layouts.algebra.composition import composition
 from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.products import blocked_product, logical_product, raked_product
-from layouts.axe import Axe, canonicalize, places, span
+from layouts.axe import Axe, canonicalize, locations, span
 from layouts.axe.replicas import Run
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
 from layouts.families import as_axe, as_layout, as_lego
+from layouts.foundation.bounds import cosize
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
-from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import COORDINATES
 from layouts.foundation.tuples import product, shown
 from layouts.linear.conversion import as_linear
@@ -41,32 +41,32 @@ OPERATIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
     "as_layout": (as_layout, 1), "as_linear": (as_linear, 1), "as_axe": (as_axe, 1), "as_lego": (as_lego, 1),
     "canonicalize": (canonicalize, 1), "invert": (LinearLayout.invert, 1),
 }  # fmt: skip
-"""The operations by name, with the number of layouts that each takes."""
+"""The operations by name, with their numbers of operands."""
 
 DRAWN: Final = 256
-"""Up to so many places a layout is drawn unasked."""
+"""Largest size of a layout that is drawn in a description."""
 
 
 BY_MODE: Final = ("composition", "logical_divide", "zipped_divide", "tiled_divide", "flat_divide")
-"""What takes a tuple of tilers, one for each mode, in the place of its second layout."""
+"""Operations whose second operand may be a tuple of tilers, one for each mode."""
 
 
-def no_operation(word: object) -> WrongArgument:
-    """That there is no operation of this name."""
-    return WrongArgument(f"there is no operation {brief(word)}", required=", ".join(OPERATIONS))
+def unknown_operation(word: object) -> WrongArgument:
+    """Return the error for an unknown operation."""
+    return WrongArgument(f"unknown operation {brief(word)}", required=", ".join(OPERATIONS))
 
 
-def result_of(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> Any:
-    """The result of the operation of this name; raises `WrongArgument` where there is none, or of other layouts."""
+def apply_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> Any:
+    """Apply the operation of this name. Raises `WrongArgument` for an unknown name or unsuitable layouts."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
-        raise no_operation(operation)
+        raise unknown_operation(operation)
     function, count = OPERATIONS[operation]
     if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
         raise WrongArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
     takes: type[Function] = Function if operation in _OF_ALL else Layout
     takes = LinearLayout if operation == "invert" else Axe if operation == "canonicalize" else takes
-    for place, each in enumerate(layouts):
-        if not isinstance(each, takes) and not (isinstance(each, tuple) and place == 1 and operation in BY_MODE):
+    for position, each in enumerate(layouts):
+        if not isinstance(each, takes) and not (isinstance(each, tuple) and position == 1 and operation in BY_MODE):
             raise WrongArgument(
                 f"{operation} of {shown(each)}",
                 required=_REQUIRED[takes.__name__],
@@ -76,28 +76,28 @@ def result_of(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> 
 
 
 _OF_ALL: Final = ("composition", "equal", "injective", "bijective", "as_layout", "as_linear", "as_axe", "as_lego")
-"""What takes layouts of any family."""
+"""Operations on layouts of any family."""
 _REQUIRED: Final = {
-    "Layout": "a shape with strides", "LinearLayout": "a LinearLayout", "Axe": "a layout in Axe's words: S[...]"
+    "Layout": "a shape with strides", "LinearLayout": "a LinearLayout", "Axe": "an Axe layout: S[...]"
 }  # fmt: skip
 
 
-def steps_of(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> str:
-    """How the operation comes to its result. Raises `WrongArgument` where there is none of this name."""
+def explain_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> str:
+    """Return the steps of the operation of this name. Raises `WrongArgument` for an unknown name."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
-        raise no_operation(operation)
+        raise unknown_operation(operation)
     return str(explain(OPERATIONS[operation][0], *layouts))
 
 
-def described(function: Function) -> str:
-    """Size, form and verdicts of a layout, and its picture where it is small.
+def describe(function: Function) -> str:
+    """Describe a layout by its size, forms and properties, with a picture if it is small.
 
-    >>> print(described(Layout((2, 4), (4, 1))))
+    >>> print(describe(Layout((2, 4), (4, 1))))
     layout     (2,4):(4,1)
     size       8, in a buffer of 8
     coalesced  (2,4):(4,1)
     injective  proved (structure)
-    onto       all places below 8, each once: proved (structure)
+    onto       all locations below 8, each once: proved (structure)
     <BLANKLINE>
       | 0 1 2 3
     --+--------
@@ -122,62 +122,62 @@ def described(function: Function) -> str:
             lines.append(("given", ", ".join(map(show_predicate, function.known.facts.predicates))))
     lines.append(("injective", verdict(injective(function))))
     if not coordinates:
-        lines.append(("onto", f"all places below {function.size}, each once: {verdict(bijective(function))}"))
-    text = "\n".join(f"{word:10} {said}" for word, said in lines)
-    if small and function.places is not None and function.places <= DRAWN:
+        lines.append(("onto", f"all locations below {function.size}, each once: {verdict(bijective(function))}"))
+    text = "\n".join(f"{word:10} {value}" for word, value in lines)
+    if small and function.table_size is not None and function.table_size <= DRAWN:
         return f"{text}\n\n{str(draw(function)).partition(chr(10))[2]}"
     return text
 
 
 def _has_coordinates(function: Function) -> bool:
-    """Whether places are coordinates, and not integers."""
+    """Return whether locations are coordinates instead of integers."""
     if isinstance(function, Layout):
         return function.semimodule is COORDINATES
     return function.has_table and function.table().ndim > 1
 
 
 def _replicated(layout: Axe) -> str:
-    """What there is to say of a layout whose elements have several places."""
+    """Return the description of a layout whose elements have several locations."""
 
     def first() -> str:
-        found = [str(place) for place in places(layout, 0)]
+        found = [str(location) for location in locations(layout, 0)]
         return ", ".join(found[:DRAWN] + ["…"] * (len(found) > DRAWN))
 
-    said: list[tuple[str, Callable[[], str]]] = [
+    entries: list[tuple[str, Callable[[], str]]] = [
         ("layout", lambda: str(layout)),
-        ("size", lambda: f"{layout.size}, each element at {_number_of_places(layout)} places"),
+        ("size", lambda: f"{layout.size}, each element at {_number_of_locations(layout)} locations"),
         ("canonical", lambda: str(canonicalize(layout))),
         ("span", lambda: ", ".join(f"{steps} along {at}" for at, steps in span(layout).items())),
         ("element 0", first),
     ]
-    lines = [(word, _or_why_not(text)) for word, text in said]
-    text = "\n".join(f"{word:10} {said}" for word, said in lines)
+    lines = [(word, _or_why_not(text)) for word, text in entries]
+    text = "\n".join(f"{word:10} {value}" for word, value in lines)
     return f"{text}\n\n{str(draw(layout)).partition(chr(10))[2]}" if _is_drawn(layout) else text
 
 
 def _is_drawn(layout: Axe) -> bool:
-    """Whether all places of all elements are few, and numbers."""
+    """Return whether all locations of all elements are few and numeric."""
     try:
-        return not layout.symbolic() and 0 < (layout.places or 0) * len(layout.replicas()) <= DRAWN
-    except NotByTable:
+        return not layout.symbolic() and 0 < (layout.table_size or 0) * len(layout.replicas()) <= DRAWN
+    except CannotTabulate:
         return False
 
 
-def _number_of_places(layout: Axe) -> str:
+def _number_of_locations(layout: Axe) -> str:
     sets, _ = layout.spread()
     return str(product(tuple(each.extent if isinstance(each, Run) else len(each) for each in sets.values())))
 
 
 def _or_why_not(text: Callable[[], str]) -> str:
-    """What there is to say, or why nothing is, in a line."""
+    """Return the text, or the first line of the error that prevents it."""
     try:
         return text()
-    except (NoLayout, NotByTable) as refused:
+    except (NoLayout, CannotTabulate) as refused:
         return f"unknown: {str(refused).splitlines()[0]}"
 
 
 def verdict(answer: Answer) -> str:
-    """An answer in a line: what proved it, the numbers that refute it, or why it is not known."""
+    """Return an answer in one line: the layer that proved it, the refuting numbers, or the reason why it is unknown."""
     match answer:
         case Proved(layer):
             return f"proved ({layer})"
@@ -186,4 +186,6 @@ def verdict(answer: Answer) -> str:
         case Unknown(reason):
             return f"unknown: {reason}"
         case _:
-            raise WrongArgument(f"{brief(answer)} is no answer", required="what equal, injective or bijective says")
+            raise WrongArgument(
+                f"{brief(answer)} is not an answer", required="a result of equal, injective or bijective"
+            )

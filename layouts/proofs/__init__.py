@@ -1,1 +1,1 @@
-"""What is proved of layouts: equal, injective, bijective, each with a witness where it is not so; and their places."""
+"""Proofs about layouts: equality, injectivity, bijectivity, each with a witness when refuted; images and inverses."""

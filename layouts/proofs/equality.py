@@ -1,8 +1,8 @@
-"""Whether two layouts are one function.
+"""Equality of layouts as functions.
 
-Their form is looked at first. Coalesced modes over the integers, or over coordinates, are unique, so of numbers they
-decide: where two first differ there is an index at which the values do. Then tables, for sizes that are numbers; then
-the digits of a common refinement, each stride proved equal to the other; then the prover, on the formulae.
+Four methods are tried in order. Coalesced modes over integers or coordinates are unique, so they decide numeric layouts
+and give an index of the first difference. Tables decide other numeric functions. For symbolic layouts the strides of a
+common refinement are compared. Last, the prover compares the formulas.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
-from layouts.axe import Axe, same_places
-from layouts.errors import NotByTable
+from layouts.axe import Axe, same_locations
+from layouts.errors import CannotTabulate
 from layouts.foundation.box import Box
+from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Chain, Function, IndexFunction, need_function
-from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS
 from layouts.foundation.tuples import Extent, Shape, modes_of, product
@@ -32,15 +32,15 @@ from layouts.proofs.witness import first_sampled, named, refuted
 
 
 def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
-    """Whether a and b have equally many places, and the same value at every coordinate, or at every index.
+    """Return whether a and b have the same size, and the same value at every coordinate or every index.
 
-    Where one counts indices as CuTe does and the other row by row, coordinates are compared, in the finest modes that
-    modes of both make up, each counted within as its function counts: so a layout in LEGO's words or Axe's, which have
-    no modes within modes, equals what it was made of. Else indices are: `Layout((2, 3), (1, 2))` equals `Layout(6)`.
+    If one has row-major and the other colexicographic indices, coordinates are compared, on the finest modes that the
+    modes of both make up. So a LEGO or Axe layout, which has no nested modes, equals the layout it was made of.
+    Otherwise indices are compared: `Layout((2, 3), (1, 2))` equals `Layout(6)`.
 
-    `Proved` says what proved it; `Refuted` holds the digits of an index, in the shape of a, at which they differ (or
-    which one of them lacks), with numbers for symbolic sizes; `Unknown` is neither. Any two functions can be compared;
-    of layouts over named axes all places of an element are, by the names.
+    `Proved` names the method. `Refuted` holds the digits of an index, in the shape of a, at which they differ (or which
+    one of them lacks), with numbers for symbolic sizes. Otherwise the answer is `Unknown`. Any two functions can be
+    compared. For layouts over named axes, all locations of an element are compared, axis by axis.
 
     >>> from layouts import Layout, composition
     >>> equal(Layout((2, 3), (1, 2)), Layout(6))
@@ -65,9 +65,9 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
 
 
 def _compared(a: Function, b: Function, known: Known) -> Answer:
-    """Whether they have the same value at every index, each counted as its function counts."""
+    """Return whether they have the same value at every index, each in its own index order."""
     if isinstance(a, Layout) and isinstance(b, Layout):
-        # Modes that are merged as far as they can be are the same where the layouts are: no refinement of both is.
+        # Equal layouts have equal coalesced modes, so no common refinement is needed.
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)
         if _same_modes(first, second, known) and same_stride(a.offset, b.offset, known):
             return Proved("structure")
@@ -83,11 +83,11 @@ def _compared(a: Function, b: Function, known: Known) -> Answer:
 
 
 Part: TypeAlias = tuple[Extent, ...]
-"""The extents of modes that stand for one coordinate."""
+"""The extents of the modes that make up one coordinate."""
 
 
 def _common_modes(a: Shape, b: Shape, known: Known) -> tuple[list[Part], list[Part]] | None:
-    """The modes of both shapes, in the shortest parts that have equally many elements; None where none are known."""
+    """Return the modes of both shapes, grouped into the shortest parts of equal size; None if unknown."""
     left, right = ([product(mode) for mode in reversed(modes_of(shape))] for shape in (a, b))
     first: list[Part] = []
     second: list[Part] = []
@@ -110,12 +110,12 @@ def _common_modes(a: Shape, b: Shape, known: Known) -> tuple[list[Part], list[Pa
 
 
 def _is_less(n: Extent, m: Extent, known: Known) -> bool:
-    """Whether n is the less of two that differ; of sizes, whether it is known to divide m."""
+    """Return whether n is less than m, given that they differ; for sizes, whether n is proved to divide m."""
     return n < m if isinstance(n, int) and isinstance(m, int) else known.quotient(m, n) is not None
 
 
 def _on_modes(function: Function, parts: Sequence[Part]) -> Function:
-    """The function with a digit for each part of its modes, the first moving fastest, if it counts row by row."""
+    """Return the function with a digit for each part of its modes, colexicographic instead of row-major."""
     if not function.box.row_major:
         return function
 
@@ -127,7 +127,7 @@ def _on_modes(function: Function, parts: Sequence[Part]) -> Function:
 
 
 def _in_digits_of(parts: Sequence[Part], answer: Refuted) -> Refuted:
-    """A witness with a digit for each part as one with a digit for each mode, counted row by row."""
+    """Return a witness with a digit for each part, converted to a row-major digit for each mode."""
     variables = witness_variables(len(parts), "i")
     digits: list[int] = []
     for part, variable in zip(parts, variables, strict=True):
@@ -138,7 +138,7 @@ def _in_digits_of(parts: Sequence[Part], answer: Refuted) -> Refuted:
 
 
 def _along_axes(a: Axe, b: Axe, known: Known) -> Answer:
-    """Axes are the same by name; where elements have several places, sets of them are compared."""
+    """Compare by the names of axes; if elements have several locations, compare the sets."""
     if a.symbolic() or b.symbolic():
         return _along_axes_of_sizes(a, b, known)
     axes = sorted({*a.axes, *b.axes})
@@ -153,9 +153,9 @@ def _along_axes(a: Axe, b: Axe, known: Known) -> Answer:
 
 def _along_axes_of_sizes(a: Axe, b: Axe, known: Known) -> Answer:
     try:
-        if same_places(a, Axe(b.sharded, b.replicated, b.offset, known=known)):
+        if same_locations(a, Axe(b.sharded, b.replicated, b.offset, known=known)):
             return Proved("structure")
-    except NotByTable:
+    except CannotTabulate:
         pass
 
     def differ(x: Function, y: Function) -> Refuted | None:
@@ -165,7 +165,7 @@ def _along_axes_of_sizes(a: Axe, b: Axe, known: Known) -> Answer:
         return found if isinstance(found, Refuted) else None
 
     found = first_sampled(differ, known, a, b)
-    return found or Unknown("their iters and replicas are not known to be the same, nor to differ at numbers tried")
+    return found or Unknown("the iters and replicas are not proved equal, and no tested numbers show a difference")
 
 
 def _same_modes(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> bool:
@@ -175,7 +175,7 @@ def _same_modes(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> 
 
 
 def _first_difference(a: Layout, b: Layout, first: Sequence[Mode], second: Sequence[Mode]) -> int:
-    """An index at which two layouts of numbers differ: their coalesced modes are not the same, or their offsets."""
+    """Return an index at which two numeric layouts differ, given that their coalesced modes or offsets differ."""
     if not (a.offset == b.offset or (is_zero(a.offset) and is_zero(b.offset))):
         return 0
     width = 1
@@ -184,14 +184,14 @@ def _first_difference(a: Layout, b: Layout, first: Sequence[Mode], second: Seque
         assert isinstance(m, int)
         if not same_stride(d, e, a.known):
             break
-        if n != m:  # the shorter mode ends, and what follows is no multiple of the stride: else they had been merged
+        if n != m:  # the shorter mode ends; the next value is not on its line, or the modes would have been merged
             return width * min(n, m)
         width *= n
     return width
 
 
 def by_table(a: Function, b: Function) -> Refuted | None:
-    """The first index at which the tables of two functions differ."""
+    """Return the first index at which the tables of two functions differ."""
     x, y = _rows(a), _rows(b)
     common = min(len(x), len(y))
     wide = max(x.shape[1], y.shape[1])
@@ -208,16 +208,16 @@ def _rows(function: Function) -> Any:
 
 
 def by_formula(a: Function, b: Function, known: Known) -> Answer:
-    """What the prover says of the two values at one symbolic index."""
+    """Compare the two values at one symbolic index with the prover."""
     if not known.same(a.size, b.size):
-        return Unknown(f"it is not known whether {a.size} = {b.size}, the numbers of their places")
+        return Unknown(f"it is not known whether the sizes {a.size} and {b.size} are equal")
     (at,) = digit_variables(1)
     try:
         x, y = a.at(a.box.digits(at)), b.at(b.box.digits(at))
     except TypeError:
-        return Unknown("one of the two is no formula of an index")
+        return Unknown("one of the functions is not a formula over index expressions")
     if not isinstance(x, int | Index) or not isinstance(y, int | Index):
-        return Unknown("the values are no index expressions")
+        return Unknown("the values are not index expressions")
     facts = known.facts.assume(within(ZERO, at, index(a.size)))
     answer = prove(facts, same_index(index(x), index(y)), thorough=False)
     if isinstance(answer, Proved):
@@ -225,9 +225,9 @@ def by_formula(a: Function, b: Function, known: Known) -> Answer:
     unknown = Unknown(f"it is not known whether {x} = {y}")
     flat = Layout(a.size)
 
-    def asked() -> bool:
+    def question() -> bool:
         one, other = (Relation(Chain(part, flat), known=known) for part in (a, b))
         return one.is_equal(other)
 
     whole = isinstance(a, Layout) and isinstance(b, Layout)
-    return by_relation(asked, unknown) if whole else unknown
+    return by_relation(question, unknown) if whole else unknown

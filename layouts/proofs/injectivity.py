@@ -1,9 +1,9 @@
-"""Whether a layout takes no two coordinates to one place, and whether it takes them to all places of a box.
+"""Injectivity of a layout, and whether its locations fill a box (bijectivity).
 
-Of strides it is read off where they can be ordered so that each exceeds all that the modes before it span: then the
-greatest digit in which two coordinates differ decides. Where they cannot, modes that overlap only one another are
-looked at apart from the others. Over F2 the rank of the matrix decides. A formula with a way back is injective where
-back(to(x)) = x is proved, digit by digit. What is left, and is small enough, a table decides.
+A strided layout is injective if its strides can be ordered such that each exceeds the span of all modes before it: the
+highest digit in which two coordinates differ then decides. Otherwise, groups of modes that overlap only each other are
+decided one by one. Over F2 the rank of the matrix decides. A formula with an inverse is injective if inverse(to(x)) = x
+is proved, digit by digit. For other small functions a table decides.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from atl.prove.facts import Facts
 from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import is_zero, same_stride
 from layouts.axe.layout import Axe
+from layouts.foundation.bounds import bounds
 from layouts.foundation.box import Box
-from layouts.foundation.function import MOST_PLACES, Chain, Function, IndexFunction, need_function
-from layouts.foundation.known import Known, in_order
+from layouts.foundation.facts import Known, in_order
+from layouts.foundation.function import MOST_ELEMENTS, Chain, Function, IndexFunction, need_function
 from layouts.foundation.layout import Layout, compact, part_of
-from layouts.foundation.reach import bounds
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, plain_index, product
@@ -40,13 +40,13 @@ from layouts.proofs.witness import first_sampled, named, refuted, samples
 
 Numbers = Sequence[tuple[int, int, int]]
 FEW: Final = 16
-"""Of modes that overlap and are too large for a table, so many bits of places near the first are looked at."""
+"""Number of bits of locations to search for collisions, among overlapping modes that are too large for a table."""
 
 
 def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
-    """Whether a takes different coordinates to different places.
+    """Return whether a maps different coordinates to different locations.
 
-    `Refuted` holds two coordinates, i and j, digit by digit, that meet, with numbers for symbolic sizes.
+    `Refuted` holds two coordinates i and j, digit by digit, with the same location, and numbers for symbolic sizes.
 
     >>> from layouts import Layout
     >>> import atl
@@ -58,7 +58,7 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
     """
     need_function(a)
     known = a.known.given(given)
-    if a.one_to_one:
+    if a.known_injective:
         return Proved("structure")
     match a:
         case Layout():
@@ -68,30 +68,30 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
         case Axe() if not a.replicates:
             answer = _of_strides(Layout.of_modes(a.strides().modes[::-1], offset=a.strides().offset), known)
         case IndexFunction():
-            answer = undone(a, known)
+            answer = prove_inverse(a, known)
         case LinearLayout():
-            met = dependence(a.columns)
-            return refuted(a, ("i", met), ("j", 0)) if met else Proved("structure")
+            found_pair = dependence(a.columns)
+            return refuted(a, ("i", found_pair), ("j", 0)) if found_pair else Proved("structure")
         case _:
-            answer = Unknown(f"{a} is a function of a kind that is not known here")
+            answer = Unknown(f"no method for functions such as {a}")
     if not isinstance(answer, Unknown):
         return answer
     if a.has_table:
-        return meeting(a) or Proved("table")
-    found = first_sampled(meeting, known, a)
+        return collision(a) or Proved("table")
+    found = first_sampled(collision, known, a)
     return found or by_relation(lambda: Relation(a, known=known).is_injective(), answer)
 
 
-def meeting(a: Function) -> Refuted | None:
-    """Two coordinates that a table shows to meet."""
+def collision(a: Function) -> Refuted | None:
+    """Return two coordinates with the same location, found in the table."""
     values = a.table()
     found = _repeated(values)
     return None if found is None else refuted(a, ("i", found[1]), ("j", found[0]))
 
 
 def _repeated(values: Array) -> tuple[int, int] | None:
-    """The indices of two equal values."""
-    if values.ndim > 1 and values.dtype == object:  # beyond machine integers, which NumPy sorts no rows of
+    """Return the indices of two equal values."""
+    if values.ndim > 1 and values.dtype == object:  # NumPy does not sort rows of Python integers
         rows = [tuple(row) for row in values.tolist()]
         first = {row: at for at, row in reversed(list(enumerate(rows)))}
         values = np.array([first[row] for row in rows], dtype=np.int64)
@@ -105,14 +105,14 @@ def _repeated(values: Array) -> tuple[int, int] | None:
         counts = np.bincount((values - low).astype(np.int64))
         if counts.max(initial=0) <= 1:
             return None
-        place = low + int(np.argmax(counts > 1))
+        location = low + int(np.argmax(counts > 1))
     else:
         ordered = np.sort(values)
         twice = np.flatnonzero(ordered[1:] == ordered[:-1])
         if not len(twice):
             return None
-        place = int(ordered[twice[0]])
-    first, second = np.flatnonzero(values == place)[:2]
+        location = int(ordered[twice[0]])
+    first, second = np.flatnonzero(values == location)[:2]
     return int(first), int(second)
 
 
@@ -122,11 +122,11 @@ def _repeated(values: Array) -> tuple[int, int] | None:
 def _of_strides(a: Layout, known: Known) -> Answer:
     module = a.semimodule
     modes = [(n, d) for n, d in a.modes if n != 1]
-    for place, (n, d) in enumerate(a.modes):
+    for position, (n, d) in enumerate(a.modes):
         if is_zero(d) and n != 1:
             if isinstance(n, int):
-                return _step_meets(a, place, known)
-            return Unknown(f"mode {place}, of extent {n}, does not move")
+                return _zero_stride_collision(a, position, known)
+            return Unknown(f"mode {position}, of extent {n}, has stride zero")
     if module is BITS:
         return _over_f2(a)
     if module is COORDINATES:
@@ -135,21 +135,21 @@ def _of_strides(a: Layout, known: Known) -> Answer:
         return _of_numbers(a, [(n, d, k) for k, (n, d) in enumerate(a.modes) if _moves(n, d)])  # type: ignore[misc]
     symbols = [(n, d) for n, d in modes if isinstance(d, int | Index)]
     left = in_order(symbols, known)
-    return Proved("structure") if left is not None else Unknown("the strides are not known to have an order")
+    return Proved("structure") if left is not None else Unknown("no order of the strides is proved")
 
 
-def _step_meets(a: Layout, place: int, known: Known) -> Answer:
-    """A mode that does not move takes the digit 1 to where it takes 0."""
+def _zero_stride_collision(a: Layout, position: int, known: Known) -> Answer:
+    """Return the collision of digits 0 and 1 of a mode of stride zero."""
     sizes: dict[str, int] = {}
     if not all(isinstance(n, int) for n, _ in a.modes) or not a.is_constant:
         found = next(samples(known, a), None)
         if found is None:
-            return Unknown(f"mode {place} does not move, and no sizes are known that meet the facts")
+            return Unknown(f"mode {position} has stride zero, and no sizes that satisfy the facts were found")
         sizes = found
     digits = [0] * len(a.modes)
     names: list[tuple[Leaf, int]] = [(Size(name), value) for name, value in sizes.items()]
     for name, moved in (("i", 1), ("j", 0)):
-        digits[place] = moved
+        digits[position] = moved
         names += named(digits, name)
     return Refuted(Model(tuple(names)))
 
@@ -159,35 +159,35 @@ def _moves(n: object, d: object) -> bool:
 
 
 def _of_numbers(a: Layout, modes: Numbers) -> Answer:
-    """Each group of modes that overlap only one another is decided by a table of its own."""
+    """Decide each group of modes that overlap only each other by a separate table."""
     tabulated = False
     for group in groups(modes):
         if len(group) == 1:
             continue
         tabulated = True
-        few = [(min(n, 1 << FEW // len(group)), d, place) for n, d, place in group]
-        if prod(n for n, _, _ in group) > MOST_PLACES:
-            found = _pair_meets(a, group) or _some_meet(a, few)
-            return found or Unknown("modes that overlap have too many places for a table")
-        if (met := _some_meet(a, group)) is not None:
-            return met
+        few = [(min(n, 1 << FEW // len(group)), d, position) for n, d, position in group]
+        if prod(n for n, _, _ in group) > MOST_ELEMENTS:
+            found = _pair_collision(a, group) or _group_collision(a, few)
+            return found or Unknown("the modes that overlap are too large for a table")
+        if (found_pair := _group_collision(a, group)) is not None:
+            return found_pair
     return Proved("table" if tabulated else "structure")
 
 
-def _some_meet(a: Layout, group: Numbers) -> Refuted | None:
-    """Two places that meet by steps in these modes alone, as a table shows."""
+def _group_collision(a: Layout, group: Numbers) -> Refuted | None:
+    """Return two coordinates that differ only in these modes and have the same location, found in a table."""
     part = Layout.of_modes([(n, d) for n, d, _ in group])
-    if (met := _repeated(part.table())) is None:
+    if (found_pair := _repeated(part.table())) is None:
         return None
     digits = [[0] * len(a.modes), [0] * len(a.modes)]
-    for found, at in zip(digits, (met[1], met[0]), strict=True):
-        for (_, _, place), digit in zip(group, part.box.digits(at), strict=True):
-            found[place] = digit
+    for found, at in zip(digits, (found_pair[1], found_pair[0]), strict=True):
+        for (_, _, position), digit in zip(group, part.box.digits(at), strict=True):
+            found[position] = digit
     return refuted(a, ("i", a.box.join(digits[0])), ("j", a.box.join(digits[1])))
 
 
-def _pair_meets(a: Layout, group: Numbers) -> Refuted | None:
-    """Two modes that meet by themselves: so many steps of the one are so many of the other."""
+def _pair_collision(a: Layout, group: Numbers) -> Refuted | None:
+    """Return a collision within two modes: multiples of the two strides that are equal."""
     for (n, d, first), (m, e, second) in combinations(group, 2):
         common = gcd(d, e)
         if abs(e) // common < n and abs(d) // common < m:
@@ -199,10 +199,10 @@ def _pair_meets(a: Layout, group: Numbers) -> Refuted | None:
 
 
 def groups(modes: Numbers) -> list[list[tuple[int, int, int]]]:
-    """The modes by the size of their strides, cut where all that follow move by more than those before span.
+    """Return the modes ordered by stride, cut wherever all following strides exceed the span of the modes before.
 
-    A layout is injective exactly where each group is: a difference of the first ones is smaller than any multiple that
-    the others can make up for. What a mode has after extent and stride stays with it.
+    A layout is injective if and only if each group is: a difference of digits in earlier groups is smaller than any
+    nonzero multiple of later strides. Entries of a mode after extent and stride are kept.
     """
     ordered = sorted(modes, key=lambda mode: abs(mode[1]))
     common = [0]
@@ -211,85 +211,85 @@ def groups(modes: Numbers) -> list[list[tuple[int, int, int]]]:
     common.reverse()
     out: list[list[tuple[int, int, int]]] = []
     start, span = 0, 0
-    for place, (n, d, _) in enumerate(ordered):
+    for position, (n, d, _) in enumerate(ordered):
         span += (n - 1) * abs(d)
-        if place + 1 == len(ordered) or common[place + 1] > span:
-            out.append(list(ordered[start : place + 1]))
-            start = place + 1
+        if position + 1 == len(ordered) or common[position + 1] > span:
+            out.append(list(ordered[start : position + 1]))
+            start = position + 1
     return out
 
 
 def _over_coordinates(a: Layout, known: Known) -> Answer:
-    """Where each mode moves along one axis, each axis by itself."""
+    """Decide each axis separately, if each mode moves along one axis."""
     axes: dict[int, list[tuple[Extent, Extent, int]]] = {}
-    for place, (n, d) in enumerate(a.modes):
+    for position, (n, d) in enumerate(a.modes):
         moved = [axis for axis, part in enumerate(d) if part != 0] if isinstance(d, Coordinate) else []
         if n == 1:
             continue
         if len(moved) != 1 or not isinstance(d, Coordinate):
-            return Unknown(f"the mode {n}:{d} moves along several axes at once")
-        axes.setdefault(moved[0], []).append((n, d[moved[0]], place))
+            return Unknown(f"the mode {n}:{d} moves along several axes")
+        axes.setdefault(moved[0], []).append((n, d[moved[0]], position))
     layer: Answer = Proved("structure")
     for along in axes.values():
-        numbers = [(n, d, place) for n, d, place in along if isinstance(n, int) and isinstance(d, int)]
+        numbers = [(n, d, position) for n, d, position in along if isinstance(n, int) and isinstance(d, int)]
         if len(numbers) == len(along):
             answer = _of_numbers(a, numbers)
             if not isinstance(answer, Proved):
                 return answer
             layer = answer if answer.layer == "table" else layer
         elif in_order([(n, d) for n, d, _ in along], known) is None:
-            return Unknown("the strides are not known to have an order")
+            return Unknown("no order of the strides is proved")
     return layer
 
 
 def _over_f2(a: Layout) -> Answer:
-    """Boxes of twos: a matrix over F2, which is injective where its columns are independent."""
+    """Decide a layout on a shape of powers of two: its matrix over F2 must have independent columns."""
     columns: list[int] = []
     for n, d in a.modes:
         if not isinstance(n, int) or n & (n - 1) or not isinstance(d, F2):
-            return Unknown(f"the extent {n} is no power of two") if n != 1 else Unknown("a stride that is none of F2")
+            return Unknown(f"the extent {n} is not a power of two") if n != 1 else Unknown("a stride is not over F2")
         columns += [d.bits << bit for bit in range(n.bit_length() - 1)]
-    return Proved("structure") if rank(columns) == len(columns) else Unknown("columns depend on each other")
+    return Proved("structure") if rank(columns) == len(columns) else Unknown("the columns are linearly dependent")
 
 
 # -- other functions --------------------------------------------------------------------------------------------------
 
 
 def _of_chain(a: Chain, outer: Function, inner: Function) -> Answer:
-    """Injective after injective is injective, where the places of the one are in the domain of the other."""
+    """Prove a composition injective: both parts are, and the outer function is defined on all inner locations."""
     first = injective(inner)
     if isinstance(first, Refuted):
         return first
     if isinstance(first, Unknown) or not isinstance(second := injective(outer), Proved):
         return Unknown(f"it is not known whether both parts of {a} are injective")
     if (ends := bounds(inner)) is None or not a.known.less(-1, ends[0]) or not a.known.less(ends[1], outer.size):
-        return Unknown(f"the places of {inner} are not known to be in the domain of {outer}")
+        return Unknown(f"the locations of {inner} are not proved to be in the domain of {outer}")
     return first if first.layer == "table" else second
 
 
-def undone(a: IndexFunction, known: Known) -> Answer:
-    """Whether the way back undoes the function: back(to(x)) = x, digit by digit, for symbolic digits in the box."""
-    if a.back is None:
-        return Unknown(f"{a} has no way back")
+def prove_inverse(a: IndexFunction, known: Known) -> Answer:
+    """Return whether inverse(to(x)) = x is proved, digit by digit, for symbolic digits in the box."""
+    if a.inverse is None:
+        return Unknown(f"{a} has no inverse")
     digits, inside = any_digits(list(leaves(a.shape)), known)
     facts: Facts = inside.facts
     try:
-        place = a.digits_of_place(digits)
-        returned = list(map(plain_index, a.back(*place)))
+        location = a.location_digits(digits)
+        returned = list(map(plain_index, a.inverse(*location)))
     except TypeError:
-        return Unknown(f"{a} is no formula over index expressions")
+        return Unknown(f"{a} is not a formula over index expressions")
     if len(returned) != len(digits):
         raise WrongArgument(
-            f"the way back of {a} gives {len(returned)} digits", required=f"{len(digits)}, one for each extent"
+            f"the inverse of {a} returns {len(returned)} digits", required=f"{len(digits)}, one for each extent"
         )
     if isinstance(a.onto, Segments):
-        if (open_ := _open_of_segments(a.onto, place, known.facts, facts)) is not None:
-            return Unknown(f"it is not known whether {show_predicate(open_)}, of the segments of the places")
+        if (open_ := _open_of_segments(a.onto, location, known.facts, facts)) is not None:
+            return Unknown(f"the condition {show_predicate(open_)} on the segments is not proved")
     elif a.onto is not None:
-        # Flat places differ where their digits do, as long as each is within its extent.
-        for part, extent in zip(place, a.onto.extents, strict=True):
+        # Flat locations differ if their digits do, provided each digit is within its extent.
+        for part, extent in zip(location, a.onto.extents, strict=True):
             if not isinstance(prove(facts, within(ZERO, index(part), index(extent)), thorough=False), Proved):
-                return Unknown(f"it is not known whether 0 <= {part} < {extent}, a digit of the place")
+                return Unknown(f"0 <= {part} < {extent}, for a digit of the location, is not proved")
     for digit, came in zip(digits, returned, strict=True):
         goal = same_index(digit, index(came))
         answer = prove(facts, goal, thorough=False)
@@ -297,38 +297,38 @@ def undone(a: IndexFunction, known: Known) -> Answer:
             with without_smt():
                 answer = prove(facts, goal)
         if not isinstance(answer, Proved):
-            return Unknown(f"it is not known whether the way back gives {came} = {digit}")
+            return Unknown(f"the inverse is not proved: {came} = {digit}")
     return Proved("linear")
 
 
 def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
-    """Whether the places that a formula gives are known to be below a number: by their digits, or run by run."""
+    """Return whether all locations are proved to be below `whole`, by their digits or segment by segment."""
     digits, inside = any_digits(list(leaves(a.shape)), known)
     try:
-        place = a.digits_of_place(digits)
+        location = a.location_digits(digits)
     except TypeError:
         return False
     if isinstance(a.onto, Box):
-        boxed = zip(place, a.onto.extents, strict=True)
+        boxed = zip(location, a.onto.extents, strict=True)
         limits = [within(ZERO, index(part), index(extent)) for part, extent in boxed]
         return same_stride(product(a.onto.shape), whole, known) and all(map(inside.holds, limits))
-    flat = place[0] if a.onto is None else a.onto.join(place)
+    flat = location[0] if a.onto is None else a.onto.join(location)
     return isinstance(prove(inside.facts, within(ZERO, index(flat), index(whole))), Proved)
 
 
-def _open_of_segments(segments: Segments, place: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
-    """What is not proved of segments in which places lie: that they are within one, and of two the one ends first."""
+def _open_of_segments(segments: Segments, location: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
+    """Return a condition on segments that is not proved: positions are within segments, and segments do not overlap."""
     one, other = map(index, key_variables())
-    limits, apart = segments.apart(one, other)
-    goals = [*((inside, goal) for goal in segments.inside(place)), (known.assume(*limits), apart)]
+    limits, disjoint = segments.disjoint(one, other)
+    goals = [*((inside, goal) for goal in segments.inside(location)), (known.assume(*limits), disjoint)]
     return next((goal for facts, goal in goals if not isinstance(prove(facts, goal), Proved)), None)
 
 
 def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ()) -> Answer:
-    """Whether a is injective, and its places are all those below `onto`: a number, or a shape for coordinates.
+    """Return whether a is injective and its locations are all those below `onto`, a number, or a shape for coordinates.
 
-    Without `onto`, all below the size of a. `Refuted` holds two coordinates that meet, or one, i, that leaves the box,
-    or a place, p, that is not hit.
+    The default for `onto` is the size of a. `Refuted` holds two coordinates with the same location, or a coordinate i
+    outside the box, or a location p that is not reached.
 
     >>> from layouts import E, Layout
     >>> bijective(Layout((4, 8), (8, 1))), bijective(Layout((4, 8), (8, 1)), 40).model.numbers
@@ -347,7 +347,7 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
             return _onto_by_table(a, target, known)
         flat = _flattened(a, target)
     answer = injective(flat, given=given)
-    if isinstance(answer, Refuted) or (a.fills and same_stride(product(target), a.size, known)):
+    if isinstance(answer, Refuted) or (a.known_bijective and same_stride(product(target), a.size, known)):
         return answer
     if isinstance(a, LinearLayout) and a.is_surjective and same_stride(product(target), a.size, known):
         return answer
@@ -357,12 +357,12 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
     if isinstance(a, IndexFunction) and isinstance(answer, Proved):
         inside = inside or _stays_within(a, whole, known)
     if isinstance(answer, Proved) and inside and same_stride(a.size, whole, known):
-        return answer  # as many places as elements, each with one of its own
+        return answer  # injective, with as many locations as elements
     return _onto_by_table(a, target, known)
 
 
 def _stays_inside(a: Layout, target: Shape, known: Known) -> bool:
-    """Whether every part of the coordinates is known to be within the extent in its place."""
+    """Return whether every component of the coordinates is proved to be within its extent."""
     extents = tuple(leaves(target))
     if a.width > len(extents):
         return False
@@ -380,7 +380,7 @@ def _stays_inside(a: Layout, target: Shape, known: Known) -> bool:
 
 
 def _flattened(a: Layout, target: Shape) -> Layout:
-    """The layout of flat indices in the target, in the place of coordinates."""
+    """Return the layout with flat indices of the target instead of coordinates."""
     steps = [step for step in leaves(compact(target)) if isinstance(step, int | Index)]
 
     def flat(stride: object) -> Extent:
@@ -397,16 +397,16 @@ def _flattened(a: Layout, target: Shape) -> Layout:
 
 
 def _onto_by_table(a: Function, target: Shape, known: Known) -> Answer:
-    """What a table says: two that meet, one outside, or a place that is not hit."""
+    """Decide by the table: a collision, a location outside, or a location that is not reached."""
     if not a.has_table or not all(isinstance(extent, int) for extent in leaves(target)):
         found = first_sampled(lambda placed, box: _not_onto(placed, box.shape), known, a, Layout(target))
-        return found or Unknown(f"it is not known whether the places are all those of {brief(target)}")
+        return found or Unknown(f"it is not known whether the locations are all those of {brief(target)}")
     return _not_onto(a, target) or Proved("table")
 
 
 def _not_onto(a: Function, target: Shape) -> Refuted | None:
-    if (met := meeting(a)) is not None:
-        return met
+    if (found_pair := collision(a)) is not None:
+        return found_pair
     values = a.table()
     extents = [extent for extent in leaves(target) if isinstance(extent, int)]
     rows = values.reshape((len(values), -1))
@@ -418,7 +418,7 @@ def _not_onto(a: Function, target: Shape) -> Refuted | None:
         extent = extents[axis] if axis < len(extents) else 1
         within = np.asarray((part >= 0) & (part < extent), dtype=bool)
         inside &= within
-        flat += np.where(within, part, 0).astype(np.int64) * step  # what is outside may be no machine integer
+        flat += np.where(within, part, 0).astype(np.int64) * step  # values outside may exceed machine integers
         step *= extent
     if not inside.all():
         return refuted(a, ("i", int(np.argmin(inside))))

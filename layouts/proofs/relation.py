@@ -1,8 +1,8 @@
-"""Layouts as relations between integers: what isl decides for every size, where it is installed.
+"""Layouts as integer relations, decided for all sizes by isl (optional).
 
-A relation is kept between the digits of a function and its places. isl knows sums of sizes and digits with numbers for
-coefficients, so extents may be symbolic, and strides and the extents that flat indices are split by are numbers. It is
-asked last, under a bound on its operations: beyond it, and where it is not installed, what is asked stays unknown.
+A relation is between the digits of a function and its locations. isl accepts sums of sizes and digits with constant
+coefficients. So extents may be symbolic, but strides and the extents by which flat indices are split must be numbers.
+isl is tried last, with a bound on its operations. Beyond the bound, or if isl is not installed, the answer is unknown.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import Any, Final
 from atl.errors import WrongArgument, brief
 from atl.prove import Answer, Proved, Unknown
 from layouts.errors import NoLayout
+from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Function, need_function
-from layouts.foundation.known import EMPTY, Known
-from layouts.proofs.relation_text import written
+from layouts.proofs.isl_notation import written
 
 MOST_OPERATIONS: Final = 400_000
-"""So many operations isl may take for a question: some tenths of a second."""
+"""Bound on isl's operations for one question, some tenths of a second."""
 
 
 class Relation:
-    """The pairs of digits and places of a function, as isl's map `map`; digits may have any number of places.
+    """The relation between the digits and locations of a function, as the isl map `map`; it may be multivalued.
 
-    A digit for each leaf of the shape, a place that is an integer, or a coordinate along each axis. With `bits=True`,
-    of functions that are linear over F2, a bit for each digit, lowest first. Relations are the value where no layout
-    exists: unions, complements, replicas that overlap. Each operation is bounded.
+    There is a digit for each leaf of the shape. A location is an integer, or a coordinate along each axis. With
+    `bits=True`, for functions that are linear over F2, each bit is a digit, lowest first. Relations can express values
+    that are not layouts: unions, complements, overlapping replicas. Each operation is bounded.
 
-    Raises `WrongArgument` where islpy is not installed, `NoLayout` where isl cannot write the function (products of two
-    sizes are beyond it), or does not finish within its bound.
+    Raises `WrongArgument` if islpy is not installed, and `NoLayout` if isl cannot express the function (for instance a
+    product of two sizes) or exceeds its bound.
 
     >>> from layouts import Layout
     >>> rows, columns = Relation(Layout((4, 3), (3, 1))), Relation(Layout((4, 3), (1, 4)))
     >>> rows.count(), rows.intersect(columns).count(), rows.subtract(columns).witness()
     (12, 2, ({}, (0, 2), (2,)))
-    >>> rows.reverse().compose(columns).places(5)
+    >>> rows.reverse().compose(columns).locations(5)
     [(9,)]
     """
 
@@ -52,7 +52,7 @@ class Relation:
 
     @classmethod
     def of(cls, text: str) -> Relation:
-        """The relation that isl reads from a text: `[n] -> { [i, j] -> [i + j] : 0 <= i < n and 0 <= j < 4 }`."""
+        """Parse a relation in isl's notation: `[n] -> { [i, j] -> [i + j] : 0 <= i < n and 0 <= j < 4 }`."""
         _need_isl()
         return cls._made(_bounded(lambda isl: isl.Map(text)))
 
@@ -65,46 +65,46 @@ class Relation:
     # -- operations ---------------------------------------------------------------------------------------------------
 
     def reverse(self) -> Relation:
-        """The pairs the other way round."""
+        """Return the converse relation, from locations to digits."""
         return self._made(_bounded(lambda _: self.map.reverse()))
 
     def compose(self, outer: Relation) -> Relation:
-        """outer ∘ this: from the digits of this one to the places of `outer`, whose digits are this one's places."""
+        """Return the composition outer ∘ this; the locations of this relation are the digits of `outer`."""
         (_, outs), (ins, _) = _counts(self.map), _counts(_map(outer))
         if outs != ins:
             raise WrongArgument(
-                f"a relation with places of {outs} numbers is composed with one of {ins} digits",
-                required="as many digits as numbers in a place",
+                f"a relation with locations of {outs} numbers is composed with one of {ins} digits",
+                required="as many digits as numbers in a location",
                 suggestions=("Relation(composition(outer, inner)), of functions",),
             )
         return self._made(_bounded(lambda _: self.map.apply_range(_map(outer))))
 
     def union(self, other: Relation) -> Relation:
-        """The pairs of either."""
+        """Return the pairs of either relation."""
         return self._made(_bounded(lambda _: self.map.union(self._like(other))))
 
     def intersect(self, other: Relation) -> Relation:
-        """The pairs of both."""
+        """Return the pairs of both relations."""
         return self._made(_bounded(lambda _: self.map.intersect(self._like(other))))
 
     def subtract(self, other: Relation) -> Relation:
-        """The pairs of this one that the other does not have."""
+        """Return the pairs of this relation that are not in the other."""
         return self._made(_bounded(lambda _: self.map.subtract(self._like(other))))
 
     def _like(self, other: Relation) -> Any:
-        """The pairs of another relation, of as many digits, and numbers in a place."""
+        """Return the pairs of another relation, checked to have the same numbers of digits and of components."""
         (ins, outs), others = _counts(self.map), _counts(_map(other))
         if (ins, outs) != others:
             raise WrongArgument(
-                f"a relation of {ins} digits, with places of {outs} numbers, beside one of {others[0]} and {others[1]}",
-                required="as many of both",
+                f"a relation of {ins} digits and locations of {outs} numbers with one of {others[0]} and {others[1]}",
+                required="the same numbers for both",
             )
         return _map(other)
 
     def complement(self, below: int) -> Relation:
-        """From each integer below this one that is no place, to itself: what the places leave out."""
+        """Return the identity on the integers below `below` that are not locations."""
         if type(below) is not int:
-            raise WrongArgument(f"complement({brief(below)})", required="a number of places")
+            raise WrongArgument(f"complement({brief(below)})", required="a number of locations")
 
         def left(isl: Any) -> Any:
             return isl.Set(f"{{ [p] : 0 <= p < {below} }}").subtract(self.map.range()).identity()
@@ -112,29 +112,29 @@ class Relation:
         return self._made(_bounded(left))
 
     def section(self) -> Relation:
-        """From each place to the least of its digits: a way back, where there is no inverse."""
+        """Return the map from each location to the smallest of its digits, also if the function is not injective."""
         return self._made(_bounded(lambda _: self.map.reverse().lexmin()))
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def is_injective(self) -> bool:
-        """Whether no place belongs to two coordinates, for any sizes."""
+        """Return whether no location belongs to two coordinates, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_injective()))
 
     def is_single_valued(self) -> bool:
-        """Whether no coordinate has two places, for any sizes."""
+        """Return whether no coordinate has two locations, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_single_valued()))
 
     def is_empty(self) -> bool:
-        """Whether there are no pairs, for any sizes."""
+        """Return whether there are no pairs, for all sizes."""
         return bool(_bounded(lambda _: self.map.is_empty()))
 
     def is_equal(self, other: Relation) -> bool:
-        """Whether both are the same pairs of digits and places; of functions on boxes of the same digits."""
+        """Return whether both relations have the same pairs; for functions, on boxes with the same digits."""
         return bool(_bounded(lambda _: self.map.is_equal(_map(other))))
 
     def count(self) -> int:
-        """How many pairs there are. Raises `NoLayout` where sizes have no numbers, or there is no end."""
+        """Return the number of pairs. Raises `NoLayout` if sizes are symbolic or the number is infinite."""
 
         def number(isl: Any) -> Any:
             pairs = self.map.wrap()
@@ -142,11 +142,13 @@ class Relation:
 
         found = _bounded(number)
         if found is None:
-            raise NoLayout(f"{self.map} has no number of pairs", required="numbers for all sizes, and an end")
+            raise NoLayout(
+                f"{self.map} has no number of pairs", required="numbers for all sizes, and a bounded relation"
+            )
         return int(found.to_python())
 
     def witness(self) -> tuple[dict[str, int], tuple[int, ...], tuple[int, ...]] | None:
-        """Numbers for sizes, digits, and a place of theirs; None where there are no pairs."""
+        """Return numbers for sizes, digits, and a location of these digits; None if the relation is empty."""
 
         def one(isl: Any) -> Any:
             kinds = (isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out)
@@ -161,8 +163,8 @@ class Relation:
 
         return _bounded(one)  # type: ignore[no-any-return]
 
-    def places(self, *digits: int) -> list[tuple[int, ...]]:
-        """All places of these digits, in order. Raises `NoLayout` where there are too many, or sizes."""
+    def locations(self, *digits: int) -> list[tuple[int, ...]]:
+        """Return all locations of these digits, in order. Raises `NoLayout` if they are too many or symbolic."""
         if not all(type(digit) is int for digit in digits):
             raise WrongArgument(f"the digits {brief(digits)}", required="integers")
 
@@ -184,7 +186,9 @@ class Relation:
 
         made = _bounded(found)
         if made is None:
-            raise NoLayout(f"the places of {digits} in {self.map}", required="digits of it, and numbers for all sizes")
+            raise NoLayout(
+                f"the locations of {digits} in {self.map}", required="digits in its domain, numbers for all sizes"
+            )
         return made  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -201,33 +205,33 @@ def _need_isl() -> None:
 
 
 def _counts(pairs: Any) -> tuple[int, int]:
-    """How many digits there are, and numbers in a place."""
+    """Return the number of digits, and of components of a location."""
     return _bounded(lambda isl: (pairs.dim(isl.dim_type.in_), pairs.dim(isl.dim_type.out)))  # type: ignore[no-any-return]
 
 
 def _map(other: object) -> Any:
     if not isinstance(other, Relation):
-        raise WrongArgument(f"{brief(other)} is no relation", required="a Relation")
+        raise WrongArgument(f"{brief(other)} is not a relation", required="a Relation")
     return other.map
 
 
 def _bounded(operation: Callable[[Any], Any]) -> Any:
-    """What isl answers within its bound, or its refusal as one of ours."""
+    """Return the result of an isl operation within the bound; errors of isl become `NoLayout`."""
     import islpy
 
     try:
         with bounded():
             return operation(islpy)
     except islpy.Error as error:
-        reason = str(error).splitlines()[0] if str(error) else "no reason"
+        reason = str(error).splitlines()[0] if str(error) else "unknown reason"
         raise NoLayout(
-            f"isl does not answer: {reason}", required=f"what isl writes, within {MOST_OPERATIONS} operations"
+            f"isl failed: {reason}", required=f"a relation that isl can express, within {MOST_OPERATIONS} operations"
         ) from error
 
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """Within it isl takes so many operations and no more: it raises its own error beyond them."""
+    """Return a context in which isl raises its own error after `MOST_OPERATIONS` operations."""
     import islpy
 
     context = islpy.DEFAULT_CONTEXT
@@ -242,7 +246,7 @@ def bounded() -> Iterator[None]:
 
 
 def by_relation(question: Callable[[], bool], otherwise: Unknown) -> Answer:
-    """Proved, where isl answers so; what was known before, where it does not, or is not installed."""
+    """Return `Proved` if isl answers yes; otherwise, or if isl is not installed, return the given answer."""
     if find_spec("islpy") is None:
         return otherwise
     try:

@@ -1,4 +1,4 @@
-"""Witnesses: indices in a layout's own coordinates, and numbers for symbolic sizes at which something fails."""
+"""Witnesses: indices in a layout's coordinates, and numbers for symbolic sizes, at which a property fails."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from atl.core.index import Index, Leaf, Size, atoms, index
 from atl.core.predicate import FALSE, expressions, holds
 from atl.prove import Model, Refuted, prove
 from layouts.axe.layout import Axe
-from layouts.errors import NotByTable
+from layouts.errors import CannotTabulate
+from layouts.foundation.facts import Known
 from layouts.foundation.function import Chain, Function, IndexFunction
-from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate
 from layouts.foundation.tuples import leaves
 from layouts.foundation.variables import witness_variables
 
 SAMPLES: Final = 120
-"""So many choices of numbers for symbolic sizes are tried."""
+"""Number of assignments of symbolic sizes that are tried."""
 SMALL: Final = 4_096
-"""Up to so many places a layout is looked at for each choice."""
+"""Largest size of a layout that is tabulated for each assignment."""
 
 
 def named(digits: Sequence[int], name: str) -> list[tuple[Leaf, int]]:
-    """Digits as values of variables: `i0`, `i1`, …; a lone one is `i`."""
+    """Return digits as values of variables: `i0`, `i1`, …, or `i` for a single digit."""
     return list(zip(witness_variables(len(digits), name), map(int, digits), strict=True))
 
 
-def refuted(function: Function, *places: tuple[str, int]) -> Refuted:
-    """That something fails at these flat indices of the function, each under a name."""
+def refuted(function: Function, *indices: tuple[str, int]) -> Refuted:
+    """Return the refutation with these flat indices of the function, each with a name."""
     leaves_: list[tuple[Leaf, int]] = []
-    for name, at in places:
+    for name, at in indices:
         leaves_ += named(function.box.digits(at), name)
     return Refuted(Model(tuple(leaves_)))
 
 
 def sizes_of(*functions: Function) -> list[str]:
-    """The names of the sizes that functions, and what is known of them, speak of."""
+    """Return the names of the sizes that occur in functions or their facts."""
     found: dict[str, None] = {}
     for function in functions:
         for expression in _expressions(function):
@@ -69,13 +69,13 @@ def _expressions(function: Function) -> Iterator[Index]:
 
 
 def samples(known: Known, *functions: Function) -> Iterator[dict[str, int]]:
-    """Numbers for the sizes of functions and facts that meet all that is known, small ones first."""
+    """Return numbers for the sizes of functions and facts that satisfy the facts, small ones first."""
     spoken = (atom for fact in known.facts.predicates for part in expressions(fact) for atom in atoms(part))
     names = sorted({*sizes_of(*functions), *(atom.name for atom in spoken if isinstance(atom, Size))})
     if not names:
         return
 
-    def meets(sizes: dict[str, int]) -> bool:
+    def satisfies(sizes: dict[str, int]) -> bool:
         def leaf(atom: Leaf) -> int:
             return sizes[atom.name] if isinstance(atom, Size) else 0
 
@@ -86,11 +86,11 @@ def samples(known: Known, *functions: Function) -> Iterator[dict[str, int]]:
 
     if isinstance(example := prove(known.facts, FALSE, thorough=False), Refuted):
         found = {name: example.model.leaf(Size(name)) for name in names}
-        if meets(found):
+        if satisfies(found):
             yield found
     tried = 0
     for sizes in _choices(names):
-        if meets(sizes):
+        if satisfies(sizes):
             yield sizes
             tried += 1
         if tried >= SAMPLES:
@@ -108,13 +108,13 @@ def _choices(names: list[str]) -> Iterator[dict[str, int]]:
 
 
 def first_sampled(look: Callable[..., Refuted | None], known: Known, *functions: Function) -> Refuted | None:
-    """What is found wrong of these functions at the first numbers that meet what is known and for which there is."""
+    """Return the first refutation that `look` finds at numbers that satisfy the facts."""
     for sizes in samples(known, *functions):
         try:
             placed = [function.where(**sizes) for function in functions]
-        except (NotByTable, ValueError):
+        except (CannotTabulate, ValueError):
             continue
-        if any(not function.has_table or (function.places or 0) > SMALL for function in placed):
+        if any(not function.has_table or (function.table_size or 0) > SMALL for function in placed):
             continue
         found = look(*placed)
         if found is not None:

@@ -1,1 +1,1 @@
-"""The usual ways to store a tensor of a program."""
+"""Standard storage formats for tensors of a program."""

@@ -1,4 +1,4 @@
-"""Templates of kernels, filled with the index expressions of layouts: text for Triton, CUDA, C and MLIR.
+"""Kernel templates filled with the index expressions of layouts: text for Triton, CUDA, C and MLIR.
 
 >>> import atl
 >>> from layouts.lego import Col, TileBy

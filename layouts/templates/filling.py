@@ -1,7 +1,7 @@
-"""Templates: a text with places in it, `{{ place }}`, which layouts fill with index expressions in its language.
+"""Templates: text with placeholders, `{{ name }}`, that layouts fill with index expressions in its language.
 
-The templates are jinja2's, sandboxed, and a name that is not given is refused. They are trusted in nothing else: what
-stands around the places is the text of whoever wrote it.
+Templates are rendered by jinja2 in its sandbox; undefined names are errors. The text around the placeholders is copied
+unchecked.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from atl.surface.values import Condition, IndexExpr
 from atl.text.index_notation import Written, write_condition
 from atl.text.printing import show_predicate
 from layouts.errors import TemplateError
+from layouts.foundation.facts import EMPTY, Known
 from layouts.foundation.function import Function
-from layouts.foundation.known import EMPTY, Known
 from layouts.lego import Slice
 from layouts.templates.forms import called, common, meaning, operations, shortest
 from layouts.templates.languages import LANGUAGES, Infix, Language, Static
 
 INDEX_TYPES: Final[Mapping[Language, str]] = {"triton": "", "c": "const int64_t ", "cuda": "const int64_t ", "mlir": ""}
-"""What stands before a name that is defined."""
+"""The text before a name that is defined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A template that is filled: its text, and how many operations the index expressions in it have, place by place."""
+    """A filled template: its text, and the number of operations in the index expressions of each placeholder."""
 
     text: str
     operations: Mapping[str, int]
@@ -41,16 +41,17 @@ class Filled:
         return self.text
 
 
-def fill(template: str, language: Language, places: Mapping[str, object], *, given: Iterable[object] = ()) -> Filled:
-    """The template with text of its language at its places: "triton", "cuda", "c" or "mlir".
+def fill(template: str, language: Language, values: Mapping[str, object], *, given: Iterable[object] = ()) -> Filled:
+    """Fill a template with text in its language: "triton", "cuda", "c" or "mlir".
 
-    A place is an index expression, a slice of a layout, a condition, a number or a text. What is printed has the fewest
-    operations of the forms in `layouts.templates.forms`. A slice has in Triton a `tl.arange` for each colon; elsewhere
-    its variables keep their names, or have those that it is called with: `{{ tile("ty", "tx") }}`. `{{ define(a, b) }}`
-    defines what is common to places that stand further below; MLIR has all of its operations in such lines.
+    A placeholder holds an index expression, a slice of a layout, a condition, a number or a text. Expressions are
+    printed in the form with the fewest operations among those of `layouts.templates.forms`. In Triton, each colon of a
+    slice becomes a `tl.arange`. In other languages the variables of a slice keep their names, or get those that the
+    slice is called with: `{{ tile("ty", "tx") }}`. `{{ define(a, b) }}` defines the common subexpressions of later
+    placeholders; in MLIR all operations must be in such lines.
 
-    `given` are conditions on sizes, and layouts whose facts hold; indices and sizes are 0 or more. Raises
-    `TemplateError` for a name that is not given, what is no place, and a template that is none; `WrongArgument` where
+    `given` are conditions on sizes, and layouts whose facts are used; indices and sizes are assumed to be at least 0.
+    Raises `TemplateError` for an undefined name, an unsuitable value, or an invalid template, and `WrongArgument` if
     jinja2 or sympy is not installed.
 
     >>> import atl
@@ -62,13 +63,14 @@ def fill(template: str, language: Language, places: Mapping[str, object], *, giv
     >>> print(fill("A[{{ tile('y', 'x') }}]", "c", {"tile": tiles[i, k, :, :]}))
     A[K*(BM*i + y) + BK*k + x]
     """
-    _need(template, language, places)
+    _need(template, language, values)
     known = EMPTY
     for fact in given:
         known = known.joined(fact.known) if isinstance(fact, Function) else known.given([fact])
-    writer = _Writer(language, known, _names(template, places))
+    writer = _Writer(language, known, _names(template, values))
     held = {
-        name: _Held(writer, name, value) if _is_place(value) else _plain(name, value) for name, value in places.items()
+        name: _Placeholder(writer, name, value) if _is_expression(value) else _plain(name, value)
+        for name, value in values.items()
     }
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -78,28 +80,32 @@ def fill(template: str, language: Language, places: Mapping[str, object], *, giv
         text = environment.from_string(template).render(**held, define=writer.define)
     except jinja2.UndefinedError as error:
         raise TemplateError(
-            f"the template asks for what is not given: {error}", required=f"one of {', '.join([*places, 'define'])}"
+            f"undefined name in the template: {error}", required=f"one of {', '.join([*values, 'define'])}"
         ) from error
     except jinja2.TemplateSyntaxError as error:
         raise TemplateError(
-            f"the template is none: {error.message}, line {error.lineno}", required="jinja2's words: {{ place }}"
+            f"invalid template: {error.message}, line {error.lineno}", required="jinja2 syntax: {{ name }}"
         ) from error
     except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
         if isinstance(error, TemplateError):
             raise
-        raise TemplateError(f"the template fails: {error}", required="places, printed or called with names") from error
+        raise TemplateError(
+            f"the template fails: {error}", required="placeholders that are printed or called"
+        ) from error
     return Filled(text, writer.counts)
 
 
-def _need(template: object, language: object, places: object) -> None:
+def _need(template: object, language: object, values: object) -> None:
     if not isinstance(template, str):
-        raise WrongArgument(f"{brief(template)} is no template", required="a text with places: {{ name }}")
+        raise WrongArgument(f"{brief(template)} is not a template", required="a text with placeholders: {{ name }}")
     if language not in LANGUAGES:
         raise WrongArgument(f"the language {brief(language)}", required=f"one of {', '.join(LANGUAGES)}")
-    if not isinstance(places, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in places):
-        raise WrongArgument(f"the places {brief(places)}", required="a value for each name of the template")
-    if "define" in places:
-        raise WrongArgument("a place called define", required="another name: define(…) defines what is common")
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in values):
+        raise WrongArgument(
+            f"the values {brief(values)}", required="a mapping from the names in the template to values"
+        )
+    if "define" in values:
+        raise WrongArgument("a placeholder named define", required="another name; define(…) is a function of templates")
     for module in ("jinja2", "sympy"):
         if find_spec(module) is None:
             raise WrongArgument(
@@ -109,31 +115,31 @@ def _need(template: object, language: object, places: object) -> None:
             )
 
 
-def _is_place(value: object) -> bool:
+def _is_expression(value: object) -> bool:
     return isinstance(value, IndexExpr | Index | Slice | Condition)
 
 
 def _plain(name: str, value: object) -> str | int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise TemplateError(
-            f"the place {name} is {brief(value)}",
+            f"the value of {name} is {brief(value)}",
             required="an index expression, a slice of a layout, a condition, a number or a text",
             suggestions=("a slice of it: layout[i, k, :, :]",) if isinstance(value, Function) else (),
         )
     return value
 
 
-def _names(template: str, places: Mapping[str, object]) -> Iterator[str]:
-    """Names that occur in nobody's text."""
-    taken = template + " ".join(f"{name} {value}" for name, value in places.items())
+def _names(template: str, values: Mapping[str, object]) -> Iterator[str]:
+    """Return fresh names that do not occur in the template or its values."""
+    taken = template + " ".join(f"{name} {value}" for name, value in values.items())
     letter = next(
         word for word in ("t", "at", "atl_t", "atl_index_") if not any(f"{word}{n}" in taken for n in range(10))
     )
     return (f"{letter}{number}" for number in count())
 
 
-class _Held:
-    """A place in a template: its text, or that with other names for the variables of a slice."""
+class _Placeholder:
+    """A placeholder in a template, optionally with other names for the variables of a slice."""
 
     __slots__ = ("_name", "_names", "_value", "_writer")
 
@@ -143,45 +149,45 @@ class _Held:
         self._value = value
         self._names = names
 
-    def __call__(self, *names: object) -> _Held:
+    def __call__(self, *names: object) -> _Placeholder:
         axes = len(self._value.axes) if isinstance(self._value, Slice) else 0
         if len(names) != axes or not all(isinstance(name, str) for name in names):
             raise TemplateError(f"{self._name} with {brief(names)}", required=f"a name for each of {axes} variables")
-        return _Held(self._writer, self._name, self._value, tuple(map(str, names)))
+        return _Placeholder(self._writer, self._name, self._value, tuple(map(str, names)))
 
     def __str__(self) -> str:
-        return self._writer.text(self.said, self._value, self._names)
+        return self._writer.text(self.source, self._value, self._names)
 
     @property
     def inside(self) -> str:
-        """The condition under which a slice has places."""
+        """The condition under which a slice has locations."""
         return self._writer.inside(self._value, self._names)
 
     @property
-    def said(self) -> str:
-        """How the template says it."""
+    def source(self) -> str:
+        """The text of the placeholder in the template."""
         return f"{self._name}({', '.join(self._names)})" if self._names else self._name
 
-    def written(self) -> tuple[Written, _Spelled]:
-        """The notation, the names as they are printed, and what is known of them."""
+    def written(self) -> tuple[Written, _PrintedNames]:
+        """Return the expression, and the printed names with their facts."""
         return self._writer.written(self._value, self._names)
 
 
 @dataclass(frozen=True, slots=True)
-class _Spelled:
-    """How names are printed, and what is known of them."""
+class _PrintedNames:
+    """The printed form of names, and facts about them."""
 
     names: Mapping[str, str]
     known: Known
 
     def not_negative(self, written: Written) -> bool:
-        """Whether an expression over these names is 0 or more: by its form, or by the prover."""
+        """Return whether an expression over these names is at least 0, by its form or by the prover."""
         return self.known.holds(NonNegative(meaning(written, size)))
 
 
 @dataclass(slots=True)
 class _Writer:
-    """Prints the places of one template, and counts."""
+    """Prints the placeholders of one template, and counts operations."""
 
     language: Language
     known: Known
@@ -190,114 +196,121 @@ class _Writer:
     defined: dict[str, str] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
 
-    def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _Spelled]:
+    def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _PrintedNames]:
         if isinstance(value, Condition):
             raise TemplateError(
-                f"the condition {value} is defined", required="index expressions; conditions are printed"
+                f"define is applied to the condition {value}",
+                required="index expressions; conditions are printed directly",
             )
-        expression = value.place if isinstance(value, Slice) else value.node if isinstance(value, IndexExpr) else value
+        expression = (
+            value.location if isinstance(value, Slice) else value.node if isinstance(value, IndexExpr) else value
+        )
         spelled, sizes = self._spelled(value, names)
         return shortest(map_leaves(expression, sizes)), spelled
 
-    def _spelled(self, value: Any, names: tuple[str, ...]) -> tuple[_Spelled, Callable[[Leaf], Index]]:
-        """How the variables of a slice are printed, with their bounds; and the sizes that stand for them."""
+    def _spelled(self, value: Any, names: tuple[str, ...]) -> tuple[_PrintedNames, Callable[[Leaf], Index]]:
+        """Return the printed form of the variables of a slice, with their bounds; and the sizes that replace them."""
         axes = value.axes if isinstance(value, Slice) else ()
         known, spelled = self.known, dict[str, str]()
-        for place, (var, extent) in enumerate(axes):
+        for position, (var, extent) in enumerate(axes):
             known = known.assume(at_most(size(var.name) + 1, index(extent)))
-            spelled[var.name] = names[place] if names else self._axis(place, len(axes), var.name, extent)
+            spelled[var.name] = names[position] if names else self._axis(position, len(axes), var.name, extent)
         sizes: dict[Leaf, Index] = {var: size(var.name) for var, _ in axes}
-        return _Spelled(spelled, known), lambda leaf: sizes.get(leaf, index(leaf))
+        return _PrintedNames(spelled, known), lambda leaf: sizes.get(leaf, index(leaf))
 
-    def _axis(self, place: int, axes: int, name: str, extent: Any) -> str:
+    def _axis(self, position: int, axes: int, name: str, extent: Any) -> str:
         if self.language != "triton":
             return name
-        bound = Infix("triton", _Spelled({}, self.known).not_negative).text(shortest(index(extent)))
-        along = ", ".join(":" if at == place else "None" for at in range(axes))
+        bound = Infix("triton", _PrintedNames({}, self.known).not_negative).text(shortest(index(extent)))
+        along = ", ".join(":" if at == position else "None" for at in range(axes))
         return f"tl.arange(0, {bound})" + (f"[{along}]" if axes > 1 else "")
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
-    def text(self, said: str, value: Any, names: tuple[str, ...]) -> str:
-        """What is printed at a place."""
-        if said in self.defined:
-            return self.defined[said]
-        if said not in self.printed:
-            self.printed[said] = self._text(said, value, names)
-        return self.printed[said]
+    def text(self, source: str, value: Any, names: tuple[str, ...]) -> str:
+        """Return the text printed for a placeholder."""
+        if source in self.defined:
+            return self.defined[source]
+        if source not in self.printed:
+            self.printed[source] = self._text(source, value, names)
+        return self.printed[source]
 
-    def _text(self, said: str, value: Any, names: tuple[str, ...]) -> str:
+    def _text(self, source: str, value: Any, names: tuple[str, ...]) -> str:
         if isinstance(value, Condition):
-            return self._condition(value.node, _Spelled({}, self.known))
+            return self._condition(value.node, _PrintedNames({}, self.known))
         written, spelled = self.written(value, names)
-        self.counts[said] = operations(written)
+        self.counts[source] = operations(written)
         if self.language == "mlir":
             static = Static(spelled.not_negative, self.names, spelled.names)
             made = static.value(written)
             if static.lines:
                 raise TemplateError(
-                    f"{said} is computed by {len(static.lines)} operations of MLIR",
-                    required=f"{{{{ define({said}) }}}} on lines before it",
+                    f"{source} takes {len(static.lines)} operations in MLIR",
+                    required=f"{{{{ define({source}) }}}} on lines before it",
                 )
             return made
         return Infix(self.language, spelled.not_negative, spelled.names).text(written)
 
     def inside(self, value: Any, names: tuple[str, ...]) -> str:
-        """Under which condition a slice has places, as text."""
+        """Return the condition under which a slice has locations, as text."""
         if not isinstance(value, Slice):
-            raise TemplateError("the inside of what is no slice", required="a slice of a layout: ExpandBy(…)[i, :]")
+            raise TemplateError(
+                "inside is applied to a value that is not a slice", required="a slice: ExpandBy(…)[i, :]"
+            )
         spelled, sizes = self._spelled(value, names)
         return self._condition(TRUE if value.inside is None else substitute(value.inside, sizes), spelled)
 
-    def _condition(self, condition: Predicate, spelled: _Spelled) -> str:
+    def _condition(self, condition: Predicate, spelled: _PrintedNames) -> str:
         if self.language == "mlir":
             raise TemplateError(
                 f"the condition {show_predicate(condition)} in MLIR",
-                required="places: MLIR's conditions are operations",
+                required="an index; conditions in MLIR are operations",
             )
         infix = Infix(self.language, spelled.not_negative, spelled.names)
         return infix.condition(write_condition(condition, called))
 
-    def define(self, *places: _Held) -> str:
-        """Lines that define what is common to the places, which are then printed by the names."""
-        if not places or not all(isinstance(place, _Held) for place in places):
-            raise TemplateError("define of what is no place", required="places: {{ define(a, b) }}")
-        found = [place.written() for place in places]
+    def define(self, *placeholders: _Placeholder) -> str:
+        """Define the common subexpressions of the placeholders, which then print as the defined names."""
+        if not placeholders or not all(isinstance(placeholder, _Placeholder) for placeholder in placeholders):
+            raise TemplateError(
+                "define is applied to a value that is not a placeholder", required="as in {{ define(a, b) }}"
+            )
+        found = [placeholder.written() for placeholder in placeholders]
         names = {name: text for _, spelled in found for name, text in spelled.names.items()}
         known = self.known
         for _, spelled in found:
             known = known.joined(spelled.known)
-        spelled = _Spelled(names, known)
+        spelled = _PrintedNames(names, known)
         if any(other.names[name] != names[name] for _, other in found for name in other.names):
             raise TemplateError(
-                f"define({', '.join(place.said for place in places)}): one variable has two names",
-                required="slices whose variables have the same names, or a define for each",
+                f"define({', '.join(each.source for each in placeholders)}): a variable has two different names",
+                required="slices whose variables have the same names, or a separate define for each",
             )
         lines: list[str] = []
         if self.language == "mlir":
             static = Static(spelled.not_negative, self.names, names)
-            for place, (written, _) in zip(places, found, strict=True):
-                self.defined[place.said] = static.value(written)
-            self.counts[self._said(places)] = sum(" = arith.constant" not in line for line in static.lines)
+            for placeholder, (written, _) in zip(placeholders, found, strict=True):
+                self.defined[placeholder.source] = static.value(written)
+            self.counts[self._source_of(placeholders)] = sum(" = arith.constant" not in line for line in static.lines)
             return "\n".join(static.lines)
         shared = common([written for written, _ in found], self.names)
         parts = dict(shared.parts)
         infix = Infix(self.language, partial(_whole, parts, spelled), names)
         lines += [f"{INDEX_TYPES[self.language]}{name} = {infix.text(part)}" for name, part in shared.parts]
-        for place, rest in zip(places, shared.rest, strict=True):
+        for placeholder, rest in zip(placeholders, shared.rest, strict=True):
             name = next(self.names)
             lines.append(f"{INDEX_TYPES[self.language]}{name} = {infix.text(rest)}")
-            self.defined[place.said] = name
-        self.counts[self._said(places)] = shared.operations
+            self.defined[placeholder.source] = name
+        self.counts[self._source_of(placeholders)] = shared.operations
         end = "" if self.language == "triton" else ";"
         return "\n".join(line + end for line in lines)
 
-    def _said(self, places: Iterable[_Held]) -> str:
-        return f"define({', '.join(place.said for place in places)})"
+    def _source_of(self, placeholders: Iterable[_Placeholder]) -> str:
+        return f"define({', '.join(placeholder.source for placeholder in placeholders)})"
 
 
-def _whole(parts: Mapping[str, Written], spelled: _Spelled, written: Written) -> bool:
-    """Whether an expression over defined names is 0 or more: they stand for their parts."""
+def _whole(parts: Mapping[str, Written], spelled: _PrintedNames, written: Written) -> bool:
+    """Return whether an expression over defined names is at least 0, with the definitions substituted."""
 
     def leaf(name: str) -> Index:
         return meaning(parts[name], leaf) if name in parts else size(name)

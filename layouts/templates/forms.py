@@ -1,7 +1,7 @@
-"""Of one index many texts: expanded, by Horner's scheme, factored, with what is common taken out. The shortest counts.
+"""Equivalent forms of an index: expanded, Horner's scheme, factored, common subexpressions. The shortest is chosen.
 
-All have the same value at all sizes that are 0 or more. Quotients are variables to the polynomial part; each form of it
-is multiplied out again and compared. Where Horner's reads every variable once, nothing is shorter; else sympy factors.
+All forms have the same value for all sizes that are at least 0. Quotients are variables of the polynomial. Each form is
+expanded again and compared. If Horner's scheme reads every variable once, it is optimal; otherwise sympy factors.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from atl.text.index_notation import Division, Element, Extreme, Name, Number, Pr
 from layouts.errors import TemplateError
 
 MOST_TERMS: Final = 60
-"""Of longer polynomials only the expanded form is looked at."""
+"""For polynomials with more terms only the expanded form is used."""
 
 
 def operations(written: Written) -> int:
-    """How many arithmetic operations the text has: additions, products, quotients, remainders, extrema.
+    """Return the number of arithmetic operations: additions, products, quotients, remainders, extrema.
 
     >>> from atl import sizes
     >>> K, BM, i, j = sizes("K BM i j")
@@ -59,7 +59,7 @@ def operations(written: Written) -> int:
 
 
 def shortest(expression: Index) -> Written:
-    """The form with the fewest operations; of equally short ones the first of those named above.
+    """Return the form with the fewest operations; the first in the order above if several are equally short.
 
     >>> from atl import sizes
     >>> from atl.text.printing import UNICODE, index_text
@@ -73,16 +73,18 @@ def shortest(expression: Index) -> Written:
 
 
 def called(leaf: Leaf) -> str:
-    """What a size or a variable is called."""
+    """Return the name of a size or variable."""
     if isinstance(leaf, Bound):
-        raise TemplateError("an index of a program's loop", required="sizes, and variables of slices")
+        raise TemplateError(
+            "the index contains a loop variable of a program", required="sizes, and variables of slices"
+        )
     return leaf.name
 
 
 def _nested(expression: Index) -> Iterator[Index]:
-    """The expression, and the same with a // (b * c) as (a // b) // c where a // b occurs too.
+    """Return the expression, and the same with a // (b * c) written (a // b) // c if a // b occurs too.
 
-    These are equal where b * c is positive, and elsewhere neither has a value.
+    The two are equal if b * c is positive; otherwise neither is defined.
     """
     yield expression
     quotients = sorted({atom for atom in atoms(expression) if isinstance(atom, Quotient)}, key=lambda atom: atom.order)
@@ -107,17 +109,17 @@ def _nested(expression: Index) -> Iterator[Index]:
 
 
 def _improved(written: Written) -> Written:
-    """The shortest form of the polynomial, after those of what it is made of."""
+    """Return the shortest form of the polynomial, after its parts have been shortened."""
     held: dict[Written, Name] = {}
     inner = _opaque(written, held)
     if operations(inner) < 3 or _terms(inner) > MOST_TERMS:
-        return _put_back(inner, held)
+        return _restored(inner, held)
     whole = meaning(inner, size)
     candidates = [inner, *_by_horner(whole)]
     if len(reads := list(_names(candidates[-1]))) > len(set(reads)):
         candidates += _factored(inner)
     equal = [each for each in candidates if meaning(each, size) == whole]
-    return _put_back(min(equal, key=operations), held)
+    return _restored(min(equal, key=operations), held)
 
 
 def _terms(written: Written) -> int:
@@ -125,7 +127,7 @@ def _terms(written: Written) -> int:
 
 
 def _opaque(written: Written, held: dict[Written, Name]) -> Written:
-    """The polynomial, with a name for each part that is none: these are improved first."""
+    """Return the polynomial with names for parts that are not polynomials; the parts are shortened first."""
     match written:
         case Number() | Name():
             return written
@@ -145,16 +147,16 @@ def _opaque(written: Written, held: dict[Written, Name]) -> Written:
 
 
 _OPAQUE: Final = "#"
-"""How names begin that stand for parts: no name of a person's does."""
+"""Prefix of internal names for parts; users' names cannot begin with it."""
 
 
-def _put_back(written: Written, held: dict[Written, Name]) -> Written:
+def _restored(written: Written, held: dict[Written, Name]) -> Written:
     parts = {name: part for part, name in held.items()}
     return replaced(written, lambda each: parts.get(each) if isinstance(each, Name) else None)
 
 
 def replaced(written: Written, instead: Callable[[Written], Written | None]) -> Written:
-    """The notation with other parts wherever `instead` has one; what it gives is left as it is."""
+    """Replace parts for which `instead` returns an expression; the results are not revisited."""
     if (found := instead(written)) is not None:
         return found
     match written:
@@ -175,7 +177,7 @@ def replaced(written: Written, instead: Callable[[Written], Written | None]) -> 
 
 
 def _factored(written: Written) -> list[Written]:
-    """The polynomial in factors, by sympy."""
+    """Return the factored forms of the polynomial, from sympy."""
     import sympy
 
     known = {name: sympy.Symbol(name) for name in sorted(set(_names(written)))}
@@ -185,11 +187,11 @@ def _factored(written: Written) -> list[Written]:
 # -- Horner's scheme --------------------------------------------------------------------------------------------------
 
 Terms: TypeAlias = dict[tuple[str, ...], int]
-"""Coefficients of products of names."""
+"""Products of names with their coefficients."""
 
 
 def _by_horner(expression: Index) -> list[Written]:
-    """By Horner's scheme: what stands in most terms is taken out first, or in fewest that are several."""
+    """Apply Horner's scheme, taking out first the name in most terms, or that in fewest (but at least two) terms."""
     terms: Terms = {}
     for monomial, coefficient in expression.terms:
         terms[tuple(atom.name for atom in monomial if isinstance(atom, Size))] = coefficient
@@ -227,7 +229,7 @@ def _horner(terms: Terms, first: Callable[..., str]) -> Written:
 
 
 def _times(number: int, names: list[str], inner: Written) -> Written:
-    """A product, of which one factor is a sum or a product."""
+    """Return a product with one factor that is a sum or a product."""
     factors: list[Written] = [Number(number)] if number != 1 else []
     factors += map(Name, names)
     if inner != Number(1):
@@ -236,7 +238,7 @@ def _times(number: int, names: list[str], inner: Written) -> Written:
 
 
 def _sum(terms: Terms) -> Written:
-    """The terms, which have no name in common."""
+    """Return the sum of terms without a common name."""
     out: list[tuple[bool, Written]] = []
     for monomial, value in terms.items():
         made = _times(abs(value), [*monomial], Number(1)) if monomial else Number(abs(value))
@@ -247,7 +249,7 @@ def _sum(terms: Terms) -> Written:
 
 
 def _positive_first(terms: tuple[tuple[bool, Written], ...]) -> tuple[tuple[bool, Written], ...]:
-    """What is added, what is subtracted; the number last of each."""
+    """Return the terms with additions first, then subtractions, and numbers last in each group."""
     return tuple(sorted(terms, key=lambda term: (term[0], isinstance(term[1], Number))))
 
 
@@ -284,13 +286,13 @@ def _sympy(written: Written, known: dict[str, Any]) -> Any:
                 product = product * _sympy(factor, known)
             return product
         case Division() | Extreme() | Element():
-            raise TooLarge("a part of a polynomial is none", required="a polynomial")
+            raise TooLarge("a part is not a polynomial", required="a polynomial")
         case _:
             assert_never(written)
 
 
 def _written(expression: Any) -> Written:
-    """What sympy answers, with positive terms first."""
+    """Return a sympy expression in our notation, with positive terms first."""
     if expression.is_Integer:
         return Number(int(expression))
     if expression.is_Symbol:
@@ -309,7 +311,7 @@ def _written(expression: Any) -> Written:
 
 
 def _signed(factors: list[Written]) -> Written:
-    """A product; a leading -1 is a sign."""
+    """Return a product; a factor of -1 becomes a sign."""
     if factors[0] == Number(-1):
         rest = factors[1:]
         return Sum(((True, rest[0] if len(rest) == 1 else Product(tuple(rest))),))
@@ -321,24 +323,24 @@ def _term(expression: Any) -> tuple[bool, Written]:
     return bool(expression.could_extract_minus_sign()), made
 
 
-# -- what is common ---------------------------------------------------------------------------------------------------
+# -- common subexpressions --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """Parts that are computed once, in order, under names; and what is left of each expression."""
+    """Common subexpressions in order of definition, with names, and the expressions that use them."""
 
     parts: tuple[tuple[str, Written], ...]
     rest: tuple[Written, ...]
 
     @property
     def operations(self) -> int:
-        """How many operations the parts and what is left have together."""
+        """The number of operations of the definitions and the expressions together."""
         return sum(operations(part) for _, part in self.parts) + sum(map(operations, self.rest))
 
 
 def common(written: Sequence[Written], names: Iterator[str]) -> Common:
-    """Each part that occurs more than once, computed once.
+    """Compute each subexpression that occurs more than once only once.
 
     >>> from atl import sizes
     >>> K, i, j = sizes("K i j")
@@ -368,12 +370,12 @@ def common(written: Sequence[Written], names: Iterator[str]) -> Common:
 
 
 def _in_order(parts: list[tuple[str, Written]]) -> tuple[tuple[str, Written], ...]:
-    """Each part after those that it is made of: one found later never contains one that was found before it."""
+    """Return the parts in order of definition: a part found later never contains one found before it."""
     return tuple(reversed(parts))
 
 
 def _parts(written: Written) -> Iterator[Written]:
-    """All parts that have an operation, the whole among them."""
+    """Return all parts that contain an operation, including the whole."""
     if operations(written):
         yield written
     match written:
@@ -393,7 +395,7 @@ def _parts(written: Written) -> Iterator[Written]:
 
 
 def meaning(written: Written, leaf: Callable[[str], Index]) -> Index:
-    """The expression that is written so."""
+    """Return the index expression that the notation denotes."""
     match written:
         case Number(value):
             return index(value)
@@ -418,6 +420,6 @@ def meaning(written: Written, leaf: Callable[[str], Index]) -> Index:
             options = [meaning(choice, leaf) for choice in choices]
             return exclusive_or(*options) if kind == "xor" else extremum(kind, *options)
         case Element(array, _):
-            raise TemplateError(f"an index that reads {array}", required="an index over sizes and digits")
+            raise TemplateError(f"the index reads the array {array}", required="an index over sizes and digits")
         case _:
             assert_never(written)

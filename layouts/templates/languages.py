@@ -1,7 +1,7 @@
-"""Index expressions as Triton's, CUDA's, C's and MLIR's text.
+"""Index expressions in Triton, CUDA, C and MLIR.
 
-Indices are 0 or more. Quotients and remainders round towards 0 in these languages, and here towards minus infinity, so
-that a numerator that is not known to be 0 or more gets a text of its own.
+Indices are at least 0. In these languages quotients and remainders round towards 0, while ours round towards minus
+infinity. So a numerator that is not known to be at least 0 is printed in a longer form.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Language: TypeAlias = Literal["triton", "cuda", "c", "mlir"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
 Sign: TypeAlias = Callable[[Written], bool]
-"""Whether an expression is known to be 0 or more."""
+"""A predicate: is an expression known to be at least 0?"""
 
 _SUM, _PRODUCT, _OPERAND = range(3)
 
 
 def raised(left: Written, right: Written) -> Written:
-    """The numerator whose quotient rounded down is the given one rounded up."""
+    """Return the numerator that turns rounding up into rounding down."""
     if isinstance(right, Number):
         return Sum(((False, left), (False, Number(right.value - 1))))
     return Sum(((False, left), (False, right), (True, Number(1))))
@@ -45,15 +45,15 @@ def raised(left: Written, right: Written) -> Written:
 
 @dataclass(frozen=True, slots=True)
 class Infix:
-    """The text of expressions in a language with infix operators: C, CUDA, Triton's Python."""
+    """Printer for languages with infix operators: C, CUDA, Triton's Python."""
 
     language: Language
     not_negative: Sign
     spelled: Mapping[str, str] = field(default_factory=dict)
-    """What stands for a name in the text: a range of Triton's, a thread's number."""
+    """The text printed for a name, such as a Triton range or a thread index."""
 
     def text(self, written: Written, at_least: int = _SUM) -> str:
-        """The text, in parentheses where it binds less than what stands around."""
+        """Return the text, in parentheses if it binds less tightly than `at_least`."""
         text, binds = self._text(written)
         return text if binds >= at_least else f"({text})"
 
@@ -65,8 +65,8 @@ class Infix:
                 return self.spelled.get(name, name), _OPERAND
             case Sum(terms):
                 out = ["-"] if terms[0][0] else []
-                for place, (taken, term) in enumerate(terms):
-                    out += [" - " if taken else " + "] if place else []
+                for position, (taken, term) in enumerate(terms):
+                    out += [" - " if taken else " + "] if position else []
                     out.append(self.text(term, _OPERAND if taken else _PRODUCT))
                 return "".join(out), _SUM
             case Product(factors):
@@ -76,7 +76,7 @@ class Infix:
             case Extreme(kind, choices):
                 return self._extreme(kind, choices), _OPERAND
             case Element(array, _):
-                raise _unwritten(f"an index that reads {array}")
+                raise _unwritten(f"an index that reads the array {array}")
             case _:
                 assert_never(written)
 
@@ -104,7 +104,7 @@ class Infix:
         return text
 
     def condition(self, condition: Condition) -> str:
-        """The text of a condition, in parentheses."""
+        """Return the text of a condition, with parentheses."""
         word = " & " if self.language == "triton" else " && "
         match condition:
             case Truth(value):
@@ -127,7 +127,7 @@ _SIGN: Final = {"<": "<", "<=": "<=", "=": "==", "!=": "!="}
 
 @dataclass(slots=True)
 class Static:
-    """MLIR's text: a line for each operation, of `arith` on `index`; equal operations are written once."""
+    """Printer for MLIR: a line for each operation of `arith` on `index`; equal operations are printed once."""
 
     not_negative: Sign
     names: Iterator[str]
@@ -136,7 +136,7 @@ class Static:
     held: dict[str, str] = field(default_factory=dict)
 
     def value(self, written: Written) -> str:
-        """The name of the value, after the lines that compute it."""
+        """Return the name of the value, after appending the lines that compute it."""
         match written:
             case Number(value):
                 return self._line(f"arith.constant {value} : index")
@@ -158,7 +158,7 @@ class Static:
             case Extreme(kind, choices):
                 return self._fold(lambda a, b: self._extreme("slt" if kind == "min" else "sgt", a, b), choices)
             case Element(array, _):
-                raise _unwritten(f"an index that reads {array}")
+                raise _unwritten(f"an index that reads the array {array}")
             case _:
                 assert_never(written)
 
@@ -194,4 +194,4 @@ class Static:
 
 
 def _unwritten(what: str) -> TemplateError:
-    return TemplateError(f"{what} has no text", required="sizes and digits only")
+    return TemplateError(f"{what} cannot be printed", required="sizes and digits only")

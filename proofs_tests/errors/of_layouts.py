@@ -19,14 +19,14 @@ OF_LAYOUTS: Final = (
         "layouts.as_lego(layouts.Layout(4, 2))\n",
         "2",
         "1",
-        "places from 0 to 3",
+        "locations from 0 to 3",
     ),
     Entry(
         "ATL653",
         "layouts.draw(layouts.Layout((n, 4), (4, 1)))\n",
         "(n, 4)",
         "(3, 4)",
-        "put numbers for the sizes",
+        "give numbers for the sizes",
     ),
     Entry(
         "ATL654",

@@ -28,7 +28,7 @@ from layouts import (
     equal,
 )
 from layouts.axe import Axe, Iter, R, S, axis
-from layouts.axe import places as places_of
+from layouts.axe import locations as locations_of
 from layouts.foundation.function import Function
 from layouts.foundation.semimodule import Coordinate
 from layouts.foundation.tuples import modes_of
@@ -72,7 +72,7 @@ def drawn_of(family: str, random: Random) -> Function:
 def place(function: Function, at: tuple[int, ...]) -> object:
     """The place of a coordinate, in a form that all families share: nonzero steps by number, or by axis."""
     if isinstance(function, Axe):
-        (only,) = places_of(function, at if len(at) > 1 else at[0])
+        (only,) = locations_of(function, at if len(at) > 1 else at[0])
         return tuple(step for _, step in only.parts.items())
     found = function(at if len(at) > 1 else at[0])
     if isinstance(found, Coordinate):
@@ -82,7 +82,7 @@ def place(function: Function, at: tuple[int, ...]) -> object:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("family", ["layout", "linear", "axe", "lego"])
-def test_every_way_keeps_every_place(family: str) -> None:
+def test_conversions_keep_every_location(family: str) -> None:
     came: Counter[str] = Counter()
     for seed in range(150):
         function = drawn_of(family, Random(seed))
@@ -108,17 +108,17 @@ def test_every_way_keeps_every_place(family: str) -> None:
     assert all(came[name] >= 2 for name in WAYS), came
 
 
-def test_refusals_name_what_is_in_the_way() -> None:
+def test_refusals_name_the_obstacle() -> None:
     lane = axis("lane")
-    with pytest.raises(NoLayout, match=r"element 0 of .* is at"):
+    with pytest.raises(NoLayout, match=r"element 0 of .* has the locations"):
         as_layout(S[4:1] + R[2 : 4 @ lane])
-    with pytest.raises(NoLayout, match=r"takes \(0,\) and \(1,\) to 0"):
+    with pytest.raises(NoLayout, match=r"maps \(0,\) and \(1,\) to 0"):
         as_lego(Layout(4, 0))
-    with pytest.raises(NoLayout, match=r"takes \(2,\) to 4"):
+    with pytest.raises(NoLayout, match=r"maps \(2,\) to 4"):
         as_lego(Layout(4, 2))
     with pytest.raises(NoLayout, match=r"4:0 in"):
         as_axe(Layout((4, 2), (0, 1)))
-    with pytest.raises(NoLayout, match="no sum of steps"):
+    with pytest.raises(NoLayout, match="not a sum of steps"):
         as_axe(Layout((4, 4), (F2(5), F2(1))))
     with pytest.raises(NoLayout, match="is not linear over F2"):
         as_linear(as_lego(Layout((2, 2), (2, 1), offset=0)).OrderBy(shifted(4)))
@@ -129,7 +129,7 @@ def shifted(size: int) -> GenP:
     return GenP([size], lambda i: (i + 1) % size, lambda x: ((x - 1) % size,))
 
 
-def test_symbolic_ways() -> None:
+def test_symbolic_conversions() -> None:
     n, m = atl.sizes("n m")
     lego = as_lego(Layout((n, m), (m, 1)))
     assert str(lego) == "GroupBy([n,m]).OrderBy(RegP([n,m], [1,2]))"
@@ -137,14 +137,14 @@ def test_symbolic_ways() -> None:
     assert as_layout(Layout((n, m), (m, 1))) == Layout((n, m), (m, 1))
 
 
-def test_triton_s_tile_in_axe_s_words() -> None:
+def test_a_triton_tile_as_an_axe_layout() -> None:
     tile = LinearLayout.from_bases([("reg", [1, 8]), ("lane", [2, 4, 16])], ["at"])
     assert isinstance(as_axe(as_layout(tile)), Axe)
     assert as_axe(LinearLayout.identity_1d(8, "lane", "i"), ["lane"]) == Axe([Iter(8, 1, axis("lane"))])
 
 
 @pytest.mark.parametrize("layout", [Layout((4, 8), (8, 1)), Layout((4, 8)), Layout((2, 3, 4), (1, 8, 2)), Layout(6)])
-def test_a_layout_equals_itself_in_words_that_count_row_by_row(layout: Layout) -> None:
+def test_a_layout_equals_its_row_major_conversions(layout: Layout) -> None:
     assert isinstance(equal(as_axe(layout), layout), Proved)
     assert isinstance(equal(layout, as_axe(layout)), Proved)
     if isinstance(bijective(layout), Proved):
@@ -152,7 +152,7 @@ def test_a_layout_equals_itself_in_words_that_count_row_by_row(layout: Layout) -
         assert isinstance(equal(as_layout(as_lego(layout)), as_lego(layout)), Proved)
 
 
-def test_words_that_count_row_by_row_differ_from_a_layout_at_a_coordinate() -> None:
+def test_row_major_families_are_compared_by_coordinate() -> None:
     n, m = atl.sizes("n m")
     by_columns = GroupBy([4, 8]).OrderBy(RegP([4, 8], [2, 1]))
     assert equal(by_columns, Layout((4, 8), (8, 1))).model.numbers == {"i0": 1, "i1": 0}  # type: ignore[union-attr]
@@ -165,14 +165,14 @@ FRAGMENT = Layout(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128)))
 
 
 @pytest.mark.parametrize("layout", [FRAGMENT, Layout((4, (2, 4)), (8, (1, 2))), Layout(((3, 2), 1, (1, 5)))])
-def test_a_layout_with_modes_within_modes_equals_itself_in_words_that_have_none(layout: Layout) -> None:
+def test_nested_layouts_equal_their_flat_conversions(layout: Layout) -> None:
     assert isinstance(equal(layout, as_axe(layout)), Proved)
     assert isinstance(equal(as_axe(layout), layout), Proved)
     moved = Layout(layout.shape, layout.stride, offset=1)
     assert isinstance(equal(as_axe(layout), moved), Refuted)
 
 
-def test_what_differs_within_a_mode_is_found_in_the_digits_of_either() -> None:
+def test_differences_within_a_mode_are_found() -> None:
     layout, other = Layout((4, 8), (8, 1)), S[(4, 2, 4) : (8, 4, 2)]
     for a, b in ((layout, other), (other, layout)):
         digits = tuple(equal(a, b).model.numbers.values())  # type: ignore[union-attr]
@@ -199,7 +199,7 @@ def test_chains_of_permutations_are_bijective_for_all_sizes() -> None:
     assert isinstance(bijective(GroupBy([4]).OrderBy(GenP([4], lambda i: 2 * i))), Refuted)
 
 
-def test_conflicts_are_counted_of_the_coordinates_whatever_words_a_storage_is_written_in() -> None:
+def test_conflict_counts_do_not_depend_on_the_family() -> None:
     storage, down, across = Layout((32, 32), (32, 1)), Layout(32, 1), Layout(32, 32)
     for access in (down, across):
         ways = bank_conflicts(storage, access).ways

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from layouts.algebra import coalesce, complement, composition, inverses
-from layouts.foundation.known import Known
+from layouts.foundation.facts import Known
 from layouts.proofs import injectivity
 from proofs_tests.layouts.fuzz import main, run_layouts
 from proofs_tests.sampling import few_and_rest
@@ -25,23 +25,23 @@ def test_a_short_run_finds_nothing(numbers: range) -> None:
     assert len(report.counts) >= 12
 
 
-def test_an_operation_is_seen_again_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operation_is_reproduced_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "4", "--only", "11245"]) == 0
     assert "1 product" in capsys.readouterr().out
 
 
-def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Composition as it is printed in §6.4.3: what several modes add up to is not looked at (erratum E33)."""
-    monkeypatch.setattr(composition.Walk, "make_room", lambda *_: None)
+def unchecked_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Composition as printed in §6.4.3, without the check for carries between modes (erratum E33)."""
+    monkeypatch.setattr(composition.Walk, "require_no_carry", lambda *_: None)
 
 
 def carries_over_f2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Multiples of a step over F2 are taken for those of integers."""
-    monkeypatch.setattr(composition.Walk, "keep_bits_apart", lambda *_: None)
+    """Multiples over F2 are computed as multiples of integers."""
+    monkeypatch.setattr(composition.Walk, "require_disjoint_bits", lambda *_: None)
 
 
 def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Divisions that do not come out even are rounded down."""
+    """Inexact divisions are rounded down."""
 
     def quotient(_: Known, a: Any, b: Any) -> Any:
         return a // b if isinstance(a, int) and isinstance(b, int) and 0 < b <= a else None
@@ -50,7 +50,7 @@ def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before composing, a last mode of one place is dropped."""
+    """A last mode of extent 1 is dropped before composition."""
     monkeypatch.setattr(composition, "coalesced", partial(shortened, coalesce.coalesced))
 
 
@@ -83,7 +83,7 @@ def first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
-    "plant", [no_room, carries_over_f2, rounded, forgetful, in_any_order, all_injective, first_fit]
+    "plant", [unchecked_carries, carries_over_f2, rounded, forgetful, in_any_order, all_injective, first_fit]
 )
 def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

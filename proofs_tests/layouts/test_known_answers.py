@@ -26,7 +26,7 @@ from layouts import (
 # -- wrong elsewhere --------------------------------------------------------------------------------------------------
 
 
-def test_a_sum_of_digits_that_overflows_a_mode_is_no_layout() -> None:
+def test_a_carry_between_modes_is_not_a_layout() -> None:
     """NVIDIA/cutlass#2955: pycute, CuTe and tensor-layouts give (3,2):(2,3), whose value at (2, 1) is 7."""
     made = composition(Layout((6, 2), (1, 7)), Layout((3, 2), (2, 3)))
     assert not made.is_layout
@@ -62,7 +62,7 @@ def test_what_cute_does_not_admit_is_refused_when_asked(inner: Layout) -> None:
         composition(Layout((5, 3), (7, 1)), inner, strict=True)
 
 
-def test_a_right_inverse_passes_over_what_does_not_move() -> None:
+def test_right_inverses_skip_stride_zero() -> None:
     """pycute gives 1:0 for both."""
     assert right_inverse(Layout((2, 3), (0, 1))) == Layout(3, 2)
     found = right_inverse(Layout((4, 2, 5), (1, 20, 4)))
@@ -86,7 +86,7 @@ def test_a_slice_across_rows_is_found() -> None:
     assert made == Layout((5, 2, 2), (1, 2, 7), offset=5)
 
 
-def test_a_trailing_mode_of_one_place_counts_beyond_the_domain() -> None:
+def test_a_trailing_mode_of_extent_one_matters_beyond_the_domain() -> None:
     a = Layout((4, 1), (1, 7))
     assert coalesce(a) == Layout(4, 1)
     assert composition(a, Layout(2, 4)) == Layout(2, 7)
@@ -106,7 +106,7 @@ def test_a_trailing_mode_of_one_place_counts_beyond_the_domain() -> None:
     ],
     ids=str,
 )
-def test_what_has_no_ordered_chain_of_strides_has_no_left_inverse(layout: Layout) -> None:
+def test_left_inverses_need_ordered_strides(layout: Layout) -> None:
     with pytest.raises(NoLayout, match="divides the stride"):
         left_inverse(layout)
 
@@ -132,7 +132,7 @@ def test_a_right_inverse_over_f2_reaches_as_far_as_the_rank() -> None:
     assert all(int(Layout((8, 8), (F2(1), F2(13)))(int(found(i)))) == i for i in range(64))
 
 
-def test_a_step_that_carries_is_no_multiple_over_f2() -> None:
+def test_carrying_steps_are_not_multiples_over_f2() -> None:
     """Steps of three in a mode over F2: at 2 the digit is 6, and 3 times 2 without carries; at 3 it is 9, not 5."""
     a = Layout(16, F2(1))
     made = composition(a, Layout(4, 3))
@@ -183,7 +183,7 @@ def test_products_of_the_documentation() -> None:
     )
 
 
-def test_coordinates_go_through_a_tiler_as_places_do() -> None:
+def test_coordinates_are_tiled_like_integers() -> None:
     """A predicate tensor: the identity, tiled; its comparison with the extents guards a partial tile."""
     tiled = layouts.zipped_divide(layouts.coordinates((10, 6)), (4, 4))
     inside = [all(part < n for part, n in zip(_pair(tiled(at)), (10, 6), strict=True)) for at in range(12 * 8)]
@@ -204,7 +204,7 @@ def test_strides_of_axes_give_coordinates() -> None:
     assert composition(Layout((8, 4), (4, 1)), tall) == Layout((4, 8), (1, 4))
 
 
-def test_modes_too_large_for_a_table_that_meet_near_the_first_place_are_refuted() -> None:
+def test_collisions_near_zero_are_found_in_large_modes() -> None:
     layout = Layout((64, 64, 64, 64), (101, 103, 107, 109))
     answer = injective(layout)
     assert isinstance(answer, Refuted)
@@ -217,7 +217,7 @@ def test_modes_too_large_for_a_table_that_meet_near_the_first_place_are_refuted(
 # -- by mode ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_product_has_the_same_places_however_its_modes_are_grouped() -> None:
+def test_products_do_not_depend_on_grouping_of_modes() -> None:
     """Of tilers that go by mode, the copies of each lie in what that mode alone leaves out: of 2:10 in its gap."""
     block, tiler = Layout((2, 2), (1, 10)), (3, 5)
     zipped = layouts.zipped_product(block, tiler)
@@ -249,7 +249,7 @@ def test_a_mode_that_is_no_layout_after_its_tiler_is_the_function_all_the_same()
             assert made(i, j) == outer(first(i), j)
 
 
-def test_what_fits_together_and_what_does_not() -> None:
+def test_congruence_and_compatibility() -> None:
     weakly, divides = layouts.weakly_congruent, layouts.weakly_compatible
     assert weakly(4, (2, 2))
     assert weakly((4, 4), (2, (2, 2)))
@@ -274,7 +274,7 @@ def test_what_fits_together_and_what_does_not() -> None:
     ],
     ids=str,
 )
-def test_the_first_index_at_which_two_layouts_differ_is_said(first: Layout, second: Layout) -> None:
+def test_the_first_difference_is_reported(first: Layout, second: Layout) -> None:
     found = layouts.equal(first, second)
     assert isinstance(found, Refuted)
     digits = list(found.model.numbers.values())

@@ -75,14 +75,14 @@ def check(a: Flat, b: Flat) -> None:
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(1_000))
-def test_pairs_of_small_layouts_are_what_enumeration_says(numbers: range) -> None:
+def test_pairs_of_small_layouts_agree_with_enumeration(numbers: range) -> None:
     random = Random(numbers.start)
     for _ in numbers:
         check(random.choice(SMALL), random.choice(SMALL))
 
 
 @pytest.mark.slow
-def test_all_pairs_of_up_to_two_modes_compose_as_enumeration_says() -> None:
+def test_pairs_of_two_modes_compose_like_enumeration() -> None:
     small = list(flats(8, 2))
     for a in small:
         for b in small:
@@ -90,7 +90,7 @@ def test_all_pairs_of_up_to_two_modes_compose_as_enumeration_says() -> None:
 
 
 @pytest.mark.slow
-def test_many_pairs_of_three_modes_compose_as_enumeration_says() -> None:
+def test_pairs_of_three_modes_compose_like_enumeration() -> None:
     random = Random(1)
     for _ in range(100_000):
         check_composition(random.choice(SMALL), random.choice(SMALL))

@@ -28,7 +28,7 @@ def test_facts_go_to_isl() -> None:
     assert injective(Layout((N, M), (2, 3), given=[N <= 3, M <= 2])) == Proved("isl")
 
 
-def test_layouts_that_go_on_in_one_another_are_equal() -> None:
+def test_layouts_that_merge_are_equal() -> None:
     a, b = Layout((2, N), (3, 6)), Layout(2 * N, 3)
     assert isinstance(equal(a, b), Proved)
     one, other = (Relation(Chain(part, Layout(2 * N))) for part in (a, b))
@@ -45,7 +45,7 @@ def test_a_relation_is_the_pairs_of_a_table() -> None:
 
 
 def test_products_of_sizes_are_beyond_isl() -> None:
-    with pytest.raises(NoLayout, match="no products"):
+    with pytest.raises(NoLayout, match=r"cannot express .*products"):
         Relation(Layout((N, M), (M, 1)))
 
 
@@ -54,11 +54,11 @@ def test_isl_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(injective(OVERLAPPING), Unknown)
 
 
-def test_relations_of_other_digits_are_refused_by_their_numbers() -> None:
+def test_relations_of_different_arity_are_refused() -> None:
     one, two = Relation(Layout(32, 1)), Relation(Layout((4, 8), (8, 1)))
     assert two.compose(one).is_equal(two)
-    with pytest.raises(WrongArgument, match="places of 1 numbers is composed with one of 2 digits"):
+    with pytest.raises(WrongArgument, match="locations of 1 numbers is composed with one of 2 digits"):
         one.compose(two)
     for operation in (one.union, one.intersect, one.subtract):
-        with pytest.raises(WrongArgument, match=r"a relation of 1 digits, .*, beside one of 2 and 1"):
+        with pytest.raises(WrongArgument, match=r"a relation of 1 digits .* with one of 2 and 1"):
             operation(two)

@@ -13,13 +13,13 @@ import atl
 from atl.prove import Proved, Refuted, Unknown
 from layouts import (
     Box,
+    CannotTabulate,
     Chain,
     Coordinate,
     E,
     IndexFunction,
     Layout,
     NoLayout,
-    NotByTable,
     Swizzle,
     bijective,
     coalesce,
@@ -72,7 +72,7 @@ def test_symbolic_compositions_agree_at_sampled_sizes(outer: Layout, inner: Layo
         assert fact.node in made.known.facts.predicates, "the result carries what it rests on"
 
 
-def test_a_question_that_is_open_is_the_refusal() -> None:
+def test_the_unproved_condition_is_the_reason() -> None:
     made = composition(Layout((N, 8), (8, 1)), Layout((4, 2), (1, N)))
     assert not made.is_layout
     assert "4 divides N" in made.reason or "4 < N" in made.reason or "N divides" in made.reason
@@ -80,7 +80,7 @@ def test_a_question_that_is_open_is_the_refusal() -> None:
         logical_divide(Layout((N, M), (M, 1)), Layout(4))
 
 
-def test_a_fact_opens_what_was_refused() -> None:
+def test_a_fact_enables_a_composition() -> None:
     layout = Layout((N, M), (M, 1), given=[N % 4 == 0])
     assert str(zipped_divide(layout, (4, M))) == "((4,M),(N // 4,1)):((M,1),(4*M,0))"
     assert (N % 4 == 0).node in zipped_divide(layout, (4, M)).known.facts.predicates
@@ -119,7 +119,7 @@ def test_storages_are_injective_for_every_size(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("layout", [case[1] for case in STORAGES], ids=[case[0] for case in STORAGES])
-def test_a_planted_fault_makes_two_elements_meet(layout: Layout) -> None:
+def test_a_planted_fault_causes_a_collision(layout: Layout) -> None:
     """The greatest stride is made one too small to hold what is before it."""
     greatest = max(range(len(layout.modes)), key=lambda k: layout.where(N=3, M=5, K=2, B=7).modes[k][1])  # type: ignore[arg-type, return-value]
     strides = [d for _, d in layout.modes]
@@ -218,14 +218,14 @@ WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], B
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_a_way_back_on_digits_proves_a_storage_injective_for_every_size(name: str) -> None:
+def test_an_inverse_on_digits_proves_injectivity_for_every_size(name: str) -> None:
     shape, to, back, onto = WAYS[name]
     assert injective(IndexFunction(shape, to, back, onto=onto)) == Proved("linear")
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", WAYS)
-def test_a_fault_in_the_way_there_back_or_an_extent_is_not_proved(name: str) -> None:
+def test_faults_in_function_inverse_or_extent_are_not_proved(name: str) -> None:
     shape, to, back, onto = WAYS[name]
 
     def elsewhere(*digits: Any) -> Any:
@@ -246,20 +246,20 @@ def test_a_fault_in_the_way_there_back_or_an_extent_is_not_proved(name: str) -> 
     assert one != other
     assert placed.at(one) == placed.at(other)
     for wrong in (IndexFunction(shape, to, wrongly, onto=onto), IndexFunction(shape, to, back, onto=tight)):
-        assert not proved_by_the_way_back(wrong)
+        assert not proved_by_the_inverse(wrong)
 
 
-def proved_by_the_way_back(function: IndexFunction) -> bool:
+def proved_by_the_inverse(function: IndexFunction) -> bool:
     """Where isl is installed, it may prove that no two places meet, and looks at no way back."""
     answer = injective(function)
     return isinstance(answer, Proved) and answer.layer != "isl"
 
 
-def test_a_wrong_way_back_proves_nothing() -> None:
+def test_a_wrong_inverse_proves_nothing() -> None:
     right = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 17, p % 17))
     wrong = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 16, p % 16))
-    assert proved_by_the_way_back(right)
-    assert not proved_by_the_way_back(wrong)
+    assert proved_by_the_inverse(right)
+    assert not proved_by_the_inverse(wrong)
     folded = IndexFunction(8, lambda i: i // 2, lambda p: (2 * p,))
     assert isinstance(injective(folded), Refuted)
 
@@ -279,7 +279,7 @@ def test_facts_that_are_given_with_a_question_count() -> None:
     assert not isinstance(injective(stands, given=[N >= 5, N <= 4]), Refuted)
 
 
-def test_values_made_of_sizes_on_a_box_of_numbers_are_compared() -> None:
+def test_symbolic_values_on_numeric_boxes_are_compared() -> None:
     pitch, turned = (IndexFunction((4, 4), to) for to in (lambda i, j: N * i + j, lambda i, j: j + i * N))
     wider = IndexFunction((4, 4), lambda i, j: (N + 1) * i + j)
     rows = Layout((4, 4), (N, 1))
@@ -296,7 +296,7 @@ def test_values_made_of_sizes_on_a_box_of_numbers_are_compared() -> None:
     for function in (pitch, after, composition(Swizzle(2, 0, 2), rows)):
         assert isinstance(injective(function), Refuted)
     assert not composition(pitch, Layout(4)).is_layout
-    with pytest.raises(NotByTable, match="are made of sizes"):
+    with pytest.raises(CannotTabulate, match="depend on symbolic sizes"):
         pitch.table()
 
 
@@ -306,20 +306,23 @@ def test_values_made_of_sizes_on_a_box_of_numbers_are_compared() -> None:
 @pytest.mark.parametrize(
     ("question", "why"),
     [
-        (lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)), "is no formula of an index"),
+        (
+            lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)),
+            "is not a formula over index expressions",
+        ),
         (
             lambda: equal(Layout((N, 2), (E(0), E(1))), IndexFunction((N, 2), lambda i, j: Coordinate((i, j)))),
-            "the values are no index expressions",
+            "the values are not index expressions",
         ),
         (
             lambda: injective(composition(Swizzle(3, 3, 3), Layout((N, 8), (8, 1)))),
-            "are not known to be in the domain of Swizzle",
+            "are not proved to be in the domain of Swizzle",
         ),
-        (lambda: injective(IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))), "is no formula over index"),
+        (lambda: injective(IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))), "is not a formula over index"),
     ],
-    ids=["no formula", "coordinates", "domain", "way back"],
+    ids=["no formula", "coordinates", "domain", "the inverse is not proved"],
 )
-def test_what_is_not_known_is_said_with_the_reason(question: Callable[[], object], why: str) -> None:
+def test_unknown_answers_give_the_reason(question: Callable[[], object], why: str) -> None:
     found = question()
     assert isinstance(found, Unknown)
     assert why in found.reason
@@ -334,7 +337,7 @@ def test_what_is_not_known_is_said_with_the_reason(question: Callable[[], object
     ],
     ids=["beyond", "below", "meets"],
 )
-def test_steps_that_leave_the_box_or_meet_are_no_bijection(function: Layout, onto: Any, numbers: object) -> None:
+def test_steps_that_collide_or_leave_the_box_are_not_bijective(function: Layout, onto: Any, numbers: object) -> None:
     found = bijective(function, onto)
     assert isinstance(found, Refuted)
     assert found.model.numbers == numbers

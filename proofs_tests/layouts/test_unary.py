@@ -149,7 +149,7 @@ def check_inverses(flat: Flat, layout: Layout, table: list[int]) -> None:
 
 
 @pytest.mark.long
-def test_small_layouts_are_what_enumeration_says() -> None:
+def test_small_layouts_agree_with_enumeration() -> None:
     count = 0
     for flat in some():
         check(flat)
@@ -158,7 +158,7 @@ def test_small_layouts_are_what_enumeration_says() -> None:
 
 
 @pytest.mark.slow
-def test_all_layouts_of_up_to_three_modes_are_what_enumeration_says() -> None:
+def test_all_layouts_of_three_modes_agree_with_enumeration() -> None:
     for flat in all_of_them():
         check(flat)
 

@@ -103,13 +103,13 @@ def test_a_swizzle_of_symbolically_many_rows_is_stored_at_addresses() -> None:
 REFUSED: Final[dict[str, tuple[Any, str]]] = {
     "no full rank": (
         LinearLayout.from_bases([("i", [1, 2, 3]), ("j", [4, 8, 16, 32])], ["offset"]),
-        r"two elements at one place: that at \(0, 0\) and that at \(7, 0\)",
+        r"two elements at one location: those at \(0, 0\) and \(7, 0\)",
     ),
-    "another rank": (LinearLayout.identity_1d(128, "i", "offset"), "is of 1 dimensions"),
-    "replicas": (S[(8, 16) : (16, 1)] + R[2:128], "elements have several places"),
-    "an offset": (S[(8, 16) : (16, 1)] + 3, "begin elsewhere than at 0"),
+    "another rank": (LinearLayout.identity_1d(128, "i", "offset"), "has 1 dimensions"),
+    "replicas": (S[(8, 16) : (16, 1)] + R[2:128], "elements have several locations"),
+    "an offset": (S[(8, 16) : (16, 1)] + 3, "the offset is not 0"),
     "iters across dimensions": (S[(4, 32) : (32, 1)], "do not make up the dimensions"),
-    "not linear": (Chain(Layout(256, 3), Layout((8, 16), (16, 1))), "has no way back"),
+    "not linear": (Chain(Layout(256, 3), Layout((8, 16), (16, 1))), "has no known inverse"),
 }
 
 
@@ -125,15 +125,15 @@ def test_a_layout_of_another_size_is_refused() -> None:
         reschedule(scaled(16, 16)).store("A", STORED["a swizzle of rows"][0])
 
 
-def test_a_way_back_of_the_wrong_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = storing_bits._way_back
+def test_a_inverse_of_the_wrong_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = storing_bits._inverse
 
     def wrong(*given: Any) -> list[list[set[int]]]:
         rows = right(*given)
         rows[0][0], rows[0][1] = rows[0][1], rows[0][0]
         return rows
 
-    monkeypatch.setattr(storing_bits, "_way_back", wrong)
+    monkeypatch.setattr(storing_bits, "_inverse", wrong)
     with pytest.raises(MeetingPlaces, match="would be lost"):
         reschedule(scaled(8, 16)).store("A", STORED["a swizzle of rows"][0])
 

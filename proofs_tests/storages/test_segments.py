@@ -12,7 +12,7 @@ import atl
 from atl.core.index import constant
 from atl.prove import Proved, Refuted, Unknown
 from atl.surface.reindexing import Packing, Reindexing
-from layouts import IndexFunction, NoLayout, NotByTable, Segments, bijective, injective
+from layouts import CannotTabulate, IndexFunction, NoLayout, Segments, bijective, injective
 from layouts.errors import LayoutError
 from proofs_tests.storages.ways import faults_in_c
 from rewrites import reschedule
@@ -34,7 +34,7 @@ def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0, places
         2 * size - 1,
         lambda d: d * (d + 1) // 2 - beyond(d) * (beyond(d) + 1) + begins * d,
         lambda d: atl.imin(d, size - 1) - first(d) + 1 + length,
-        places=size * size + places,
+        size=size * size + places,
     )
     return IndexFunction(
         (size, size),
@@ -74,7 +74,11 @@ def test_segments_that_meet_are_refuted_and_room_between_them_is_none_of_a_proof
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [({"length": 1}, "of the segments"), ({"length": -1}, "of the segments"), ({"back": 1}, "way back")],
+    [
+        ({"length": 1}, "on the segments"),
+        ({"length": -1}, "on the segments"),
+        ({"back": 1}, "the inverse is not proved"),
+    ],
     ids=["too long", "too short", "back"],
 )
 def test_what_does_not_follow_is_not_proved(fault: dict[str, int], reason: str) -> None:
@@ -88,7 +92,7 @@ def test_a_key_that_is_none_of_a_segment_is_not_proved() -> None:
     rows = Segments(n - 1, lambda i: m * i, lambda _: m)
     answer = injective(IndexFunction((n, m), lambda i, j: (i, j), lambda i, j: (i, j), onto=rows))
     assert isinstance(answer, Unknown)
-    assert "i0 + 1 < n, of the segments" in answer.reason
+    assert "i0 + 1 < n on the segments" in answer.reason
 
 
 def test_rows_whose_pitch_grows_are_segments() -> None:
@@ -96,7 +100,7 @@ def test_rows_whose_pitch_grows_are_segments() -> None:
     rows = IndexFunction((n, m), lambda i, j: (i, j), lambda i, j: (i, j), onto=growing)
     assert injective(rows) == Proved("linear")
     assert [rows.where(n=3, m=2)(i, j) for i in range(3) for j in range(2)] == [0, 1, 3, 4, 8, 9]
-    with pytest.raises(NotByTable, match="m is not known"):
+    with pytest.raises(CannotTabulate, match="the value of m is unknown"):
         IndexFunction((n, 2), lambda i, j: (i, j), onto=growing).where(n=3).table()
     shrinking = Segments(n, lambda i: -2 * i * m, lambda _: 2)  # made of a size that the shape has not
     met = injective(IndexFunction((n, 2), lambda i, j: (i, m * j), lambda i, q: (i, q), onto=shrinking))
@@ -123,7 +127,7 @@ def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
     with pytest.raises(atl.errors.WrongArgument, match="places in segments"):
         reschedule(program).store("y", of_shape(square), loops="elements")
     without = IndexFunction((n, n), lambda i, j: (i, j), onto=Segments(n, lambda i: i * n, lambda i: n))
-    with pytest.raises(NoLayout, match="the way back, for places in segments"):
+    with pytest.raises(NoLayout, match="inverse=, for locations in segments"):
         reschedule(program).store("y", without)
 
 
@@ -173,13 +177,13 @@ def test_formulas_of_segments_are_read_as_they_lie_and_have_a_key_and_a_position
 
 
 def test_what_is_no_segment_is_refused() -> None:
-    with pytest.raises(atl.errors.WrongArgument, match="3 is no function"):
+    with pytest.raises(atl.errors.WrongArgument, match="3 is not callable"):
         Segments(n, 3, lambda _: m)  # type: ignore[arg-type]
-    with pytest.raises(LayoutError, match="3 digits of a place in segments"):
+    with pytest.raises(LayoutError, match="3 digits for a location in segments"):
         Segments(n, lambda i: i, lambda _: m).join((1, 2, 3))
     program = atl.program("f", [atl.tensor("A", n, n)], 2 * atl.tensor("A", n, n))
     forward = IndexFunction((n, n), lambda i, j: (i, j), onto=Segments(n, lambda i: n * i, lambda _: n))
-    with pytest.raises(NoLayout, match="back=, the way back"):
+    with pytest.raises(NoLayout, match="inverse="):
         reschedule(program).store("A", forward)
 
 

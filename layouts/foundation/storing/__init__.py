@@ -1,1 +1,1 @@
-"""A layout as a way to store a tensor: by strides, bit by bit, and in segments."""
+"""Reindexings that store a tensor by a layout: by strides, by bits, and in segments."""

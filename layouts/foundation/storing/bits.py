@@ -1,7 +1,7 @@
-"""Functions that are linear over F2 as a way to store a tensor: the bits of a place are sums of bits of the indices.
+"""Storage by functions that are linear over F2: each bit of a location is a sum of bits of the indices.
 
-Bits that go together are kept together: a place is the exclusive or of fields of the indices, as in a swizzle, and the
-digits of places are as wide as such fields are.
+Adjacent bits with adjacent sources are grouped: a location is the exclusive or of bit fields of the indices, as in a
+swizzle, and the digits of locations are as wide as these fields.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from layouts.errors import NoLayout
 from layouts.foundation.semimodule import Array
 
 Source: TypeAlias = tuple[int, int]
-"""Which number, and which bit of it."""
+"""The number of an input, and the position of one of its bits."""
 Row: TypeAlias = frozenset[Source]
-"""The bits that are added up to one."""
+"""The source bits whose sum is one output bit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Neighbouring bits, from `first` on, that are sums of fields as wide, each of a number and from a bit on."""
+    """Adjacent output bits, starting at `first`; each source is an input and the position of its first bit."""
 
     first: int
     width: int
@@ -37,14 +37,14 @@ class Field:
 def stored_by_bits(
     shape: tuple[Index, ...], columns: Sequence[Sequence[int]], widths: Sequence[int], name: str, *, copies: bool
 ) -> Reindexing:
-    """Where the elements of a tensor go by the places, as bits, of the single bits of its indices.
+    """Return the reindexing of a tensor given by the images of the single bits of its indices.
 
-    `columns` has those of each dimension, the lowest bit first; `widths` the bits of each coordinate of a place, the
-    outermost first, in whose order the bits of a column are, the innermost being the lowest. Raises `NoLayout` with the
-    elements that meet, but with `copies`.
+    `columns` lists the images of the bits of each dimension, lowest bit first. `widths` are the numbers of bits of the
+    coordinates of a location, outermost first; the innermost coordinate has the lowest bits of an image. Raises
+    `NoLayout` with two elements that share a location, unless `copies` is set.
     """
     if len(columns) != len(shape):
-        raise NoLayout(f"{name} is of {len(columns)} dimensions", required=f"{len(shape)}, as the tensor has")
+        raise NoLayout(f"{name} has {len(columns)} dimensions", required=f"{len(shape)}, as the tensor")
     counts = [len(each) for each in columns]
     sources = [(dimension, bit) for dimension, count in enumerate(counts) for bit in range(count)]
     flat = [column for each in columns for column in each]
@@ -56,7 +56,7 @@ def stored_by_bits(
         for start, width in _coordinates(widths)
         for field in reversed(_fields(rows[start : start + width], start))
     ]
-    inverse = None if copies else _way_back(flat, sources, counts, name)
+    inverse = None if copies else _inverse(flat, sources, counts, name)
     placed = {field.first + k: (digit, k) for digit, field in enumerate(fields) for k in range(field.width)}
     found = [
         None if inverse is None else _fields([frozenset(placed[k] for k in row) for row in inverse[dimension]], 0)
@@ -78,9 +78,9 @@ def stored_by_bits(
 
 
 def columns_of(values: Array, counts: Sequence[int]) -> tuple[list[list[int]], list[int]] | None:
-    """The columns of each dimension, of so many bits, and the widths of coordinates, if a table is linear over F2.
+    """Return the columns of each dimension and the widths of coordinates, if a table is linear over F2; else None.
 
-    The values are those at all indices, the first dimension moving fastest; places with coordinates are rows.
+    `values` are in colexicographic order, with a row for each coordinate. `counts` are the bits of each dimension.
     """
     rows = values.reshape((len(values), -1)).astype(np.int64)
     if rows.min() < 0 or rows[0].any() or len(rows) != 1 << sum(counts):
@@ -101,7 +101,7 @@ def columns_of(values: Array, counts: Sequence[int]) -> tuple[list[list[int]], l
 
 
 def _coordinates(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where the bits of each coordinate begin, and how many they are; the outermost has the highest."""
+    """Return the first bit and the width of each coordinate; the outermost coordinate has the highest bits."""
     start = sum(widths)
     for width in widths:
         start -= width
@@ -110,19 +110,19 @@ def _coordinates(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _fields(rows: Sequence[Row], start: int) -> list[Field]:
-    """The bits in as few fields as there are, from the lowest on: each bit is as the one before it, one bit higher."""
+    """Group bits into fields, lowest first. A bit joins the field below it if its sources are one bit higher."""
     out: list[Field] = []
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         last = out[-1] if out else None
         if last is not None and row == frozenset((number, bit + last.width) for number, bit in last.sources):
             out[-1] = Field(last.first, last.width + 1, last.sources)
         else:
-            out.append(Field(start + place, 1, row))
+            out.append(Field(start + position, 1, row))
     return out
 
 
 def _sum(field: Field, numbers: Sequence[Any], widths: Sequence[int]) -> Any:
-    """The exclusive or of the fields, of numbers of so many bits."""
+    """Return the exclusive or of the fields of inputs with these widths."""
     parts = []
     for number, bit in sorted(field.sources):
         part = numbers[number] if not bit else numbers[number] // 2**bit
@@ -130,33 +130,35 @@ def _sum(field: Field, numbers: Sequence[Any], widths: Sequence[int]) -> Any:
     return reduce(xor, parts) if parts else 0
 
 
-def _way_back(flat: Sequence[int], sources: Sequence[Source], counts: Sequence[int], name: str) -> list[list[set[int]]]:
-    """For each bit of each index the bits of a place that add up to it."""
+def _inverse(flat: Sequence[int], sources: Sequence[Source], counts: Sequence[int], name: str) -> list[list[set[int]]]:
+    """Return the inverse: for each bit of each index, the bits of a location whose sum it is."""
     pivots: dict[int, tuple[int, int]] = {}
     for number, column in enumerate(flat):
-        vector, whence = column, 1 << number
+        vector, combination = column, 1 << number
         for pivot, (other, before) in pivots.items():
             if vector >> pivot & 1:
-                vector, whence = vector ^ other, whence ^ before
+                vector, combination = vector ^ other, combination ^ before
         if not vector:
-            met = [0] * len(counts)
+            second = [0] * len(counts)
             for k, (dimension, bit) in enumerate(sources):
-                met[dimension] += (whence >> k & 1) << bit
+                second[dimension] += (combination >> k & 1) << bit
             first = _shown([0] * len(counts))
             raise NoLayout(
-                f"{name} stores two elements at one place: that at {first} and that at {_shown(met)}",
-                required="a place of its own for each element: columns of full rank",
-                suggestions=("s.view(…), for an input that a call gives so",),
+                f"{name} stores two elements at one location: those at {first} and {_shown(second)}",
+                required="distinct locations: columns of full rank",
+                suggestions=("s.view(…), for an input that the caller stores this way",),
             )
         new = vector.bit_length() - 1
         for pivot, (other, before) in list(pivots.items()):
             if other >> new & 1:
-                pivots[pivot] = (other ^ vector, before ^ whence)
-        pivots[new] = (vector, whence)
+                pivots[pivot] = (other ^ vector, before ^ combination)
+        pivots[new] = (vector, combination)
     out: list[list[set[int]]] = []
     number = 0
     for count in counts:
-        out.append([{p for p, (_, whence) in pivots.items() if whence >> number + bit & 1} for bit in range(count)])
+        out.append(
+            [{p for p, (_, combination) in pivots.items() if combination >> number + bit & 1} for bit in range(count)]
+        )
         number += count
     return out
 

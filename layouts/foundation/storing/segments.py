@@ -1,4 +1,4 @@
-"""Segments as a way to store a tensor: a key and a position in a box that is large enough, packed."""
+"""Storage in segments: a key and a position in a box that is large enough, packed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atl.core.predicate import at_most, within
 from atl.prove import Facts, proves, upper_bound
 from atl.surface.reindexing import Packing, Reindexing
 from atl.surface.values import IndexExpr
-from layouts.foundation.known import Known
+from layouts.foundation.facts import Known
 from layouts.foundation.segments import Segments
 from layouts.foundation.tuples import plain_index
 from layouts.foundation.variables import digit_variable, key_variables
@@ -20,22 +20,22 @@ def stored_in_segments(
     shape: tuple[Index, ...],
     segments: Segments,
     to: Callable[..., Sequence[Any]],
-    back: Callable[..., Sequence[Any]] | None,
+    inverse: Callable[..., Sequence[Any]] | None,
     known: Known,
 ) -> Reindexing:
-    """Where the elements of a tensor of this shape go; without a way back at flat places, where it is read only."""
+    """Return the reindexing of a tensor of this shape. Without an inverse it has flat locations and is read-only."""
     packing, count = segments.packing, index(segments.count)
-    if back is None:
+    if inverse is None:
         return Reindexing(shape, (count, packing.places), to, None, packing).flat()
     keys = count if proves(Facts(), at_most(ZERO, count)) else imax(ZERO, count)  # a tensor may have no elements
     longest = _longest(shape, packing, count, to, known.facts)
-    return Reindexing(shape, (keys, longest or packing.places), to, back, packing)
+    return Reindexing(shape, (keys, longest or packing.places), to, inverse, packing)
 
 
 def _longest(
     shape: tuple[Index, ...], packing: Packing, count: Index, to: Callable[..., Sequence[Any]], facts: Facts
 ) -> Index | None:
-    """As many positions as all segments have at most, if a bound is found: of their lengths, or of what `to` gives."""
+    """Return an upper bound of the segment lengths, from `length` or from the range of `to`, if one is proved."""
     key, _ = key_variables()
     own = facts.assume(within(ZERO, index(key), count))
     found = upper_bound(own, packing.count(index(key)), [(key, ZERO, count)])

@@ -15,7 +15,7 @@ from layouts.axe import (
     Axe,
     Axis,
     Iter,
-    Place,
+    Location,
     axis,
     canonicalize,
     direct_sum,
@@ -23,7 +23,7 @@ from layouts.axe import (
     fuse,
     group,
     operations,
-    same_places,
+    same_locations,
     slice_of,
     span,
     split,
@@ -57,11 +57,11 @@ def drawn(random: Random, size: int | None = None, *, replicas: bool = True) -> 
         Iter(random.choice((1, 2, 3)), random.choice(STRIDES), random.choice(AXES))
         for _ in range(random.choice((0, 0, 1, 2)))
     ]
-    offset = Place({random.choice(AXES): random.randint(0, 9)})
+    offset = Location({random.choice(AXES): random.randint(0, 9)})
     return Axe(iters or [Iter(1, 1)], copies if replicas else (), offset)
 
 
-def sets(layout: Axe) -> list[frozenset[Place]]:
+def sets(layout: Axe) -> list[frozenset[Location]]:
     """The places of each element, by the definition."""
     out = []
     for digits in product(*(range(number(each.extent)) for each in layout.sharded)):
@@ -70,14 +70,14 @@ def sets(layout: Axe) -> list[frozenset[Place]]:
             parts: Counter[Axis] = Counter(dict(layout.offset.parts))
             for digit, each in zip((*digits, *steps), (*layout.sharded, *layout.replicated), strict=True):
                 parts[each.axis] += digit * number(each.stride)
-            found.add(Place(dict(parts)))
+            found.add(Location(dict(parts)))
         out.append(frozenset(found))
     return out
 
 
 @pytest.mark.long
 def test_normal_forms_are_the_same_map_and_one_for_each() -> None:
-    seen: dict[tuple[frozenset[Place], ...], set[str]] = {}
+    seen: dict[tuple[frozenset[Location], ...], set[str]] = {}
     for seed in range(700):
         layout = drawn(Random(seed))
         short = canonicalize(layout)
@@ -91,7 +91,7 @@ def test_normal_forms_are_the_same_map_and_one_for_each() -> None:
     assert len(seen) < 690, "some layouts were equal"
 
 
-def test_same_places_is_equality_of_sets() -> None:
+def test_same_locations_compares_sets() -> None:
     came: Counter[bool] = Counter()
     for seed in range(800):
         random = Random(seed)
@@ -99,7 +99,7 @@ def test_same_places_is_equality_of_sets() -> None:
         second = drawn(random, number(first.size)) if random.random() < 0.7 else canonicalize(first)
         equal = sets(first) == sets(second)
         came[equal] += 1
-        assert same_places(first, second) == equal
+        assert same_locations(first, second) == equal
     assert min(came[True], came[False]) > 150
 
 
@@ -145,7 +145,7 @@ def factored(random: Random, size: int) -> tuple[int, ...]:
     return (*out, size)
 
 
-def expressible(wanted: list[frozenset[Place]]) -> bool:
+def expressible(wanted: list[frozenset[Location]]) -> bool:
     """Whether some iters give these places: every factorisation of the number is tried."""
     least = [min(each, key=lambda place: [place[at] for at in AXES]) for each in wanted]
     steps = [tuple(number(place[at]) - number(least[0][at]) for at in AXES) for place in least]
@@ -190,9 +190,9 @@ def test_sums_and_tiles_are_their_definitions_and_are_found_again() -> None:
             y = int(np.ravel_multi_index([k % n for k, n in zip(at, shapes[1], strict=True)], shapes[1]))
             assert found == {a + b for a in first[x] for b in second[y]}
         again = direct_sum_of(made, inner, whole, shapes[1])
-        assert same_places(direct_sum(again, inner, shapes[0], shapes[1]), made)
+        assert same_locations(direct_sum(again, inner, shapes[0], shapes[1]), made)
         tiled = tile(outer, inner, *shapes)
-        assert same_places(tile(tile_of(tiled, inner, whole, shapes[1]), inner, *shapes), tiled)
+        assert same_locations(tile(tile_of(tiled, inner, whole, shapes[1]), inner, *shapes), tiled)
         came["both"] += 1
         other = drawn(random, prod(shapes[1]))
         try:
@@ -201,7 +201,7 @@ def test_sums_and_tiles_are_their_definitions_and_are_found_again() -> None:
             came["no tile"] += 1
         else:
             came["another tile"] += 1
-            assert same_places(tile(found_outer, other, *shapes), tiled)
+            assert same_locations(tile(found_outer, other, *shapes), tiled)
     assert came["both"] > 120
     assert came["no tile"] > 60
 
@@ -216,7 +216,7 @@ def test_axes_are_fused_and_split_again() -> None:
             Iter(random.choice((2, 4)), random.choice((1, 2, 4)), random.choice((lane, warp, axis("m"))))
             for _ in range(random.randint(1, 3))
         ]
-        layout = Axe(iters, (), Place({lane: random.randint(0, 1)}))
+        layout = Axe(iters, (), Location({lane: random.randint(0, 1)}))
         try:
             fused = fuse(layout, thread, sizes)
         except NoLayout:
@@ -230,7 +230,7 @@ def test_axes_are_fused_and_split_again() -> None:
             came["not split"] += 1
         else:
             came["split"] += 1
-            assert same_places(fuse(again, thread, sizes), fused)
+            assert same_locations(fuse(again, thread, sizes), fused)
     assert came["split"] > 20
 
 

@@ -11,7 +11,21 @@ import layouts
 from atl.errors import ATLError
 from atl.prove import Proved, Refuted
 from layouts import Layout, NoLayout, composition, equal
-from layouts.axe import R, S, axis, canonicalize, fuse, group, places, same_places, slice_of, span, split, tile, tile_of
+from layouts.axe import (
+    R,
+    S,
+    axis,
+    canonicalize,
+    fuse,
+    group,
+    locations,
+    same_locations,
+    slice_of,
+    span,
+    split,
+    tile,
+    tile_of,
+)
 
 lane, warp, thread, m = map(axis, ("lane", "warp", "thread", "m"))
 
@@ -24,36 +38,36 @@ def test_layouts_along_different_axes_are_not_equal() -> None:
     assert isinstance(equal(S[(2**20, 2**20) : (2**20 @ warp, 1 @ warp)], S[2**40 : 1 @ warp]), Proved)
 
 
-def test_a_refutation_names_an_element_whose_places_differ() -> None:
+def test_a_refutation_names_an_element_with_different_locations() -> None:
     first, second = S[(2, 3) : (1 @ lane, 2 @ warp)], S[(2, 3) : (1 @ lane, 1 @ warp)]
     answer = equal(first, second)
     assert isinstance(answer, Refuted)
     at = answer.model.numbers["i0"], answer.model.numbers["i1"]
-    assert places(first, at) != places(second, at)
+    assert locations(first, at) != locations(second, at)
 
 
-def test_elements_with_several_places_are_compared_by_all_of_them() -> None:
+def test_all_locations_of_replicated_elements_are_compared() -> None:
     one = S[4 : 1 @ lane] + R[(2, 2) : (2 @ warp, 1 @ warp)]
     assert isinstance(equal(one, S[4 : 1 @ lane] + R[4 : -1 @ warp] + 3 @ warp), Proved)
     assert isinstance(equal(one, S[4 : 1 @ lane] + R[3 : 1 @ warp]), Refuted)
 
 
-def test_overlapping_replicas_are_compared_and_written_soon() -> None:
+def test_overlapping_replicas_are_handled_quickly() -> None:
     before = process_time()
     many = S[2:1] + R[(40, 40) : (7, 11)]
-    assert same_places(canonicalize(many), many)
-    assert same_places(S[8:1] + R[4096:1], S[8:1] + R[(64, 64) : (64, 1)])
+    assert same_locations(canonicalize(many), many)
+    assert same_locations(S[8:1] + R[4096:1], S[8:1] + R[(64, 64) : (64, 1)])
     assert str(canonicalize(S[8:1] + R[(64, 64) : (1, 64)])) == "S[8:1] + R[4096:1]"
     assert process_time() - before < 2
 
 
-def test_an_axis_is_split_only_where_nothing_goes_over_to_the_next() -> None:
+def test_an_axis_is_split_only_without_carries() -> None:
     sizes = [(lane, 16), (warp, 2)]
-    with pytest.raises(NoLayout, match="places 8 to 23 of lane"):
+    with pytest.raises(NoLayout, match="locations 8 to 23 on lane"):
         split(S[16 : 1 @ thread] + 8 @ thread, thread, sizes)
-    with pytest.raises(NoLayout, match="places 20 to 32 of lane"):
+    with pytest.raises(NoLayout, match="locations 20 to 32 on lane"):
         fuse(S[4 : 4 @ lane] + 20 @ lane, thread, sizes)
-    with pytest.raises(NoLayout, match="along m already"):
+    with pytest.raises(NoLayout, match="already has locations along m"):
         fuse(S[(4, 4) : (4 @ lane, 1)], m, sizes)
     with pytest.raises(ATLError, match="the axes"):
         fuse(S[4 : 4 @ lane], thread, [(lane, 4), (lane, 8)])
@@ -63,9 +77,9 @@ def test_an_axis_is_split_only_where_nothing_goes_over_to_the_next() -> None:
     assert str(split(S[(2, 4) : (5 @ thread, 3)], thread, sizes)) == "S[(2,4):(5@lane,3)]"
 
 
-def test_tiles_with_replicas_of_their_own_are_found() -> None:
+def test_tiles_with_replicas_are_found() -> None:
     inner, outer = S[2:1] + R[2 : 1 @ lane], S[2:1] + R[3 : 1 @ lane]
-    assert same_places(tile_of(tile(outer, inner, (2,), (2,)), inner, (4,), (2,)), outer)
+    assert same_locations(tile_of(tile(outer, inner, (2,), (2,)), inner, (4,), (2,)), outer)
 
 
 def test_a_composition_after_a_layout_over_axes_is_found() -> None:
@@ -91,25 +105,25 @@ def _of_others(wrong: Any) -> dict[str, Any]:
         "shape": lambda: group(one, wrong),
         "tile": lambda: tile(one, wrong, (4,), (4,)),
         "tile_of": lambda: tile_of(one, one, (4,), wrong),
-        "same_places": lambda: same_places(one, wrong),
+        "same_locations": lambda: same_locations(one, wrong),
         "slice_of": lambda: slice_of(one, (4,), [wrong]),
         "sizes": lambda: split(S[4 : 1 @ lane], lane, [(warp, wrong)]),
         "no sizes": lambda: fuse(one, warp, wrong),
-        "places": lambda: places(one, wrong + 0.5),
+        "places": lambda: locations(one, wrong + 0.5),
     }
 
 
 @pytest.mark.parametrize("name", list(_of_others(0)))
-def test_what_is_no_layout_over_axes_is_refused(name: str) -> None:
+def test_non_axe_arguments_are_refused(name: str) -> None:
     with pytest.raises(ATLError):
         _of_others(0)[name]()
 
 
-def test_ways_between_families_do_not_refuse_what_adds_up() -> None:
+def test_conversions_accept_all_integer_sums() -> None:
     assert layouts.as_axe(Layout(8, layouts.F2(1))) == S[8:1]
-    with pytest.raises(NoLayout, match=r"at \(1, 1\) the place is 2"):
+    with pytest.raises(NoLayout, match=r"at \(1, 1\) the location is 2"):
         layouts.as_axe(Layout((2, 2), (layouts.F2(1), layouts.F2(3))))
-    back = layouts.as_function(Layout((4, 8), (10, 1))).back
+    back = layouts.as_function(Layout((4, 8), (10, 1))).inverse
     assert back is not None
     with pytest.raises(NoLayout, match="no element at 9"):
         back(9)

@@ -15,7 +15,7 @@ from layouts import NoLayout, as_axe, as_layout, draw, equal, injective, read_fu
 from layouts.axe import (
     Axe,
     Axis,
-    Place,
+    Location,
     R,
     S,
     axis,
@@ -24,8 +24,8 @@ from layouts.axe import (
     direct_sum_of,
     fuse,
     group,
-    places,
-    same_places,
+    locations,
+    same_locations,
     slice_of,
     span,
     split,
@@ -33,7 +33,7 @@ from layouts.axe import (
     tile_of,
 )
 from layouts.axe.axes import iter_of
-from layouts.errors import LayoutError, NotByTable
+from layouts.errors import CannotTabulate, LayoutError
 from layouts.foundation.sizes import placed
 from proofs_tests.layouts.axe.test_enumeration import sets
 
@@ -58,7 +58,7 @@ def drawn(random: Random, *, replicas: bool = True) -> Axe:
         iter_of(random.choice((2, n, 3)), random.choice(STRIDES) @ random.choice(AXES))
         for _ in range(random.choice((0, 0, 1, 2)))
     ]
-    return Axe(iters, copies if replicas else (), Place({lane: random.choice((0, 0, 3))})).given(n >= 1, m >= 1)
+    return Axe(iters, copies if replicas else (), Location({lane: random.choice((0, 0, 3))})).given(n >= 1, m >= 1)
 
 
 def far(layout: Axe) -> dict[Axis, Any]:
@@ -79,7 +79,7 @@ def results(layout: Axe, inner: Axe, shape: list[Any], inner_shape: list[Any]) -
 
 
 @pytest.mark.long
-def test_what_is_found_for_all_sizes_is_so_at_numbers() -> None:
+def test_symbolic_results_agree_with_numeric_sizes() -> None:
     decided = 0
     for seed in range(40):
         random = Random(seed)
@@ -102,20 +102,20 @@ def test_what_is_found_for_all_sizes_is_so_at_numbers() -> None:
 def decided_or_none(way: Callable[[], Axe]) -> Axe | None:
     try:
         return way()
-    except NotByTable:
+    except CannotTabulate:
         return None
 
 
 @pytest.mark.long
-def test_same_places_is_true_or_false_or_refused_as_numbers_have_it() -> None:
+def test_same_locations_agrees_with_numeric_sizes() -> None:
     answers = []
     for seed in range(120):
         random = Random(seed)
         a = drawn(random)
         try:
             b = canonicalize(a) if random.random() < 0.5 else drawn(random)
-            same = same_places(a, b)
-        except NotByTable:
+            same = same_locations(a, b)
+        except CannotTabulate:
             continue
         at_numbers = [sets(a.where(**numbers)) == sets(b.where(**numbers)) for numbers in NUMBERS]
         answers.append(same)
@@ -139,7 +139,7 @@ def test_same_places_is_true_or_false_or_refused_as_numbers_have_it() -> None:
         (lambda: direct_sum_of(S[16 * n:1], S[(2, 2):(4, 1)], (4 * n, 4), (2, 2)), "S[(2*n,2):(8,2)]"),
         (lambda: fuse(S[(n, 4):(1@warp, 1@lane)], "thread", [(warp, n), (lane, 4)]), "S[(n,4):(1@thread,n@thread)]"),
         (lambda: group(S[n:1].given(n % 4 == 0), (n // 4, 4)).layout, "S[(n // 4,4):(4,1)]"),
-        (lambda: places(S[(n, 4):(4, 1)] + R[3:n].given(n >= 1), (n - 1, 1)),
+        (lambda: locations(S[(n, 4):(4, 1)] + R[3:n].given(n >= 1), (n - 1, 1)),
          "[(4*n - 3)@m, (5*n - 3)@m, (6*n - 3)@m]"),
         (lambda: span(S[n:-m].given(m >= 1)), "{m: m*n - m + 1}"),
         (lambda: as_axe(as_layout(S[(n, 4):(4, 1)])), "S[(n,4):(4,1)]"),
@@ -157,29 +157,31 @@ def test_operations_of_symbolic_sizes(made: Callable[[], object], shown: str) ->
     ("made", "error", "said"),
     [
         (lambda: span(S[n:m]), NoLayout, r"given\(m >= 1\)"),
-        (lambda: canonicalize((S[4:1] + R[(2, k):(n, 3)]).given(n >= 1)), NotByTable, "not decided"),
-        (lambda: same_places(S[k:1], (S[k:1] + R[n:1]).given(n <= 1)), NotByTable, "not decided"),
-        (lambda: places(S[(n, 4):(4, 1)], (n, 0)), LayoutError, "one of 4"),
-        (lambda: places(S[4:1] + R[n:1], 0), NotByTable, "not decided"),
-        (lambda: places(S[4:1] + R[3_000_000:3], 0), NotByTable, "3000000"),
-        (lambda: group(S[n:1], (m, k)), LayoutError, "equally many"),
-        (lambda: group(S[(n, m):(m, 1)], (m, n)), NoLayout, "is known to"),
+        (lambda: canonicalize((S[4:1] + R[(2, k):(n, 3)]).given(n >= 1)), CannotTabulate, "not known for all sizes"),
+        (lambda: same_locations(S[k:1], (S[k:1] + R[n:1]).given(n <= 1)), CannotTabulate, "not known for all sizes"),
+        (lambda: locations(S[(n, 4):(4, 1)], (n, 0)), LayoutError, "one of 4"),
+        (lambda: locations(S[4:1] + R[n:1], 0), CannotTabulate, "not known for all sizes"),
+        (lambda: locations(S[4:1] + R[3_000_000:3], 0), CannotTabulate, "3000000"),
+        (lambda: group(S[n:1], (m, k)), LayoutError, "the same number"),
+        (lambda: group(S[(n, m):(m, 1)], (m, n)), NoLayout, "provably divides"),
         (lambda: slice_of(S[n:1], (n,), [(0, 2)]), LayoutError, "0 <= start < stop <= extent"),
-        (lambda: split(S[n:1 @ lane], lane, [("a", 2), ("b", 2)]), NotByTable, "an iter that ends there"),
-        (lambda: tile_of(S[n:1], S[2:1], (n,), (2,)), NoLayout, "not made of tiles"),
-        (lambda: draw(S[n:1]), NotByTable, "where"),
-        (lambda: (S[n:1] + R[2:m]).given(m >= 1).where(m=0), LayoutError, "does not hold"),
+        (lambda: split(S[n:1 @ lane], lane, [("a", 2), ("b", 2)]), CannotTabulate, "an iter that ends there"),
+        (lambda: tile_of(S[n:1], S[2:1], (n,), (2,)), NoLayout, "not consist of tiles"),
+        (lambda: draw(S[n:1]), CannotTabulate, "where"),
+        (lambda: (S[n:1] + R[2:m]).given(m >= 1).where(m=0), LayoutError, "contradicts what is known"),
         (lambda: S[n:0], ATLError, "not 0"),
         (lambda: S[1.5:n], ATLError, "extent 1.5"),
     ],
     ids=range(15),
 )  # fmt: skip
-def test_what_is_not_decided_is_refused_in_words(made: Callable[[], object], error: type[Exception], said: str) -> None:
+def test_undecided_questions_are_refused_with_a_message(
+    made: Callable[[], object], error: type[Exception], said: str
+) -> None:
     with pytest.raises(error, match=said):
         made()
 
 
-def test_what_is_not_known_of_replicas_is_unknown() -> None:
+def test_undecided_replicas_are_unknown() -> None:
     a, b = ((S[4:1] + R[(2, k) : (n, step)]).given(n >= 1) for step in (3, 3))
     assert isinstance(equal(a, b), Proved)
     assert isinstance(equal((S[4:1] + R[n:1]).given(n <= 1), S[4:1]), Proved | Unknown)

@@ -17,8 +17,8 @@ from layouts.axe import (
     direct_sum_of,
     fuse,
     group,
-    places,
-    same_places,
+    locations,
+    same_locations,
     slice_of,
     span,
     split,
@@ -57,13 +57,13 @@ def test_fused_axes() -> None:
     given = S[(2, 8, 2, 4) : (2 @ warp, 4 @ lane, 1 @ warp, 1 @ lane)]
     fused = fuse(given, tx, [(lane, 32), (warp, 4)])
     assert str(fused) == "S[(2,8,2,4):(64@tx,4@tx,32@tx,1@tx)]"
-    assert same_places(split(fused, tx, [(lane, 32), (warp, 4)]), given)
+    assert same_locations(split(fused, tx, [(lane, 32), (warp, 4)]), given)
     groups = axis("wgid"), axis("wid"), lane
     whole = S[(2, 4, 32) : (1 @ groups[0], 1 @ groups[1], 1 @ lane)]
     assert str(fuse(whole, tx, [(lane, 32), (groups[1], 4), (groups[0], 2)])) == "S[256:1@tx]"
-    with pytest.raises(NoLayout, match="places 0 to 31 of lane"):
+    with pytest.raises(NoLayout, match="locations 0 to 31 on lane"):
         fuse(S[32 : 1 @ lane], tx, [(lane, 16), (warp, 4)])
-    with pytest.raises(NoLayout, match="is not split"):
+    with pytest.raises(NoLayout, match="cannot be split"):
         split(S[6 : 3 @ tx], tx, [(lane, 8), (warp, 4)])
 
 
@@ -81,10 +81,10 @@ def test_tiles(outer: Axe, inner: Axe, outer_shape: tuple[int, ...], inner_shape
     made = tile(outer, inner, outer_shape, inner_shape)
     assert str(made) == found
     whole = tuple(a * b for a, b in zip(outer_shape, inner_shape, strict=True))
-    assert same_places(tile_of(made, inner, whole, inner_shape), outer)
+    assert same_locations(tile_of(made, inner, whole, inner_shape), outer)
 
 
-def test_a_tile_is_told_from_what_is_tiled() -> None:
+def test_tile_and_tiled_layout_are_distinguished() -> None:
     made = tile(S[(8, 8) : (8, 1)], S[(2, 4) : (1, 2)], (8, 8), (2, 4))
     with pytest.raises(NoLayout):
         tile_of(made, S[(8, 8) : (8, 1)], (16, 32), (8, 8))
@@ -95,7 +95,7 @@ def test_direct_sums() -> None:
     made = direct_sum(S[(2, 2) : (8, 2)], S[(2, 2) : (4, 1)], (2, 2), (2, 2))
     assert str(made) == "S[16:1]"
     assert str(direct_sum_of(made, S[(2, 2) : (4, 1)], (4, 4), (2, 2))) == "S[(2,2):(8,2)]"
-    with pytest.raises(NoLayout, match="is no direct sum"):
+    with pytest.raises(NoLayout, match="is not a direct sum"):
         direct_sum_of(made, S[(2, 2) : (1, 4)], (4, 4), (2, 2))
 
 
@@ -104,14 +104,14 @@ def test_groups() -> None:
     assert str(both.layout) == "S[(2,3,5):(15,5,1)]"
     assert group(both.layout, (6, 5)).separators == (0, 2, 3)
     assert group(both.layout, (2, 15)).separators == (0, 1, 3)
-    with pytest.raises(NoLayout, match="is not grouped"):
+    with pytest.raises(NoLayout, match="cannot group"):
         group(group(S[12:1], (3, 4)).layout, (2, 6))
 
 
 def test_slices() -> None:
     found = slice_of(S[(6, 10) : (7, 1)], (60,), [(5, 25)])
     assert str(found) == "S[(2,2,5):(7,2,1)] + 5@m"
-    assert [places(found, k) for k in range(20)] == [places(S[(6, 10) : (7, 1)], 5 + k) for k in range(20)]
+    assert [locations(found, k) for k in range(20)] == [locations(S[(6, 10) : (7, 1)], 5 + k) for k in range(20)]
     whole = S[(8, 4) : (4 @ lane, 1 @ reg)] + R[2 : 1 @ warp] + 3 @ warp
     part = slice_of(whole, (8, 4), [(2, 5), (1, 3)])
     assert str(part) == "S[(3,2):(4@lane,1@reg)] + R[2:1@warp] + 8@lane + 1@reg + 3@warp"
@@ -121,20 +121,20 @@ def test_slices() -> None:
 
 def test_the_tile_of_the_paper() -> None:
     held = S[(8, 2, 4, 2) : (4 @ lane, 1 @ warp, 1 @ lane, 1 @ reg)] + R[2 : 4 @ warp] + 5 @ warp
-    assert [dict(place.parts) for place in places(held, 16)] == [{lane: 4, warp: 5}, {lane: 4, warp: 9}]
+    assert [dict(place.parts) for place in locations(held, 16)] == [{lane: 4, warp: 5}, {lane: 4, warp: 9}]
     assert dict(span(held)) == {lane: 32, warp: 6, reg: 2}
     overlapping = S[1:1] + R[(3, 2) : (1, 2)]
-    assert len(places(overlapping, 0)) == 5, "places that replicas share are one"
+    assert len(locations(overlapping, 0)) == 5, "places that replicas share are one"
 
 
 @pytest.mark.parametrize(
     ("made", "message"),
     [
         (lambda: S[(2, 3) : 4], "a stride for each"),
-        (lambda: S[4:1] + S[4:1], "one S"),
-        (lambda: places(S[4:1], 4), "one of 4 elements"),
+        (lambda: S[4:1] + S[4:1], "a single S"),
+        (lambda: locations(S[4:1], 4), "one of 4 elements"),
         (lambda: slice_of(S[4:1], (4,), [(2, 2)]), "start < stop"),
-        (lambda: group(S[4:1], (3,)), "equally many"),
+        (lambda: group(S[4:1], (3,)), "the same number"),
     ],
     ids=range(5),
 )

@@ -21,7 +21,7 @@ M, K, BM, BK, i, k, p = atl.sizes("M K BM BK i k p")
 
 
 @pytest.mark.long
-def test_chains_are_what_their_definitions_say() -> None:
+def test_chains_agree_with_their_definitions() -> None:
     came: Counter[str] = Counter()
     for seed in range(300):
         made, by_hand = any_chain(Random(seed))
@@ -101,11 +101,11 @@ def test_program_ids_in_groups() -> None:
         assert found == (which * 4 + rest % 4, rest // 4)
         seen.add(found)
     assert len(seen) == 60
-    with pytest.raises(atl.errors.ATLError, match="equally many"):
+    with pytest.raises(atl.errors.ATLError, match="equal sizes"):
         TileBy([m, n]).OrderBy(Col(m // group, 1), Col(group, n))
 
 
-def test_a_fault_in_how_tiles_are_seen_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_tile_digits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(left: digits_of.Digits, extent: int, known: object) -> object:
         part, held = left.pop()
         return part if held == extent else None

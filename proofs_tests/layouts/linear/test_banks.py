@@ -40,7 +40,7 @@ def rounds_by_hand(places: list[int], element: int, together: int) -> int:
     return total
 
 
-def test_a_transpose_conflicts_in_32_ways_and_a_pitch_or_a_skew_mends_it() -> None:
+def test_padding_or_skewing_removes_transpose_conflicts() -> None:
     plain = row_major((32, 32))
     assert bank_conflicts(plain, ROW).rounds == 1
     assert bank_conflicts(plain, COLUMN).rounds == 32
@@ -49,7 +49,7 @@ def test_a_transpose_conflicts_in_32_ways_and_a_pitch_or_a_skew_mends_it() -> No
     assert bank_conflicts(swizzled, COLUMN).ways == bank_conflicts(swizzled, ROW).ways == 1
 
 
-def test_lanes_that_ask_for_one_word_are_served_together() -> None:
+def test_lanes_requesting_one_word_share_a_round() -> None:
     one = Layout(32, 0)
     assert bank_conflicts(row_major((32, 32)), one).rounds == 1
     halves = bank_conflicts(Layout(64), Layout(32), element=2)
@@ -57,7 +57,7 @@ def test_lanes_that_ask_for_one_word_are_served_together() -> None:
 
 
 @pytest.mark.parametrize("element", [1, 2, 4, 8, 16])
-def test_counts_and_proofs_agree_with_what_is_counted_by_hand(element: int) -> None:
+def test_counts_and_proofs_agree_with_enumeration(element: int) -> None:
     came: Counter[str] = Counter()
     for seed in range(120):
         random = Random(seed)
@@ -127,12 +127,12 @@ def bits_of_units(space: list[int], width: int) -> list[int]:
     return out
 
 
-def test_what_is_not_linear_is_refused_with_an_index() -> None:
+def test_nonlinear_functions_are_refused_with_an_index() -> None:
     with pytest.raises(NoLayout, match="is not linear over F2: at 3 it is"):
         as_linear(Layout(4, 3))
     with pytest.raises(NoLayout, match="powers of two"):
         as_linear(Layout((3, 4)))
-    with pytest.raises(NoLayout, match="goes beyond the tile"):
+    with pytest.raises(NoLayout, match="leaves the tile"):
         swizzle_for(16, ROW, COLUMN)
     with pytest.raises(NoLayout, match="at 0 it is"):
         as_linear(Layout(4, offset=1))

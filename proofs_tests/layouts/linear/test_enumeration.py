@@ -23,7 +23,7 @@ def digits(layout: LinearLayout) -> Iterator[dict[str, int]]:
         yield dict(zip(names, reversed(values), strict=True))
 
 
-def places(layout: LinearLayout) -> list[tuple[int, ...]]:
+def locations(layout: LinearLayout) -> list[tuple[int, ...]]:
     """The place at each index, by adding up bases."""
     out = []
     for each in digits(layout):
@@ -38,9 +38,9 @@ def places(layout: LinearLayout) -> list[tuple[int, ...]]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_said_of_one_layout(seed: int) -> None:
+def test_properties_of_one_layout(seed: int) -> None:
     layout = drawing.any_layout(Random(seed))
-    held = places(layout)
+    held = locations(layout)
     assert [tuple(layout.apply(each).values()) for each in digits(layout)] == held
     flat = [layout(at) for at in range(len(held))]
     assert layout.table().tolist() == flat
@@ -79,7 +79,7 @@ def test_what_is_said_of_one_layout(seed: int) -> None:
     assert as_linear(layout.flatten_outs().strides()).columns == layout.columns
 
 
-def test_two_layouts_beside_enumeration() -> None:
+def test_two_layouts_agree_with_enumeration() -> None:
     came: Counter[str] = Counter()
     for seed in range(400):
         random = Random(1000 + seed)
@@ -92,7 +92,7 @@ def test_two_layouts_beside_enumeration() -> None:
             made = first.invert_and_compose(second)
         except NoLayout:
             came["none"] += 1
-            assert not set(places(first)) <= reached
+            assert not set(locations(first)) <= reached
             continue
         came["composed back"] += 1
         assert made.compose(second).transpose_outs(order).bases == first.bases
@@ -104,13 +104,13 @@ def test_two_layouts_beside_enumeration() -> None:
 
 
 @pytest.mark.long
-def test_factors_are_found_again_and_nothing_else_is() -> None:
+def test_exactly_the_factors_are_found() -> None:
     came: Counter[str] = Counter()
     for seed in range(400):
         random = Random(seed)
         low, high = (drawing.any_layout(random, 2) for _ in range(2))
         whole = low * high
-        assert places_of_product(low, high) == places(whole)
+        assert places_of_product(low, high) == locations(whole)
         assert low * whole.divide_left(low) == whole.transposed_like(low * whole.divide_left(low))
         assert whole.divide_right(high) * high == whole.transposed_like(whole.divide_right(high) * high)
         other = drawing.any_layout(random, 2)

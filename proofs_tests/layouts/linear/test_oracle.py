@@ -27,7 +27,7 @@ def same(ours: LinearLayout, other: Any) -> bool:
     return list(ours.bases.items()) == bases and list(ours.out_dims.items()) == list(other.out_dims)
 
 
-def test_triton_says_the_same() -> None:
+def test_results_agree_with_triton() -> None:
     compared = 0
     for seed in range(1000):
         random = Random(seed)

@@ -32,13 +32,13 @@ TILE = GroupBy([n, 4])[:, :]
         ("{{ x('a') }}", {"x": i}, "a name for each of 0 variables"),
         ("{{ x('a') }}", {"x": TILE}, "a name for each of 2 variables"),
         ("{{ x(1, 2) }}", {"x": TILE}, "a name for each of 2 variables"),
-        ("{{ x }}", {"x": 1.5}, "the place x is 1.5"),
-        ("{{ x }}", {"x": True}, "the place x is True"),
-        ("{{ x.inside }}", {"x": i}, "the inside of what is no slice"),
-        ("{{ define() }}", {"x": i}, "define of what is no place"),
-        ("{{ define(3) }}", {"x": i}, "define of what is no place"),
+        ("{{ x }}", {"x": 1.5}, "the value of x is 1.5"),
+        ("{{ x }}", {"x": True}, "the value of x is True"),
+        ("{{ x.inside }}", {"x": i}, "inside is applied to a value that is not a slice"),
+        ("{{ define() }}", {"x": i}, "define is applied to a value that is not a placeholder"),
+        ("{{ define(3) }}", {"x": i}, "define is applied to a value that is not a placeholder"),
         ("{{ define(x) }}", {"x": i < n}, "the condition"),
-        ("{{ define(x('a', 'b'), x('b', 'a')) }}", {"x": TILE}, "one variable has two names"),
+        ("{{ define(x('a', 'b'), x('b', 'a')) }}", {"x": TILE}, "a variable has two different names"),
         ("{{ x.__class__ }}", {"x": i}, "unsafe"),
         ("{{ x._writer }}", {"x": i}, "unsafe"),
         ("{% for k in range(10 ** 9) %}{% endfor %}", {"x": i}, "Range too big"),
@@ -73,17 +73,17 @@ CALLS: tuple[Callable[[], object], ...] = (
 )
 
 
-def test_what_nobody_means_is_refused_by_an_error_of_ours() -> None:
+def test_malformed_arguments_raise_atl_errors() -> None:
     for call in CALLS:
         with pytest.raises(ATLError):
             call()
 
 
-def test_in_mlir_operations_stand_on_lines_of_their_own() -> None:
-    with pytest.raises(TemplateError, match="3 operations of MLIR"):
+def test_mlir_operations_are_on_separate_lines() -> None:
+    with pytest.raises(TemplateError, match="3 operations in MLIR"):
         fill("%y = memref.load %x[{{ at }}] : memref<?xf32>", "mlir", {"at": 4 * i + j})
     assert fill("{{ i }} {{ k }}", "mlir", {"i": i, "k": 7}).text == "%i 7"
-    with pytest.raises(TemplateError, match="conditions are operations"):
+    with pytest.raises(TemplateError, match="conditions in MLIR are operations"):
         fill("{{ inside }}", "mlir", {"inside": i < n})
 
 
@@ -94,7 +94,7 @@ def test_conditions_are_printed_in_each_language() -> None:
     assert fill("{{ x.inside }}", "cuda", {"x": TILE}).text == "1"
 
 
-def test_what_is_defined_is_printed_by_its_name_and_no_name_is_taken_twice() -> None:
+def test_definitions_print_as_unique_names() -> None:
     a, b = 4 * i + j, 4 * i + 1
     text = fill("int t0;\n{{ define(a, b) }}\nx[{{ a }}] + y[{{ b }}]", "c", {"a": a, "b": b}).text
     assert text.splitlines()[1:] == [
@@ -129,7 +129,7 @@ def test_a_swizzle_is_printed_by_its_exclusive_or() -> None:
 
 
 @pytest.mark.long
-def test_layouts_are_imported_without_what_templates_need() -> None:
+def test_layouts_import_without_template_dependencies() -> None:
     code = "import sys, layouts.templates; print([m for m in ('sympy', 'jinja2', 'islpy') if m in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"

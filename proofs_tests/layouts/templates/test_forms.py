@@ -67,7 +67,7 @@ def expressions(count: int) -> list[Index]:
     return found
 
 
-def test_the_form_that_is_chosen_has_no_more_operations_than_any_that_is_tried() -> None:
+def test_the_chosen_form_has_the_fewest_operations() -> None:
     for each in expressions(60):
         assert operations(shortest(each)) <= operations(write_index(each, called))
 
@@ -155,7 +155,7 @@ def in_mlir(lines: str, sizes: dict[str, int]) -> dict[str, int]:
     return held
 
 
-def test_what_is_common_is_computed_once() -> None:
+def test_common_subexpressions_are_computed_once() -> None:
     x, y, k = atl.sizes("x y k")
     found = common([shortest((k * x + y).node), shortest((k * x + y + 1).node * 2)], iter("pqrs"))
     assert found.operations < operations(shortest((k * x + y).node)) + operations(shortest((2 * (k * x + y + 1)).node))
@@ -169,7 +169,7 @@ FIGURE_10 = {"pid_m": 13, "pid_n": 5, "a": 6, "b": 6, "c": 6}
 
 @pytest.mark.parametrize("a", ["row", "column"])
 @pytest.mark.parametrize("b", ["row", "column"])
-def test_our_text_of_a_product_has_at_most_the_operations_of_figure_10(a: str, b: str) -> None:
+def test_products_need_at_most_the_operations_of_figure_10(a: str, b: str) -> None:
     counted = matmul.matmul(a, b).operations
     assert counted.keys() == FIGURE_10.keys()
     assert all(counted[name] <= FIGURE_10[name] for name in counted), counted
@@ -256,7 +256,7 @@ def test_operations_that_a_user_writes_are_counted() -> None:
 # -- tiles ------------------------------------------------------------------------------------------------------------
 
 
-def test_tiles_of_tiles_have_the_places_of_the_array() -> None:
+def test_nested_tiles_have_the_locations_of_the_array() -> None:
     n, b, c = atl.sizes("n b c")
     tiles = TileInto([n, n], [b, b], [c, c]).OrderBy(Row(n, n)).where(n=12, b=6, c=2)
     numbers = TileInto([12, 12], [6, 6], [2, 2]).OrderBy(Row(12, 12))
@@ -265,7 +265,7 @@ def test_tiles_of_tiles_have_the_places_of_the_array() -> None:
     assert sorted(numbers.table().tolist()) == list(range(144))
 
 
-def test_tiles_that_cover_an_array_take_each_of_its_elements_once() -> None:
+def test_covering_tiles_contain_each_element_once() -> None:
     n, m, b = atl.sizes("n m b")
     cover = CoverBy([n, m], [b, 2])
     for numbers in ({"n": 5, "m": 3, "b": 2}, {"n": 1, "m": 1, "b": 4}, {"n": 6, "m": 4, "b": 3}):

@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 
 @pytest.mark.skipif(not all(map(find_spec, ("triton", "torch"))), reason="triton and torch are not installed")
-def test_the_kernels_in_triton_agree_with_what_they_are_said_to_compute(tmp_path: Path) -> None:
+def test_triton_kernels_agree_with_their_reference(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "proofs_tests.layouts.templates.in_triton", str(tmp_path)]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
@@ -82,7 +82,7 @@ def test_alignment_along_antidiagonals(by_diagonals: bool, tmp_path: Path) -> No
     assert np.array_equal(called(text, "align", tmp_path, [given, gain], 0, 12, 2), score)
 
 
-def test_antidiagonals_are_side_by_side() -> None:
+def test_antidiagonals_are_contiguous() -> None:
     layout = GroupBy([17, 17]).OrderBy(antidiagonals(17))
     assert isinstance(bijective(layout), Proved)
     places = [[layout.apply(i, d - i) for i in range(max(0, d - 16), min(d, 16) + 1)] for d in range(33)]

@@ -27,9 +27,9 @@ from layouts import (
     injective,
     read_function,
 )
-from layouts.axe import Axe, R, S, axis, canonicalize, places
+from layouts.axe import Axe, R, S, axis, canonicalize, locations
 from layouts.axe.replicas import number as as_number
-from layouts.errors import LayoutError, NotByTable
+from layouts.errors import CannotTabulate, LayoutError
 from layouts.foundation.function import Function
 from layouts.foundation.semimodule import COORDINATES, Coordinate
 from layouts.foundation.tuples import modes_of
@@ -114,7 +114,7 @@ def coordinates(function: Function) -> list[tuple[int, ...]]:
 def at(function: Function, where: tuple[int, ...]) -> tuple[Place, ...]:
     """All places of a coordinate."""
     if isinstance(function, Axe):
-        found = places(function, where if len(where) > 1 else where[0])
+        found = locations(function, where if len(where) > 1 else where[0])
         return tuple(sorted(tuple(sorted((a.name, as_number(s)) for a, s in place.parts.items())) for place in found))
     value: Any = function(where if len(where) > 1 else where[0])
     if (
@@ -223,7 +223,7 @@ def reads(random: Random, need: Need) -> str:
 def turns_back(random: Random, need: Need) -> str:
     """LEGO's `inv` undoes `apply`; a matrix's inverse undoes it."""
     function = drawn(random)
-    if isinstance(function, GroupBy) and function.one_to_one:
+    if isinstance(function, GroupBy) and function.known_injective:
         for where in coordinates(function):
             back = function.inv(function.apply(*where))
             need((back if isinstance(back, tuple) else (back,)) == where, f"inv of {function} at {where}")
@@ -260,7 +260,7 @@ def relates(random: Random, need: Need) -> str:
         digits = tuple(int(d) for d in function.box.digits(number))
         if isinstance(function, Axe):
             axes = function.axes
-            found = places(function, digits if len(digits) > 1 else digits[0])
+            found = locations(function, digits if len(digits) > 1 else digits[0])
             wanted = sorted({tuple(place[each] for each in axes) or (0,) for place in found})
         else:
             value: Any = function.at(digits)
@@ -274,7 +274,8 @@ def relates(random: Random, need: Need) -> str:
                 number_of = int(str(value[0])) if isinstance(value, Coordinate) else int(value)
                 wanted = [] if number_of == -1 and not isinstance(function, Layout) else [(number_of,)]
         need(
-            made.places(*digits) == wanted, f"{function} at {digits} is related to {made.places(*digits)}, not {wanted}"
+            made.locations(*digits) == wanted,
+            f"{function} at {digits} is related to {made.locations(*digits)}, not {wanted}",
         )
     return "relation"
 
@@ -290,7 +291,7 @@ def fills(random: Random, need: Need) -> str:
         names = [f"x{k}" for k in range(len(part.axes))]
         call = ", ".join(f"'{name}'" for name in names)
         text = fill(f"{{{{ p({call}) }}}}", "triton", {"p": part}).text
-    except (NoLayout, NotByTable, LayoutError):
+    except (NoLayout, CannotTabulate, LayoutError):
         return "not filled"
     tl = type("tl", (), {"minimum": min, "maximum": max})
     for where in coordinates(function):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from layouts import families_table
-from layouts.pictures.matrix import OPERATIONS, families
+from layouts.pictures.support_table import OPERATIONS, families
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "layout-families.md"
 

@@ -37,7 +37,7 @@ def test_modes_that_are_selected_are_taken_at_zero_of_the_others() -> None:
             assert made(*at) == layout(*whole)
 
 
-def test_a_tile_has_the_places_of_its_part_of_the_layout() -> None:
+def test_a_tile_has_the_locations_of_its_part() -> None:
     random = Random(42)
     for _ in range(40):
         tile = [random.choice((1, 2, 3)) for _ in range(2)]
@@ -55,7 +55,7 @@ def test_a_tile_has_the_places_of_its_part_of_the_layout() -> None:
                 assert made(i, j) == layout(at[0] * tile[0] + i, at[1] * tile[1] + j)
 
 
-def test_what_is_no_part_is_refused() -> None:
+def test_invalid_parts_are_refused() -> None:
     layout = Layout((8, 6), (6, 1))
     calls: tuple[Callable[[], object], ...] = (
         lambda: flatten(3),  # type: ignore[arg-type]

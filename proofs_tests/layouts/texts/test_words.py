@@ -25,7 +25,7 @@ from layouts import (
     read_function,
     zipped_divide,
 )
-from layouts.axe import Axe, places
+from layouts.axe import Axe, locations
 from layouts.foundation.function import Function
 from layouts.lego import CoverBy, GenP, GroupBy
 from proofs_tests.layouts.axe.test_enumeration import drawn
@@ -40,7 +40,7 @@ def same(a: Function, b: Function) -> bool:
     return str(a) == str(b) and a.table().tolist() == b.table().tolist()
 
 
-def test_what_is_printed_is_read_back_in_every_family() -> None:
+def test_printed_layouts_of_every_family_parse() -> None:
     random = Random(21)
     for _ in range(40):
         for made in (drawing.any_layout(random, 2), drawn(random), any_chain(random)[0]):
@@ -74,7 +74,7 @@ def test_what_is_printed_is_read_back_in_every_family() -> None:
         ("(4,8):(8,1)+3", (1, 1), 12),
     ],
 )
-def test_each_word_is_read(text: str, at: tuple[int, ...], place: int) -> None:
+def test_each_function_name_parses(text: str, at: tuple[int, ...], place: int) -> None:
     found = read_function(text)(*at)
     assert (next(iter(found)) if isinstance(found, tuple) else int(getattr(found, "parts", [found])[0])) == place
 
@@ -94,12 +94,12 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_layout_is_refused_by_an_error_of_ours(text: str) -> None:
+def test_invalid_text_raises_atl_errors(text: str) -> None:
     with pytest.raises(ATLError):
         draw(read_function(text))
 
 
-def test_no_warning_of_python_is_printed_for_a_text_that_is_none() -> None:
+def test_invalid_text_prints_no_python_warning() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with pytest.raises(ParseError):
@@ -115,19 +115,19 @@ def test_quotients_that_are_rounded_up_are_read_as_they_are_printed() -> None:
         assert again.where(n=11, m=3).table().tolist() == made.where(n=11, m=3).table().tolist()
 
 
-def test_the_least_layouts_and_the_largest_strides_are_drawn_and_told_of() -> None:
+def test_extreme_layouts_are_drawn_and_described() -> None:
     assert str(draw(read_function("()"))).endswith("0")
     of_one = read_function("R[2:4@warp] + 1")
     assert isinstance(of_one, Axe)
-    assert [str(place) for place in places(of_one, 0)] == ["1@m", "1@m + 4@warp"]
-    with pytest.raises(ATLError, match="the place is"):
+    assert [str(place) for place in locations(of_one, 0)] == ["1@m", "1@m + 4@warp"]
+    with pytest.raises(ATLError, match="the location is"):
         as_layout(read_function(f"Swizzle(2,0,2) o (4,4):({10**20 - 1},1)"))
 
 
 def test_facts_reach_the_layouts_that_are_read() -> None:
     M, B = atl.sizes("M B")  # noqa: N806
     text = "TileBy([M // B],[B]).OrderBy(Row(M))"
-    with pytest.raises(ATLError, match="equally many"):
+    with pytest.raises(ATLError, match="equal sizes"):
         read_function(text)
     assert str(read_function(text, given=[M % B == 0]))
     with pytest.raises(ATLError, match="given="):
@@ -137,12 +137,12 @@ def test_facts_reach_the_layouts_that_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", [f"8:{10**40}", f"S[8:{10**40}]", f"S[(8,2):({10**18}@a,{10**18}@b)]"])
-def test_strides_beyond_machine_integers_are_told_of(text: str) -> None:
+def test_strides_beyond_machine_integers_are_described(text: str) -> None:
     assert ask([text]).data["result"]["injective"] == {"answer": "proved", "by": "structure"} or "S" in text
     assert ask([text]).text
 
 
-def test_the_places_of_several_axes_are_no_numbers_below_a_size() -> None:
+def test_locations_on_several_axes_are_not_integers() -> None:
     assert isinstance(bijective(read_function("S[(4,2):(2@a,1@b)]")), Refuted)
     assert isinstance(bijective(read_function("S[(4,2):(1@a,1@b)]"), (4, 2)), Proved)
 
@@ -161,7 +161,7 @@ def test_the_places_of_several_axes_are_no_numbers_below_a_size() -> None:
         (["GroupBy([4,8])", "bijective"], Proved),
     ],
 )
-def test_an_operation_stands_before_or_after_its_first_layout(words: list[str], kind: type) -> None:
+def test_an_operation_may_precede_or_follow_its_first_layout(words: list[str], kind: type) -> None:
     asked = ask(words)
     assert isinstance(asked.result, kind)
     assert asked.text
@@ -171,7 +171,7 @@ def test_an_operation_stands_before_or_after_its_first_layout(words: list[str], 
 @pytest.mark.parametrize(
     ("text", "tiler"), [("(4,3)", (4, 3)), ("(2:4,3)", (Layout(2, 4), 3)), ("((2,4),6)", ((2, 4), 6))]
 )
-def test_what_stands_in_parentheses_without_strides_goes_by_mode(text: str, tiler: tuple[object, ...]) -> None:
+def test_parenthesised_tilers_go_by_mode(text: str, tiler: tuple[object, ...]) -> None:
     nested = Layout(((2, 4), 6), ((24, 6), 1))
     for operation in (composition, zipped_divide):
         asked = ask([str(nested), operation.__name__, text])
@@ -184,8 +184,8 @@ def test_what_stands_in_parentheses_without_strides_goes_by_mode(text: str, tile
 @pytest.mark.parametrize(
     "words", [["equall", "(4,8):(8,1)", "8"], ["(4,8):(8,1)", "equall", "8"], ["N", "equall", "8"]]
 )
-def test_the_word_that_is_no_operation_is_named(words: list[str]) -> None:
-    with pytest.raises(WrongArgument, match="there is no operation 'equall'"):
+def test_an_unknown_operation_is_named(words: list[str]) -> None:
+    with pytest.raises(WrongArgument, match="unknown operation 'equall'"):
         ask(words)
 
 
@@ -193,12 +193,12 @@ def test_the_command_answers_in_json_and_draws(capsys: pytest.CaptureFixture[str
     chain = "TileBy([3,2],[4,5]).OrderBy(Row(12,10))"
     assert command_line(["layout", chain, "--json", "--svg", str(tmp_path / "out.svg")]) == 0
     told = json.loads(capsys.readouterr().out)["result"]
-    assert (told["size"], told["onto"], told["places"][:6]) == (
+    assert (told["size"], told["onto"], told["locations"][:6]) == (
         120,
         {"answer": "proved", "by": "structure"},
         [0, 1, 2, 3, 4, 10],
     )
     assert (tmp_path / "out.svg").read_text(encoding="utf-8").startswith("<svg")
     assert command_line(["layout", "S[4:1@lane] + R[2:4@warp]"]) == 0
-    assert "each element at 2 places" in capsys.readouterr().out
+    assert "each element at 2 locations" in capsys.readouterr().out
     assert command_line(["layout", "equal", chain, chain, "--svg", str(tmp_path / "no.svg")]) == 2

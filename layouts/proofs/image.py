@@ -1,4 +1,4 @@
-"""The places of a layout, and the way back from them."""
+"""The image of a layout, and its inverse."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from atl.core.index import Index
 from atl.prove import Proved, Refuted
 from atl.surface.values import Condition
 from layouts.errors import NoLayout
+from layouts.foundation.bounds import cosize
+from layouts.foundation.facts import in_order
 from layouts.foundation.function import Function, IndexFunction, need_function
-from layouts.foundation.known import in_order
 from layouts.foundation.layout import Layout
-from layouts.foundation.reach import cosize
-from layouts.foundation.recovery import Broken, recovered
+from layouts.foundation.recovery import NoStrides, recover_modes
 from layouts.foundation.semimodule import BITS, INTEGERS, Array
 from layouts.foundation.tuples import Extent
 from layouts.proofs.injectivity import injective
 
 
 def image(a: Function) -> Array:
-    """The places of a, each once, in ascending order; coordinates are rows.
+    """Return the distinct locations of a, in ascending order; coordinates are rows.
 
-    Raises `NotByTable` where sizes are not numbers.
+    Raises `CannotTabulate` for symbolic sizes.
 
     >>> from layouts import Layout
     >>> image(Layout((2, 3), (3, 1)))
@@ -34,18 +34,18 @@ def image(a: Function) -> Array:
     """
     need_function(a)
     values = a.table()
-    if values.ndim > 1 and values.dtype == object:  # beyond machine integers, which NumPy sorts no rows of
+    if values.ndim > 1 and values.dtype == object:  # NumPy does not sort rows of Python integers
         return np.array(sorted({tuple(row) for row in values.tolist()}), dtype=object)
     return np.unique(values, axis=0) if values.ndim > 1 else np.unique(values)
 
 
 def inverse(a: Function) -> Layout | IndexFunction:
-    """The way back: the function from places to indices that undoes a, on the places that a has.
+    """Return the inverse of a: the function from locations to indices that undoes a, on the image of a.
 
-    A layout where a is onto the numbers below its size and strides express it; else a function, which says what index
-    came to a place, and whose value at a place that a does not have means nothing.
+    It is a layout if a is a bijection onto the numbers below its size and strides express the inverse; otherwise a
+    function whose values outside the image are meaningless.
 
-    Raises `NoLayout` where a is not known to be injective, with two coordinates that meet if there are such.
+    Raises `NoLayout` if a is not proved injective, with two coordinates that share a location if any are found.
 
     >>> from layouts import Layout
     >>> inverse(Layout((4, 8), (8, 1)))
@@ -58,7 +58,7 @@ def inverse(a: Function) -> Layout | IndexFunction:
     answer = injective(a)
     if not isinstance(answer, Proved):
         raise NoLayout(
-            f"{a} has no way back",
+            f"{a} has no inverse",
             required="an injective function",
             numbers=answer.model.numbers if isinstance(answer, Refuted) else answer.reason,
         )
@@ -70,7 +70,7 @@ def inverse(a: Function) -> Layout | IndexFunction:
 
 
 def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout | IndexFunction:
-    """Of strides that have an order: each digit is a quotient by its stride, the greatest first."""
+    """Return the inverse by division, for strides that have an order: greatest stride first."""
     joins: dict[int, Extent] = {}
     step: Extent = 1
     weights: list[tuple[Extent, Extent]] = []
@@ -78,8 +78,8 @@ def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout |
         if n != 1:
             weights.append((d, step))  # type: ignore[arg-type]
         step = step * n
-    for place, (_, d) in enumerate(ordered):
-        joins[place] = next(weight for stride, weight in weights if stride == d)
+    for position, (_, d) in enumerate(ordered):
+        joins[position] = next(weight for stride, weight in weights if stride == d)
     onto: Extent = 1
     for n, d in ordered:
         if not a.known.same(d, onto):
@@ -88,9 +88,9 @@ def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout |
     else:
         return Layout.of_modes([(n, joins[k]) for k, (n, _) in enumerate(ordered)], known=a.known)
 
-    def back(place: Any) -> Any:
+    def back(location: Any) -> Any:
         at: Any = 0
-        left = place
+        left = location
         for k in range(len(ordered) - 1, -1, -1):
             digit = left // ordered[k][1]
             left = left - digit * ordered[k][1]
@@ -105,14 +105,14 @@ def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout |
 def _by_table(a: Function) -> Layout | IndexFunction:
     values = a.table()
     if values.ndim > 1:
-        raise NoLayout(f"the places of {a} are coordinates", required="places that are integers")
+        raise NoLayout(f"the locations of {a} are coordinates", required="locations that are integers")
     low, high = int(values.min()), int(values.max())
     if low >= 0:
         back = np.full(high + 1, -1)
         back[values.astype(np.int64)] = np.arange(len(values))
         module = BITS if isinstance(a, Layout) and a.semimodule is BITS else INTEGERS
-        if high + 1 == len(values) and not isinstance(modes := recovered(back, module), Broken) and back[0] == 0:
+        if high + 1 == len(values) and not isinstance(modes := recover_modes(back, module), NoStrides) and back[0] == 0:
             return Layout.of_modes(modes)
-        return IndexFunction(high + 1, lambda place: back[place], lambda at: (a(at),), name="inverse")
-    places = {int(value): at for at, value in enumerate(values)}
-    return IndexFunction(high + 1, lambda place: places[place], lambda at: (a(at),), name="inverse")
+        return IndexFunction(high + 1, lambda location: back[location], lambda at: (a(at),), name="inverse")
+    locations = {int(value): at for at, value in enumerate(values)}
+    return IndexFunction(high + 1, lambda location: locations[location], lambda at: (a(at),), name="inverse")

@@ -1,6 +1,7 @@
-"""Layouts of all families read from text as they are printed: LEGO's chains, Axe's iters, matrices, swizzles.
+"""Parser for layouts of all families as they are printed: LEGO chains, Axe iters, matrices, swizzles.
 
-A text is parsed, never evaluated: it has the words that are listed here, numbers, names of sizes and axes, arithmetic.
+The text is parsed, never evaluated. It may contain the functions listed here, numbers, names of sizes and axes, and
+arithmetic.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any, Final
 import atl
 from atl.errors import ATLError, ParseError, WrongArgument, brief
 from layouts.algebra.composition import composition
-from layouts.axe import Axe, Place, R, S, axis
+from layouts.axe import Axe, Location, R, S, axis
 from layouts.foundation.function import Chain, Function, swizzle
 from layouts.foundation.layout import Layout, column_major, row_major
 from layouts.lego import Col, CoverBy, ExpandBy, GroupBy, OrderBy, RegP, Row, TileBy, TileInto
 from layouts.linear.layout import LinearLayout
-from layouts.pictures.reading import expression_of, read_condition, read_layout
-from layouts.storages.words import (
+from layouts.pictures.parse_layout import expression_of, read_condition, read_layout
+from layouts.storages.formats import (
     antidiagonal,
     backwards,
     blocked,
@@ -38,7 +39,7 @@ WORDS: Final[Mapping[str, Callable[..., Any]]] = {
     "compact_antidiagonal": compact_antidiagonal, "morton": morton, "padded": padded,
     "skewed": skewed, "swizzled": swizzled,
 }  # fmt: skip
-"""What may be called by a name."""
+"""Functions that may be called by name."""
 
 METHODS: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
     ("LinearLayout", "from_bases"): LinearLayout.from_bases,
@@ -46,10 +47,10 @@ METHODS: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
     ("LinearLayout", "strided_1d"): LinearLayout.strided_1d,
     ("LinearLayout", "zeros_1d"): LinearLayout.zeros_1d,
 }
-"""What may be called after a word and a dot."""
+"""Functions that may be called as an attribute of a name."""
 
 LINKS: Final = ("OrderBy", "TileOrderBy")
-"""What may be called after a chain of LEGO's and a dot."""
+"""Methods of LEGO chains that may be called."""
 
 FORMS: Final = (
     "(4,8):(8,1), TileBy([3,2],[4,5]).OrderBy(Row(12,10)), S[(8,4):(4@lane,1@lane)] + R[2:4@warp], Swizzle(3,0,3), "
@@ -58,9 +59,9 @@ FORMS: Final = (
 
 
 def read_function(text: str, *, given: Iterable[object] = ()) -> Function:
-    """The layout of any family that is written so, as it is printed or called; `a o b` is a after b.
+    """Parse a layout of any family, as it is printed or called; `a o b` is a after b.
 
-    What is given of the sizes goes to each part. Raises `ParseError` where it is not read, and what its words raise.
+    Facts in `given` apply to each part. Raises `ParseError` if the text is invalid, and the errors of its functions.
 
     >>> read_function("TileBy([3,2],[4,5]).OrderBy(Row(12,10))")(2, 1, 3, 4)
     119
@@ -70,7 +71,7 @@ def read_function(text: str, *, given: Iterable[object] = ()) -> Function:
     (reg: 1,2; lane: 4,8 in i: 16, Swizzle<2,0,2>(16) o (4,4):(4,1))
     """
     if not isinstance(text, str):
-        raise WrongArgument(f"{brief(text)} is not a text", required=f"a layout as it is printed: {FORMS}")
+        raise WrongArgument(f"{brief(text)} is not a string", required=f"a layout as it is printed: {FORMS}")
     facts = list(given)
     parts = [_one(part.strip(), text, facts) for part in re.split(r"\s+(?:o|∘)\s+", text)]
     made = parts[-1]
@@ -81,7 +82,7 @@ def read_function(text: str, *, given: Iterable[object] = ()) -> Function:
 
 
 def read_tiler(text: str, *, given: Iterable[object] = ()) -> Function | tuple[Any, ...]:
-    """What tiles: a layout, or, in parentheses without strides behind them, a tuple of tilers that goes by mode.
+    """Parse a tiler: a layout, or a parenthesised tuple of tilers without strides, which applies mode by mode.
 
     >>> read_tiler("(4,3)"), read_tiler("(2:4,(2,8))"), read_tiler("(4,3):(1,4)"), read_tiler("4")
     ((4, 3), (2:4, (2, 8)), (4,3):(1,4), 4:1)
@@ -95,7 +96,7 @@ def read_tiler(text: str, *, given: Iterable[object] = ()) -> Function | tuple[A
 
 
 def _between_commas(text: str) -> list[str]:
-    """What stands between the commas in a pair of parentheses that is the whole text; nothing if there is none."""
+    """Return the parts between the commas of a parenthesised text; empty if the text is not of that form."""
     parts, level = [""], 0
     for at, sign in enumerate(text):
         level += (sign in "([") - (sign in ")]")
@@ -120,38 +121,38 @@ def _one(text: str, whole: str, given: list[object]) -> Function:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ATLError):
             raise
-        why = "GenP has functions, which are not read from a text" if "GenP" in text else "it is no expression"
+        why = "GenP contains functions, which cannot be parsed" if "GenP" in text else "it is not an expression"
         raise _unread(whole, why) from error
     if not isinstance(made, Function):
-        raise _unread(whole, f"{brief(made)} is no layout")
+        raise _unread(whole, f"{brief(made)} is not a layout")
     if isinstance(made, Axe) and given:
         return made.given(*given)
     return made
 
 
 def _matrix(digits: str, places: str, whole: str) -> LinearLayout:
-    """A linear layout as it is printed."""
+    """Parse a printed linear layout."""
     outs = [(name, int(size)) for name, size in re.findall(r"(\w+): (\d+)", places)]
     bases: list[tuple[str, list[list[int]]]] = []
     for part in digits.split(";"):
         name, _, listed = part.strip().partition(": ")
         found = re.fullmatch(r"-|(\d+|\([\d,]+\))(,(\d+|\([\d,]+\)))*", listed)
         if not found:
-            raise _unread(whole, f"{brief(listed)} are no bases")
+            raise _unread(whole, f"{brief(listed)} are not bases")
         texts = [] if listed == "-" else re.findall(r"\d+(?![^(]*\))|\([\d,]+\)", listed)
         bases.append((name, [[int(each) for each in re.findall(r"\d+", basis)] for basis in texts]))
     return LinearLayout.from_bases(bases, outs)
 
 
 class _Reader:
-    """Reads one expression."""
+    """The evaluator of one parsed expression."""
 
     def __init__(self, text: str, given: list[object]) -> None:
         self.text = text
         self.given = given
 
     def value(self, node: ast.expr) -> Any:
-        """What an expression means."""
+        """Return the value of an expression."""
         match node:
             case ast.Constant(value=int() | str() as value) if not isinstance(value, bool):
                 return value
@@ -175,17 +176,17 @@ class _Reader:
                 return read_condition(ast.unparse(node))
             case ast.Subscript(value=ast.Name(id="S" | "R" as word), slice=ast.Slice(lower=low, upper=high, step=None)):
                 if low is None or high is None:
-                    raise _unread(self.text, f"{word} without extents, or without strides")
+                    raise _unread(self.text, f"{word} without extents or strides")
                 return (S if word == "S" else R)[self.value(low) : self.value(high)]
             case ast.Call():
                 return self._called(node)
             case _:
-                raise _unread(self.text, f"{brief(ast.unparse(node))} is no word of a layout")
+                raise _unread(self.text, f"{brief(ast.unparse(node))} is unknown here")
 
     def _called(self, node: ast.Call) -> Any:
         function = self._function(node.func)
         if any(isinstance(part, ast.Starred) for part in node.args):
-            raise _unread(self.text, "a * stands for nothing here")
+            raise _unread(self.text, "a * argument is not allowed")
         values = [self.value(part) for part in node.args]
         named = {str(word.arg): self.value(word.value) for word in node.keywords}
         if self.given and function in (GroupBy, TileBy, TileInto, CoverBy, ExpandBy):
@@ -195,7 +196,7 @@ class _Reader:
     def _function(self, node: ast.expr) -> Callable[..., Any]:
         match node:
             case ast.Name(id="GenP"):
-                raise _unread(self.text, "GenP has functions, which are not read from a text")
+                raise _unread(self.text, "GenP contains functions, which cannot be parsed")
             case ast.Name(id=name) if name in WORDS:
                 return WORDS[name]
             case ast.Attribute(value=ast.Name(id=word), attr=name) if (word, name) in METHODS:
@@ -204,17 +205,17 @@ class _Reader:
                 made = self.value(inner)
                 if isinstance(made, GroupBy):
                     return made.OrderBy if name == "OrderBy" else made.TileOrderBy
-                raise _unread(self.text, f"{brief(made)} has no {name}")
+                raise _unread(self.text, f"{brief(made)} has no method {name}")
             case ast.Call(func=ast.Name(id="blocked" | "padded" | "swizzled" | "morton")):
                 storage: Callable[..., Any] = self._called(node)
                 return storage
             case _:
-                raise _unread(self.text, f"{brief(ast.unparse(node))} is no word of a layout")
+                raise _unread(self.text, f"{brief(ast.unparse(node))} is unknown here")
 
     def _operation(self, op: ast.operator, a: Any, b: Any) -> Any:
         if isinstance(a, str | list | tuple) or isinstance(b, str | list | tuple):
-            raise _unread(self.text, "names and lists are not computed with")  # Python would repeat them
-        layouts = isinstance(a, Axe | Place | LinearLayout) or isinstance(b, Axe | Place | LinearLayout)
+            raise _unread(self.text, "arithmetic on names and lists is not defined")  # Python would repeat them
+        layouts = isinstance(a, Axe | Location | LinearLayout) or isinstance(b, Axe | Location | LinearLayout)
         match op:
             case ast.Add():
                 return self._computed(lambda: a + b)
@@ -227,7 +228,7 @@ class _Reader:
             case ast.Mod() if not layouts:
                 return self._computed(lambda: a % b)
             case _:
-                raise _unread(self.text, f"{type(op).__name__} of these is no layout")
+                raise _unread(self.text, f"{type(op).__name__} of these is not a layout")
 
     def _computed(self, made: Callable[[], Any]) -> Any:
         try:
@@ -239,4 +240,4 @@ class _Reader:
 
 
 def _unread(text: str, why: str) -> ParseError:
-    return ParseError(f"{brief(text)} is not read: {why}", required=FORMS)
+    return ParseError(f"cannot parse {brief(text)}: {why}", required=FORMS)

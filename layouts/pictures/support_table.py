@@ -1,4 +1,4 @@
-"""The families of layouts and what can be done with them: a table that is made by doing it."""
+"""A generated table of the operations that each family of layouts supports."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.products import logical_product
 from layouts.axe import R, S, axis
 from layouts.families import as_axe, as_function, as_layout, as_lego
+from layouts.foundation.bounds import cosize
 from layouts.foundation.function import Chain, Function, IndexFunction, swizzle
 from layouts.foundation.layout import Layout
-from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import F2, E
 from layouts.foundation.tuples import modes_of, product
 from layouts.lego import CoverBy, GenP, GroupBy, Row, TileInto, part_of
@@ -27,22 +27,22 @@ from layouts.linear.banks import bank_conflicts
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.pictures.grid import draw
-from layouts.pictures.words import read_function
+from layouts.pictures.parse_function import read_function
 from layouts.proofs.equality import equal
+from layouts.proofs.image import image, inverse
 from layouts.proofs.injectivity import bijective, injective
-from layouts.proofs.places import image, inverse
 from layouts.proofs.relation import Relation
 
 LONGEST: Final = 32
-"""An answer that is longer is named by its type."""
+"""Longer results are shown by their type."""
 
 
-def _turned(place: Any) -> Any:
-    return 7 - place
+def _turned(location: Any) -> Any:
+    return 7 - location
 
 
 def families() -> Mapping[str, Function]:
-    """A small layout of each family, of numbers and of sizes where it has these."""
+    """Return a small layout of each family, numeric and, where possible, symbolic."""
     n, b = atl.sizes("n b")
     return {
         "strides": Layout((4, 8), (8, 1)),
@@ -94,7 +94,7 @@ OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "storing a tensor: `stored`": lambda a: a.stored(_shape(a)),
     "read from its text": lambda a: read_function(str(a)),
 }
-"""What is done with each."""
+"""The operations, by description."""
 
 
 def _rank(a: Function) -> int:
@@ -106,7 +106,7 @@ def _shape(a: Function) -> tuple[Any, ...]:
 
 
 def families_table() -> str:
-    """The table as Markdown: what each operation gives for each family, or the number of the reason why not."""
+    """Return a Markdown table with the result of each operation for each family, or the number of the reason."""
     held = families()
     reasons: dict[str, int] = {}
     rows = [["", *held], ["---"] * (len(held) + 1)]
@@ -115,7 +115,13 @@ def families_table() -> str:
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     samples = "\n".join(f"- **{name}**: `{layout}`" for name, layout in held.items())
     listed = "\n".join(f"{number}. {reason}" for reason, number in reasons.items())
-    parts = ["The layouts in the table:", samples, table, "Where a number stands, there is no result, because:", listed]
+    parts = [
+        "The layouts in the table:",
+        samples,
+        table,
+        "A number in parentheses is the reason for no result:",
+        listed,
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -130,7 +136,7 @@ def _cell(operation: Callable[[Function], Any], layout: Function, reasons: dict[
 
 def _one_line(error: ATLError) -> str:
     required = [f"required: {error.required}"] if error.required else []
-    ways = [each for each in error.suggestions if each.startswith("layouts.as_")]  # to another family
+    ways = [each for each in error.suggestions if each.startswith("layouts.as_")]  # conversions
     return "; ".join((error.summary, *required, *ways[:1]))
 
 

@@ -1,4 +1,4 @@
-"""How far the places of a layout reach."""
+"""Size, cosize and bounds of layouts."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from layouts.foundation.tuples import Extent, as_nested, extent_of, modes_of, pr
 
 
 def size(a: object, *mode: int) -> Extent:
-    """The number of places of the domain of a layout, or of a shape; of a mode, and a mode of it, if named.
+    """Return the number of elements of a layout or shape, or of a mode; further numbers select nested modes.
 
     >>> from layouts import Layout
     >>> size(Layout((4, (2, 3)))), size(Layout((4, (2, 3))), 1), size((4, (2, 3)), 1, 0)
     (24, 6, 2)
     """
     shape = a.shape if isinstance(a, Function) else as_nested(a, extent_of)
-    for place in mode:
+    for position in mode:
         parts = modes_of(shape)
-        if type(place) is not int or not 0 <= place < len(parts):
-            raise LayoutError(f"{shown(shape)} has no mode {brief(place)}", required=f"0 to {len(parts) - 1}")
-        shape = parts[place]
+        if type(position) is not int or not 0 <= position < len(parts):
+            raise LayoutError(
+                f"{shown(shape)} has no mode {brief(position)}", required=f"a mode from 0 to {len(parts) - 1}"
+            )
+        shape = parts[position]
     return product(shape)
 
 
 def cosize(a: Function) -> Extent:
-    """How many places a buffer has that holds all of a, up to the last one: strides count by their magnitude.
+    """Return the length of a buffer that holds all locations of a. Negative strides count by their absolute value.
 
     >>> from layouts import Layout
     >>> import atl
@@ -43,12 +45,12 @@ def cosize(a: Function) -> Extent:
             total = total + times(n - 1, abs(d) if isinstance(d, int) else d)
         return a.known.simple(total)
     if isinstance(a, Layout) and a.semimodule is COORDINATES:
-        raise NoLayout(f"the places of {a} are coordinates", required="places that are integers")
+        raise NoLayout(f"the locations of {a} are coordinates", required="locations that are integers")
     return int(a.table().max(initial=0)) + 1
 
 
 def bounds(a: Function) -> tuple[Extent, Extent] | None:
-    """The least and the greatest place, where they are known."""
+    """Return the smallest and the largest location, or None if unknown."""
     if isinstance(a, Layout) and a.semimodule is INTEGERS:
         low: Any = a.offset
         high: Any = a.offset
@@ -62,6 +64,6 @@ def bounds(a: Function) -> tuple[Extent, Extent] | None:
         return low, high
     if isinstance(a, Layout) and a.semimodule is COORDINATES:
         return None
-    if a.has_table and (values := a.table()).ndim == 1:  # of coordinates each part would need bounds of its own
+    if a.has_table and (values := a.table()).ndim == 1:  # coordinates would need bounds for each component
         return int(values.min(initial=0)), int(values.max(initial=0))
     return None

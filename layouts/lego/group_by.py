@@ -1,8 +1,7 @@
-"""GroupBy and OrderBy: a logical view of extents, whose elements a chain of permutations of tiles lays down in turn.
+"""GroupBy and OrderBy: a logical view, and a chain of permutations of tiles that orders its elements in memory.
 
-Indices count row by row. Each link of the chain may see an element by other tiles than the one before (Figs. 3 to 5 of
-the LEGO paper). That all have equally many elements is proved; a layout that is made is then one to one, because each
-of its permutations is.
+Indices are row-major. Each link of the chain may use other tiles than the link before (Figs. 3 to 5 of the LEGO paper).
+All links are proved to have the same number of elements, so a layout is bijective if its permutations are.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from atl.surface.values import IndexExpr
 from layouts.algebra.composition import composition
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
+from layouts.foundation.facts import Known, positive
 from layouts.foundation.function import Function
-from layouts.foundation.known import Known, positive
 from layouts.foundation.layout import Layout, row_major
 from layouts.foundation.sizes import placed, plain
 from layouts.foundation.tuples import Extent, plain_index, product, shown
@@ -30,7 +29,7 @@ from layouts.lego.slices import Slice, chosen
 
 
 class OrderBy:
-    """Tiles within tiles, the outermost first, each with a permutation of its own.
+    """Nested tiles, outermost first, each level with its permutation.
 
     >>> from layouts.lego import GenP, OrderBy, RegP
     >>> OrderBy(RegP([2, 2], [2, 1]), RegP([3, 2], [1, 2])).apply((1, 0, 2, 1))
@@ -47,34 +46,34 @@ class OrderBy:
 
     @property
     def dims(self) -> tuple[Extent, ...]:
-        """The extents of all levels, the outermost first."""
+        """The extents of all levels, outermost first."""
         return tuple(extent for each in self.permutations for extent in each.dims)
 
     @property
-    def laid_down(self) -> tuple[Extent, ...]:
-        """The extents of the digits of a place, the slowest first."""
-        return tuple(extent for each in self.permutations for extent in each.laid_down)
+    def location_extents(self) -> tuple[Extent, ...]:
+        """The extents of the digits of a location, slowest first."""
+        return tuple(extent for each in self.permutations for extent in each.location_extents)
 
-    def place(self, digits: Sequence[Any]) -> list[Any]:
-        """The place of the element at these digits, as digits."""
+    def location(self, digits: Sequence[Any]) -> list[Any]:
+        """Return the location of the element at these digits, as digits."""
         parts = _dealt(digits, [len(each.dims) for each in self.permutations])
-        return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.place(part)]
+        return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.location(part)]
 
-    def element(self, place: Sequence[Any]) -> list[Any]:
-        """The digits of the element at a place."""
-        parts = _dealt(place, [len(each.laid_down) for each in self.permutations])
+    def element(self, location: Sequence[Any]) -> list[Any]:
+        """Return the digits of the element at a location."""
+        parts = _dealt(location, [len(each.location_extents) for each in self.permutations])
         return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.element(part)]
 
     def apply(self, digits: Sequence[Any]) -> Any:
-        """The flat place of the element at these digits."""
-        return Box(self.laid_down, row_major=True).join(self.place(digits))
+        """Return the flat location of the element at these digits."""
+        return Box(self.location_extents, row_major=True).join(self.location(digits))
 
-    def inv(self, place: Any) -> tuple[Any, ...]:
-        """The digits of the element at a flat place."""
-        return tuple(self.element(Box(self.laid_down, row_major=True).digits(place)))
+    def inv(self, location: Any) -> tuple[Any, ...]:
+        """Return the digits of the element at a flat location."""
+        return tuple(self.element(Box(self.location_extents, row_major=True).digits(location)))
 
     def strides(self) -> Layout | None:
-        """The same by strides, from flat indices that count row by row; None where a permutation is a function."""
+        """Return the same by strides, from row-major flat indices; None if a permutation is given by a function."""
         steps: list[Extent] = []
         below: Extent = 1
         for each in reversed(self.permutations):
@@ -82,7 +81,7 @@ class OrderBy:
                 return None
             steps = [step * below for step in each.strides()] + steps
             below = below * each.size
-        # Counted row by row, the last digit is the first of a flat index.
+        # In row-major order the last digit is the first of a flat index.
         return Layout(tuple(reversed(self.dims)), tuple(reversed(steps)))
 
     def __repr__(self) -> str:
@@ -90,13 +89,13 @@ class OrderBy:
 
 
 class GroupBy(Function):
-    """The logical view: extents, in tiles or not; `.OrderBy(…)` says how its elements are laid down.
+    """The logical view: extents, in tiles or not. `.OrderBy(…)` adds the order of its elements in memory.
 
-    Of several, that which stands nearest to GroupBy comes first. `apply` gives the place of an element, `inv` the
-    element at a place; both take integers, arrays and index expressions, and what comes of those is simplified by the
-    prover, under `given=`. A slice has index variables where it has colons.
+    Of several OrderBy, the one nearest to GroupBy is applied first. `apply` maps a coordinate to its location and `inv`
+    a location to its coordinate. Both take integers, arrays and index expressions; the prover simplifies the latter
+    under `given=`. In a slice, each colon becomes an index variable.
 
-    Raises `LayoutError` where a link of the chain is not known to have as many elements as the view.
+    Raises `LayoutError` if a link of the chain is not proved to have as many elements as the view.
 
     >>> from layouts.lego import GenP, GroupBy, RegP
     >>> turned = GenP([3, 2], lambda i, j: (2 - i) * 2 + 1 - j, lambda x: ((5 - x) // 2, (5 - x) % 2))
@@ -105,7 +104,7 @@ class GroupBy(Function):
     (6, (4, 1))
     """
 
-    __slots__ = ("chain", "dims", "fills", "known", "one_to_one", "shape")
+    __slots__ = ("chain", "dims", "known", "known_bijective", "known_injective", "shape")
 
     def __init__(self, *tiles: object, given: Iterable[object] = ()) -> None:
         chain = [each for each in tiles if isinstance(each, OrderBy)]
@@ -122,8 +121,8 @@ class GroupBy(Function):
         self.chain = chain
         self.shape = dims if len(dims) > 1 else dims[0]
         self.known = known
-        self.one_to_one = all(each.one_to_one for link in chain for each in link.permutations)
-        self.fills = all(each.fills for link in chain for each in link.permutations)
+        self.known_injective = all(each.known_injective for link in chain for each in link.permutations)
+        self.known_bijective = all(each.known_bijective for link in chain for each in link.permutations)
 
     def _with(self, *links: OrderBy) -> GroupBy:
         made = object.__new__(GroupBy)
@@ -133,7 +132,7 @@ class GroupBy(Function):
         return made
 
     def _add(self, link: OrderBy) -> None:
-        """One more link of the chain, with what is known of its permutations."""
+        """Append a link to the chain, with the facts of its permutations."""
         known = self.known
         for each in link.permutations:
             known = known.joined(each.known)
@@ -142,9 +141,9 @@ class GroupBy(Function):
             numbers = isinstance(whole, int) and isinstance(held, int)
             raise LayoutError(
                 f"{link} has {held} elements, and the view {shown(self.dims)} {whole}",
-                required="equally many, for all sizes",
+                required="equal sizes, for all values of symbolic sizes",
                 suggestions=(
-                    *(() if numbers else ("state what divides what: TileBy(..., given=[M % BM == 0])",)),
+                    *(() if numbers else ("state divisibility: TileBy(..., given=[M % BM == 0])",)),
                     "ExpandBy, for partial tiles",
                 ),
             )
@@ -153,16 +152,16 @@ class GroupBy(Function):
     # -- the chain ----------------------------------------------------------------------------------------------------
 
     def OrderBy(self, *permutations: Permutation | OrderBy) -> GroupBy:  # noqa: N802 (LEGO's name)
-        """The layout after one more link of the chain."""
+        """Return the layout with one more link in its chain."""
         if len(permutations) == 1 and isinstance(permutations[0], OrderBy):
             return self._with(permutations[0])
         return self._with(OrderBy(*permutations))  # type: ignore[arg-type]
 
     def TileOrderBy(self, *permutations: Permutation) -> GroupBy:  # noqa: N802 (LEGO's name)
-        """The elements in tiles, level by level, each level with its permutation.
+        """Return the elements in nested tiles, each level with its permutation.
 
-        The link sees each dimension as a whole, so that its parts are first brought together by level. (As printed, the
-        paper's is a GroupBy of permutations, which the grammar does not have.)
+        The new link addresses each dimension as a whole, so a permutation first collects its parts by level. (The
+        paper prints a GroupBy of permutations here, which its grammar does not contain.)
 
         >>> from layouts.lego import Col, GroupBy, Row
         >>> GroupBy([4, 6]).TileOrderBy(Row(2, 3), Col(2, 2)).apply(1, 2)
@@ -171,64 +170,60 @@ class GroupBy(Function):
         link = OrderBy(*permutations)
         levels = _equal_ranks([each.dims for each in permutations], "TileOrderBy")
         order = by_dimension(len(levels), len(levels[0]))
-        together = [link.dims[place] for place in order]
-        back = [order.index(place) + 1 for place in range(len(order))]
-        return self._with(OrderBy(RegP(together, back)), link)
+        together = [link.dims[location] for location in order]
+        inverse = [order.index(location) + 1 for location in range(len(order))]
+        return self._with(OrderBy(RegP(together, inverse)), link)
 
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     @property
     def box(self) -> Box:
-        """The logical view, which counts row by row."""
+        """The logical view, with row-major indices."""
         return Box(self.shape, row_major=True)
 
     def at(self, digits: Sequence[Any]) -> Any:
-        return self._laid_down(digits, self.known)
+        return self._location_of(digits, self.known)
 
-    def _laid_down(self, digits: Sequence[Any], known: Known) -> Any:
-        return joined(self._place(digits, known))
+    def _location_of(self, digits: Sequence[Any], known: Known) -> Any:
+        return joined(self.location_digits(digits, known))
 
-    def place_digits(self, digits: Sequence[Any], known: Known) -> Digits:
-        """The place of the element at these digits, as digits with their extents, the slowest first."""
-        return self._place(digits, known)
-
-    def _place(self, digits: Sequence[Any], known: Known) -> Digits:
-        place: Digits = list(zip(digits, self.dims, strict=True))
+    def location_digits(self, digits: Sequence[Any], known: Known) -> Digits:
+        """Return the location of the element at these digits, as digits with their extents, slowest first."""
+        location: Digits = list(zip(digits, self.dims, strict=True))
         for link in self.chain:
-            seen = [_simple(known, digit) for digit in seen_by(place, link.dims, known)]
-            place = list(zip(link.place(seen), link.laid_down, strict=True))
-        return place
+            seen = [_simple(known, digit) for digit in seen_by(location, link.dims, known)]
+            location = list(zip(link.location(seen), link.location_extents, strict=True))
+        return location
 
-    def _element(self, place: Digits, known: Known) -> list[Any]:
+    def _element(self, location: Digits, known: Known) -> list[Any]:
         for link in reversed(self.chain):
-            seen = [_simple(known, digit) for digit in seen_by(place, link.laid_down, known)]
-            place = list(zip(link.element(seen), link.dims, strict=True))
-        return [_simple(known, digit) for digit in seen_by(place, self.dims, known)]
+            seen = [_simple(known, digit) for digit in seen_by(location, link.location_extents, known)]
+            location = list(zip(link.element(seen), link.dims, strict=True))
+        return [_simple(known, digit) for digit in seen_by(location, self.dims, known)]
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """Where the elements of a tensor of this shape go, digit by digit: for `s.store` and `s.view`."""
-        if not self.one_to_one and not copies:
-            raise NoLayout(
-                f"{self} does not store", required="permutations that are one to one, each with its way back"
-            )
+        """Return the reindexing of a tensor of this shape, digit by digit; used by `s.store` and `s.view`."""
+        if not self.known_injective and not copies:
+            raise NoLayout(f"{self} cannot store a tensor", required="injective permutations, each with its inverse")
         if len(shape) != len(self.dims):
             raise NoLayout(
-                f"{self} is a view of {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor has"
+                f"{self} is a view with {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor"
             )
         known = self.known
-        places = self.chain[-1].laid_down if self.chain else self.dims
+        storage = self.chain[-1].location_extents if self.chain else self.dims
 
         def to(*at: Any) -> tuple[Any, ...]:
-            return tuple(digit for digit, _ in self._place([plain(x) for x in at], known))
+            return tuple(digit for digit, _ in self.location_digits([plain(x) for x in at], known))
 
-        def back(*at: Any) -> tuple[Any, ...]:
-            return tuple(self._element([(plain(x), n) for x, n in zip(at, places, strict=True)], known))
+        def inverse(*at: Any) -> tuple[Any, ...]:
+            return tuple(self._element([(plain(x), n) for x, n in zip(at, storage, strict=True)], known))
 
-        way_back = back if self.one_to_one else None
-        return Reindexing(tuple(map(index, self.dims)), tuple(map(index, places)), to, way_back)
+        return Reindexing(
+            tuple(map(index, self.dims)), tuple(map(index, storage)), to, inverse if self.known_injective else None
+        )
 
     def apply(self, *coordinate: Any) -> Any:
-        """The place of the element at a coordinate of the view.
+        """Return the location of the element at a coordinate of the view.
 
         >>> import atl
         >>> from layouts.lego import Row, TileBy
@@ -240,44 +235,44 @@ class GroupBy(Function):
         digits = self.coordinate(coordinate)
         symbolic = [digit for digit in digits if isinstance(digit, Index)]
         known = self.inside(digits) if symbolic else self.known
-        found = _simple(known, self._laid_down(digits, known))
+        found = _simple(known, self._location_of(digits, known))
         return IndexExpr(index(found)) if symbolic else found
 
     def inv(self, flat: Any) -> Any:
-        """The coordinate of the element at a place; a lone index where the view has one dimension."""
-        if not self.one_to_one:
-            raise NoLayout(f"{self} has no inv", required="permutations that are one to one, each with its way back")
+        """Return the coordinate of the element at a location; an index if the view has one dimension."""
+        if not self.known_injective:
+            raise NoLayout(f"{self} has no inv", required="injective permutations, each with its inverse")
         at = plain(flat)
         size = product(self.dims)
         known = self.known
         if isinstance(at, Index):
             known = known.assume(within(ZERO, at, index(size)))
         elif isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
-            raise LayoutError(f"the place {at}", required=f"a place from 0 to {size - 1}")
+            raise LayoutError(f"the location {at}", required=f"a location from 0 to {size - 1}")
         found = tuple(self._element([(at, size)], known))
         if isinstance(at, Index):
             found = tuple(IndexExpr(index(digit)) for digit in found)
         return found if len(found) > 1 else found[0]
 
     def inside(self, digits: Sequence[Any]) -> Known:
-        """What is known of the sizes, and that every digit is within its extent."""
+        """Return the known facts, and that every digit is within its extent."""
         pairs = [(plain(x), n) for x, n in zip(digits, self.dims, strict=True)]
         facts = [within(ZERO, x, index(n)) for x, n in pairs if isinstance(x, Index)]
         return self.known.assume(*facts)
 
     def coordinate(self, given: Sequence[Any]) -> list[Any]:
-        """The indices of a view, each within its extent; a tuple of them may be given as one."""
+        """Return the indices of a view, each checked against its extent; they may be given as one tuple."""
         parts = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
         if len(parts) != len(self.dims):
-            raise LayoutError(f"{len(parts)} indices of a view of {shown(self.dims)}", required=f"{len(self.dims)}")
+            raise LayoutError(f"{len(parts)} indices for a view {shown(self.dims)}", required=f"{len(self.dims)}")
         digits = [plain(part) for part in parts]
-        for place, (digit, extent) in enumerate(zip(digits, self.dims, strict=True)):
+        for position, (digit, extent) in enumerate(zip(digits, self.dims, strict=True)):
             if isinstance(digit, int) and (digit < 0 or (isinstance(extent, int) and digit >= extent)):
-                raise LayoutError(f"index {place} is {digit}", required=f"0 <= index < {extent}")
+                raise LayoutError(f"index {position} is {digit}", required=f"0 <= index < {extent}")
         return digits
 
     def __getitem__(self, parts: object) -> Slice:
-        """The places of a part of the view: a colon is a whole dimension.
+        """Return the locations of a slice of the view; a colon is a whole dimension.
 
         >>> from layouts.lego import Row, TileBy
         >>> TileBy([2, 3], [4, 8]).OrderBy(Row(8, 24))[1, 0, :, :]
@@ -287,27 +282,27 @@ class GroupBy(Function):
         found = self.apply(*digits)
         return Slice(index(plain_index(found)), axes)
 
-    # -- in the other words -------------------------------------------------------------------------------------------
+    # -- conversion ---------------------------------------------------------------------------------------------------
 
     def strides(self) -> Function:
-        """The same by strides, on the same coordinates: a `Layout`, or a `Chain` that says why it is none.
+        """Convert to strides on the same coordinates: a `Layout`, or a `Chain` with the reason why there is none.
 
-        Raises `NoLayout` where a link of the chain is a function (GenP).
+        Raises `NoLayout` if a link of the chain is given by a function (GenP).
 
         >>> from layouts.lego import GroupBy, RegP
         >>> GroupBy([6, 6]).OrderBy(RegP([2, 3, 2, 3], [1, 3, 2, 4])).strides()
         ((3,2),(3,2)):((3,18),(1,9))
         """
-        found: Function = row_major(self.shape, given=()).knowing(self.known)
+        found: Function = row_major(self.shape, given=()).with_facts(self.known)
         for link in self.chain:
             outer = link.strides()
             if outer is None:
-                raise NoLayout(f"{link} is no strides", required="permutations of dimensions only: RegP, Row and Col")
-            found = composition(outer.knowing(self.known), found)
+                raise NoLayout(f"{link} has no strides", required="permutations of dimensions only: RegP, Row and Col")
+            found = composition(outer.with_facts(self.known), found)
         return found
 
     def where(self, **sizes: int) -> GroupBy:
-        """This layout with numbers for sizes. Raises `LayoutError` for numbers that break what is known of the sizes.
+        """Return this layout with numbers for sizes. Raises `LayoutError` for numbers that contradict known facts.
 
         >>> import atl
         >>> from layouts.lego import Row, TileBy
@@ -325,10 +320,10 @@ class GroupBy(Function):
 
 
 def TileBy(*tiles: object, given: Iterable[object] = ()) -> GroupBy:  # noqa: N802 (LEGO's name)
-    """The view of tiles, level by level, of an array that has each dimension as a whole.
+    """Return the view of nested tiles of an array that has each dimension as a whole.
 
-    What follows by `.OrderBy(…)` sees the whole array, as in `TileBy([M // BM, K // BK], [BM, BK]).OrderBy(Row(M, K))`.
-    All tiles have the same number of dimensions; of others a GroupBy and a RegP are made by hand.
+    A following `.OrderBy(…)` orders the whole array, as in `TileBy([M // BM, K // BK], [BM, BK]).OrderBy(Row(M, K))`.
+    All tiles must have the same number of dimensions; use GroupBy with a RegP for others.
 
     >>> TileBy([2, 2], [3, 2])
     GroupBy([2,2,3,2]).OrderBy(RegP([2,2,3,2], [1,3,2,4]))
@@ -336,11 +331,11 @@ def TileBy(*tiles: object, given: Iterable[object] = ()) -> GroupBy:  # noqa: N8
     levels = _equal_ranks([extents(each) for each in tiles], "TileBy")
     dims = [extent for each in levels for extent in each]
     order = by_dimension(len(levels), len(levels[0]))
-    return GroupBy(*levels, given=given).OrderBy(RegP(dims, [place + 1 for place in order]))
+    return GroupBy(*levels, given=given).OrderBy(RegP(dims, [location + 1 for location in order]))
 
 
 def by_dimension(levels: int, rank: int) -> list[int]:
-    """The places of extents that stand level by level, dimension by dimension.
+    """Return the positions, dimension by dimension, of extents that are listed level by level.
 
     >>> by_dimension(3, 2)
     [0, 2, 4, 1, 3, 5]
@@ -349,7 +344,7 @@ def by_dimension(levels: int, rank: int) -> list[int]:
 
 
 def _dealt(digits: Sequence[Any], counts: Sequence[int]) -> Iterator[Sequence[Any]]:
-    """Digits in parts of these lengths."""
+    """Return the digits, in groups of these lengths."""
     start = 0
     for count in counts:
         yield digits[start : start + count]
@@ -361,7 +356,7 @@ def _equal_ranks(levels: list[tuple[Extent, ...]], word: str) -> list[tuple[Exte
         raise LayoutError(
             f"{word} of tiles {', '.join(map(shown, levels)) or 'none'}",
             required="tiles of the same number of dimensions",
-            suggestions=("GroupBy(...).OrderBy(RegP(...)) takes tiles of any",),
+            suggestions=("GroupBy(...).OrderBy(RegP(...)) takes tiles with different numbers of dimensions",),
         )
     return levels
 

@@ -1,4 +1,4 @@
-"""What is asked on a line: a layout, or an operation on layouts, in text; and the answer as text or as data."""
+"""Queries in text form (a layout, or an operation on layouts) and their answers as text or data."""
 
 from __future__ import annotations
 
@@ -9,18 +9,27 @@ from typing import Any
 from atl.errors import WrongArgument, brief
 from atl.prove import Answer, Proved, Refuted, Unknown
 from atl.text.printing import show_predicate
-from layouts.axe import Axe, places
-from layouts.errors import NotByTable
+from layouts.axe import Axe, locations
+from layouts.errors import CannotTabulate
 from layouts.foundation.function import Function
 from layouts.foundation.tuples import shown
-from layouts.pictures.report import BY_MODE, DRAWN, OPERATIONS, described, no_operation, result_of, steps_of, verdict
-from layouts.pictures.words import read_function, read_tiler
+from layouts.pictures.parse_function import read_function, read_tiler
+from layouts.pictures.report import (
+    BY_MODE,
+    DRAWN,
+    OPERATIONS,
+    apply_operation,
+    describe,
+    explain_operation,
+    unknown_operation,
+    verdict,
+)
 from layouts.proofs.injectivity import bijective, injective
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question about layouts, with its answer: a layout, or what is proved or refuted. Tilers may be tuples."""
+class Query:
+    """A query about layouts with its answer: a layout, or what is proved or refuted. Tilers may be tuples."""
 
     operation: str | None
     layouts: tuple[Function | tuple[Any, ...], ...]
@@ -28,15 +37,15 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """The answer in words: the steps that lead to it, and what there is to say of it."""
+        """The answer in words: the steps of the operation, and a description of its result."""
         if not isinstance(self.result, Function):
             return verdict(self.result)
-        said = described(self.result)
-        return said if self.operation is None else f"{steps_of(self.operation, self.layouts)}\n\n{said}"
+        text = describe(self.result)
+        return text if self.operation is None else f"{explain_operation(self.operation, self.layouts)}\n\n{text}"
 
     @property
     def data(self) -> dict[str, Any]:
-        """The answer as data that JSON knows."""
+        """The answer as JSON-compatible data."""
         made: dict[str, Any] = {"layouts": [shown(each) for each in self.layouts]}
         if self.operation is not None:
             made = {"operation": self.operation, **made}
@@ -45,10 +54,10 @@ class Asked:
         return {**made, "result": _facts(self.result)}
 
 
-def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
-    """What a line of words asks: `LAYOUT`, `LAYOUT OPERATION LAYOUT`, or `OPERATION LAYOUT LAYOUT`.
+def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
+    """Evaluate a query: `LAYOUT`, `LAYOUT OPERATION LAYOUT`, or `OPERATION LAYOUT LAYOUT`.
 
-    What a layout is divided by, or composed with, may be a tuple of tilers, as `(4,3)` or `(2:4,8)`: it goes by mode.
+    The second operand of a division or composition may be a tuple of tilers, as `(4,3)` or `(2:4,8)`, mode by mode.
 
     >>> ask(["equal", "TileBy([2,2],[2,2]).OrderBy(Row(4,4))", "(2,2,2,2):(8,2,4,1)"]).result
     Proved(layer='table', vacuous=False)
@@ -58,27 +67,27 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
     ((4,3),(2,2)):((6,1),(24,3))
     """
     if not isinstance(words, list | tuple) or not words:
-        raise WrongArgument(f"the question {brief(words)}", required="a layout, and an operation if one is asked for")
+        raise WrongArgument(f"the query {brief(words)}", required="a layout, optionally with an operation")
     given = list(given)
     first, *rest = words
     if first in OPERATIONS:
         operation, texts = first, rest
     elif not rest:
         made = read_function(first, given=given)
-        return Asked(None, (made,), made)
+        return Query(None, (made,), made)
     else:
         operation, texts = _operation(first, rest[0]), [first, *rest[1:]]
-    read = [read_tiler if operation in BY_MODE and place == 1 else read_function for place in range(len(texts))]
+    read = [read_tiler if operation in BY_MODE and position == 1 else read_function for position in range(len(texts))]
     layouts = tuple(one(text, given=given) for one, text in zip(read, texts, strict=True))
-    return Asked(operation, layouts, result_of(operation, layouts))
+    return Query(operation, layouts, apply_operation(operation, layouts))
 
 
 def _operation(first: str, second: str) -> str:
-    """The second word, if it names an operation; the refusal of another names the one that is meant for one."""
+    """Return the second word if it names an operation. Raises `WrongArgument` with the word meant as one."""
     if second in OPERATIONS:
         return second
     meant = first if first.isidentifier() and not second.isidentifier() else second
-    raise no_operation(meant)
+    raise unknown_operation(meant)
 
 
 def _answer(answer: Answer) -> dict[str, Any]:
@@ -96,20 +105,20 @@ def _facts(function: Function) -> dict[str, Any]:
     if function.known.facts.predicates:
         made["given"] = [show_predicate(fact) for fact in function.known.facts.predicates]
     if isinstance(function, Axe) and function.replicates:
-        size = function.places
+        size = function.table_size
         if size is None or function.symbolic() or len(function.replicas()) > DRAWN:
             return made
         return {
             **made,
-            "places": [[str(place) for place in places(function, at)] for at in range(min(size, DRAWN))],
+            "locations": [[str(location) for location in locations(function, at)] for at in range(min(size, DRAWN))],
         }
     made["injective"] = _answer(injective(function))
     made["onto"] = _answer(bijective(function))
     try:
         table = function.table()
-    except NotByTable:
+    except CannotTabulate:
         return made
-    return {**made, "places": table.tolist()} if len(table) <= DRAWN else made
+    return {**made, "locations": table.tolist()} if len(table) <= DRAWN else made
 
 
 def _number(size: object) -> int | str:

@@ -1,8 +1,8 @@
-"""The usual ways to store a tensor, as functions of its shape: each a formula with the way back that proves it.
+"""Standard storage formats, as functions of the tensor's shape: each a formula with the inverse that proves it.
 
     s.store("B", layouts.blocked(4, 8))
 
-A tail of a tile that sticks out of the tensor, and room beside a row, are places that no element has: padding.
+Locations without an element are padding, such as the unused part of an edge tile, or the end of a padded row.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from layouts.foundation.function import IndexFunction
 from layouts.foundation.tuples import Extent, extent_of, shown
 
 Storage: TypeAlias = Callable[[Sequence[Any]], IndexFunction]
-"""Where the elements of a tensor go, as a function of its shape."""
+"""A map from the shape of a tensor to the layout of its elements."""
 
 MOST_BITS: Final = 10
-"""A tile in Morton order, or a swizzle, has at most so many bits in each dimension."""
+"""Largest number of bits in each dimension of a Morton tile or a swizzle."""
 
 
 def blocked(*tiles: Any) -> Storage:
-    """Tiles one after the other, each stored row by row; one extent of a tile for each dimension (bricks, for three).
+    """Store contiguous tiles, each row-major; `tiles` has an extent for each dimension (bricks in three dimensions).
 
     >>> blocked(2, 4)((4, 8)).table().reshape(8, 4).T
     array([[ 0,  1,  2,  3,  8,  9, 10, 11],
@@ -43,32 +43,32 @@ def blocked(*tiles: Any) -> Storage:
             pairs = list(zip(at, inner, strict=True))
             return (*(x // tile for x, tile in pairs), *(x % tile for x, tile in pairs))
 
-        def back(*at: Any) -> tuple[Any, ...]:
+        def inverse(*at: Any) -> tuple[Any, ...]:
             rank = len(inner)
             return tuple(tile * o + x for o, x, tile in zip(at[:rank], at[rank:], inner, strict=True))
 
-        return _function("blocked", extents, to, back, (*outer, *inner))
+        return _function("blocked", extents, to, inverse, (*outer, *inner))
 
     return storage
 
 
 def padded(by: Any) -> Storage:
-    """Row by row, with room for so many more elements at the end of each row.
+    """Store row-major with `by` elements of padding at the end of each row.
 
     >>> padded(1)((3, 4)).table()[3:6]  # the second column begins with the fourth index
     array([ 1,  6, 11])
     """
-    room = extent_of(_own(by, "padded(1)"))
+    extra = extent_of(_own(by, "padded(1)"))
 
     def storage(shape: Sequence[Any]) -> IndexFunction:
         extents = _extents("padded", shape, 1, None)
-        return _function("padded", extents, _same, _same, (*extents[:-1], extents[-1] + room))
+        return _function("padded", extents, _same, _same, (*extents[:-1], extents[-1] + extra))
 
     return storage
 
 
 def skewed(shape: Sequence[Any]) -> IndexFunction:
-    """Row i turned by i: element (i, j) in column (i + j) % m, so that a column lies in different banks.
+    """Rotate rows: element (i, j) is in column (i + j) % m, so that a column is spread over banks.
 
     >>> skewed((3, 4)).table().reshape(4, 3).T
     array([[ 0,  1,  2,  3],
@@ -81,16 +81,17 @@ def skewed(shape: Sequence[Any]) -> IndexFunction:
     def to(*at: Any) -> tuple[Any, ...]:
         return (*at[:-1], (at[-2] + at[-1]) % m)
 
-    def back(*at: Any) -> tuple[Any, ...]:
+    def inverse(*at: Any) -> tuple[Any, ...]:
         return (*at[:-1], (at[-1] - at[-2]) % m)
 
-    return _function("skewed", extents, to, back, extents)
+    return _function("skewed", extents, to, inverse, extents)
 
 
 def swizzled(rows: int, chunk: int = 1) -> Storage:
-    """Chunks of a row exchanged by an exclusive or with the number of the row, in groups of so many.
+    """Permute the chunks of a row by an exclusive or with the row number, within groups of `rows` chunks.
 
-    Chunk c of row i is stored as chunk c ^ (i % rows) of its group; it is its own way back. `rows` is a power of two.
+    Chunk c of row i is stored as chunk c ^ (i % rows) of its group. The function is its own inverse. `rows` must be a
+    power of two.
 
     >>> swizzled(4)((4, 4)).table().reshape(4, 4).T
     array([[ 0,  1,  2,  3],
@@ -111,18 +112,18 @@ def swizzled(rows: int, chunk: int = 1) -> Storage:
             within = (j % chunk,) if inner else ()
             return (*outer, i, j // (rows * chunk), (j // chunk % rows) ^ (i % rows), *within)
 
-        def back(*at: Any) -> tuple[Any, ...]:
-            *outer, i, group, place, within = (*at, 0) if not inner else at
-            return (*outer, i, rows * chunk * group + chunk * (place ^ (i % rows)) + within)
+        def inverse(*at: Any) -> tuple[Any, ...]:
+            *outer, i, group, position, within = (*at, 0) if not inner else at
+            return (*outer, i, rows * chunk * group + chunk * (position ^ (i % rows)) + within)
 
         groups = _tiles(extents[-1], rows * chunk)
-        return _function("swizzled", extents, to, back, (*extents[:-1], groups, rows, *inner))
+        return _function("swizzled", extents, to, inverse, (*extents[:-1], groups, rows, *inner))
 
     return storage
 
 
 def morton(tile: int) -> Storage:
-    """Tiles of this extent in each dimension, one after the other; within a tile, along Morton's curve.
+    """Store contiguous tiles with this extent in each dimension; within a tile, along the Morton curve.
 
     >>> morton(4)((4, 4)).table().reshape(4, 4).T
     array([[ 0,  1,  4,  5],
@@ -140,19 +141,19 @@ def morton(tile: int) -> Storage:
             curve = [x // 2**bit % 2 for bit in reversed(range(bits)) for x in at]
             return (*(x // tile for x in at), *curve)
 
-        def back(*at: Any) -> tuple[Any, ...]:
+        def inverse(*at: Any) -> tuple[Any, ...]:
             found = [tile * outer for outer in at[:rank]]
-            for place, digit in enumerate(at[rank:]):
-                found[place % rank] = found[place % rank] + 2 ** (bits - 1 - place // rank) * digit
+            for position, digit in enumerate(at[rank:]):
+                found[position % rank] = found[position % rank] + 2 ** (bits - 1 - position // rank) * digit
             return tuple(found)
 
-        return _function("morton", extents, to, back, (*(_tiles(n, tile) for n in extents), *(2,) * (bits * rank)))
+        return _function("morton", extents, to, inverse, (*(_tiles(n, tile) for n in extents), *(2,) * (bits * rank)))
 
     return storage
 
 
 def backwards(shape: Sequence[Any]) -> IndexFunction:
-    """The last element first, in every dimension.
+    """Reverse the order in every dimension.
 
     >>> backwards((2, 3)).table().reshape(3, 2).T
     array([[5, 4, 3],
@@ -167,7 +168,7 @@ def backwards(shape: Sequence[Any]) -> IndexFunction:
 
 
 def antidiagonal(shape: Sequence[Any]) -> IndexFunction:
-    """A row for each antidiagonal: element (i, j) in row i + j, at i. `compact_antidiagonal` leaves no room free.
+    """Store a row for each antidiagonal: element (i, j) in row i + j, at i. `compact_antidiagonal` has no padding.
 
     >>> antidiagonal((2, 3)).table().reshape(3, 2).T
     array([[0, 2, 4],
@@ -180,10 +181,10 @@ def antidiagonal(shape: Sequence[Any]) -> IndexFunction:
 
 
 def compact_antidiagonal(shape: Sequence[Any]) -> IndexFunction:
-    """Antidiagonals side by side, without padding: element (i, j) in row (i + j) % m, at i.
+    """Store antidiagonals without padding: element (i, j) is in row (i + j) % m, at i.
 
-    Antidiagonals d, d + m, d + 2m, … share a row: one ends where the next begins. The neighbours on an antidiagonal are
-    neighbours in memory, and n x m elements have n x m places.
+    Antidiagonals d, d + m, d + 2m, … share a row: each begins where the one before ends. Neighbours on an antidiagonal
+    are neighbours in memory, and n x m elements have n x m locations.
 
     >>> compact_antidiagonal((3, 3)).table().reshape(3, 3).T
     array([[0, 3, 6],
@@ -197,19 +198,25 @@ def compact_antidiagonal(shape: Sequence[Any]) -> IndexFunction:
     )
 
 
-# -- what they are made of --------------------------------------------------------------------------------------------
+# -- support ----------------------------------------------------------------------------------------------------------
 
 
 def _function(
-    name: str, shape: tuple[Extent, ...], to: Callable[..., Any], back: Callable[..., Any], places: tuple[Extent, ...]
+    name: str,
+    shape: tuple[Extent, ...],
+    to: Callable[..., Any],
+    inverse: Callable[..., Any],
+    locations: tuple[Extent, ...],
 ) -> IndexFunction:
-    return IndexFunction(shape, to, back, onto=Box(tuple(map(extent_of, places)), row_major=True), name=name)
+    return IndexFunction(shape, to, inverse, onto=Box(tuple(map(extent_of, locations)), row_major=True), name=name)
 
 
 def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> tuple[Extent, ...]:
-    """The shape of a tensor that has so many dimensions, with numbers where it is known in numbers."""
+    """Return the shape of a tensor, checked for its number of dimensions; integers where constant."""
     if not isinstance(shape, tuple | list):
-        raise WrongArgument(f"{name} is given {brief(shape)}", required="the shape of a tensor, a tuple of extents")
+        raise WrongArgument(
+            f"{name} is called with {brief(shape)}", required="the shape of a tensor, a tuple of extents"
+        )
     if len(shape) < least or (most is not None and len(shape) > most):
         wanted = f"{least}" if most == least else f"{least} or more"
         raise LayoutError(f"{name} of a tensor with {len(shape)} dimensions", required=wanted)
@@ -217,7 +224,7 @@ def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> t
 
 
 def _tiles(n: Extent, tile: Extent) -> Extent:
-    """So many tiles cover n elements."""
+    """Return the number of tiles that cover n elements."""
     return extent_of(ceildiv(index(n), index(tile), positive=True))
 
 
@@ -226,12 +233,12 @@ def _same(*at: Any) -> tuple[Any, ...]:
 
 
 def _own(value: object, example: str) -> object:
-    """A number of a storage's own, where one may think that the shape of a tensor is asked for."""
+    """Return a parameter of a storage format. Raises `WrongArgument` with a hint if a shape is given instead."""
     if isinstance(value, tuple | list):
         word = example.partition("(")[0]
         raise WrongArgument(
-            f"{word} is given the shape {brief(shown(tuple(value)))}, and no number of its own",
-            required=f"its own numbers first: {example} is a storage, of tensors of any shape",
+            f"{word} is called with the shape {brief(shown(tuple(value)))} instead of its parameters",
+            required=f"its parameters first: {example} is a storage format for tensors of any shape",
             suggestions=(f'store("B", {example})', f"{example}(shape), for a layout"),
         )
     return value

@@ -1,4 +1,4 @@
-"""Layouts read from text, as they are printed: `(4,8):(8,1)`, with names for symbolic sizes."""
+"""Parser for printed layouts such as `(4,8):(8,1)`, with names for symbolic sizes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from layouts.foundation.semimodule import F2, Coordinate, E
 
 
 def read_layout(text: str, *, given: Iterable[object] = ()) -> Layout:
-    """The layout that is written so: a shape, and strides after a colon; then, after `+`, where it starts.
+    """Parse a layout: a shape, a colon and strides, and optionally `+` and an offset.
 
-    Names are sizes, `E(k)` and `F2(s)` strides; `+ - * // %` are what they are elsewhere. Raises `ParseError`.
+    Names are sizes, `E(k)` and `F2(s)` are strides; `+ - * // %` have their usual meaning. Raises `ParseError`.
 
     >>> read_layout("(4,(2,N)):(2*N,(1,2))"), read_layout("8"), read_layout("(2,2):(E(0),3*E(1))"), read_layout("4:8+3")
     ((4,(2,N)):(2*N,(1,2)), 8:1, (2,2):(E(0),3*E(1)), 4:8+3)
     """
     if not isinstance(text, str):
-        raise WrongArgument(f"{brief(text)} is not a text", required='a layout as it is printed: "(4,8):(8,1)"')
+        raise WrongArgument(f"{brief(text)} is not a string", required='a layout as it is printed: "(4,8):(8,1)"')
     shape, colon, rest = text.partition(":")
     stride, plus, offset = _at_the_end(rest)
     if not shape.strip() or (colon and not stride.strip()):
@@ -35,7 +35,7 @@ def read_layout(text: str, *, given: Iterable[object] = ()) -> Layout:
 
 
 def read_condition(text: str) -> atl.Condition:
-    """A condition on sizes: `N % 4 == 0`, `N >= 1`.
+    """Parse a condition on sizes: `N % 4 == 0`, `N >= 1`.
 
     >>> read_condition("N % 4 == 0")
     N % 4 = 0
@@ -60,17 +60,17 @@ def read_condition(text: str) -> atl.Condition:
                     pass
         case _:
             pass
-    raise _no_layout(text, "it is no comparison of sizes")
+    raise _no_layout(text, "it is not a comparison of sizes")
 
 
 def _condition(value: object, text: str) -> atl.Condition:
     if not isinstance(value, atl.Condition):
-        raise _no_layout(text, "it speaks of no size")
+        raise _no_layout(text, "it mentions no size")
     return value
 
 
 def _at_the_end(text: str) -> tuple[str, str, str]:
-    """The strides, and what follows a plus that stands in no parentheses."""
+    """Return the strides, and the text after a plus outside parentheses."""
     level = 0
     for at, sign in enumerate(text):
         level += (sign == "(") - (sign == ")")
@@ -81,18 +81,18 @@ def _at_the_end(text: str) -> tuple[str, str, str]:
 
 def _parsed(text: str, whole: str) -> ast.expr:
     if not isinstance(text, str):
-        raise _no_layout(whole, "it is no text")
+        raise _no_layout(whole, "it is empty or not valid text")
     try:
         return expression_of(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise _no_layout(whole, "it is no expression") from error
+        raise _no_layout(whole, "it is not an expression") from error
 
 
 def expression_of(text: str) -> ast.expr:
-    """The expression, parsed by Python and never evaluated; a quotient that is rounded up is read as it is printed."""
-    for _ in range(text.count("⌈")):  # the inner ones first
+    """Parse an expression with Python's parser, without evaluating it; `⌈a / b⌉` is accepted as printed."""
+    for _ in range(text.count("⌈")):  # innermost first
         text = re.sub(r"⌈([^⌈⌉]+) / ([^⌈⌉/]+)⌉", r"((\1 + (\2) - 1) // (\2))", text)
-    # Python warns of `4and` and the like, which tells nobody anything.
+    # Suppress Python's warnings about input such as `4and`, which would confuse users.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text, mode="eval").body
@@ -115,14 +115,14 @@ def _value(node: ast.expr, text: str) -> Any:
         case ast.Call(func=ast.Name(id="E" | "F2" as word), args=[ast.Constant(value=int() as value)]):
             return E(value) if word == "E" else F2(value)
         case _:
-            raise _no_layout(text, f"{brief(ast.unparse(node))} is no extent or stride")
+            raise _no_layout(text, f"{brief(ast.unparse(node))} is not an extent or stride")
 
 
 def _combined(op: ast.operator, a: Any, b: Any, text: str) -> Any:
     if isinstance(a, tuple) or isinstance(b, tuple):
-        raise _no_layout(text, "tuples are not computed with")
+        raise _no_layout(text, "arithmetic on tuples is not defined")
     if isinstance(b, Coordinate) and isinstance(op, ast.Mult):
-        a, b = b, a  # sizes stand on the right of coordinates
+        a, b = b, a  # symbolic factors of coordinates go on the right
     try:
         match op:
             case ast.Add():
@@ -141,6 +141,6 @@ def _combined(op: ast.operator, a: Any, b: Any, text: str) -> Any:
 
 def _no_layout(text: str, why: str) -> ParseError:
     return ParseError(
-        f"{brief(text)} is not read: {why}",
+        f"cannot parse {brief(text)}: {why}",
         required="a shape, a colon and strides of the same nesting, as in (4,8):(8,1), (4,N):(N,1), (2,2):(E(0),F2(3))",
     )

@@ -1,4 +1,4 @@
-"""Functions as isl reads them: affine in digits and sizes, with quotients by numbers, and exclusive ors bit by bit."""
+"""Functions in isl's notation: affine in digits and sizes, with constant divisors, and exclusive ors by bits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from atl.core.index import (
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as Either
 from layouts.axe.layout import Axe
-from layouts.errors import NoLayout, NotByTable
+from layouts.errors import CannotTabulate, NoLayout
+from layouts.foundation.facts import Known
 from layouts.foundation.function import Chain, Function
-from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, INTEGERS, Coordinate
 from layouts.foundation.tuples import plain_index
@@ -34,13 +34,13 @@ from layouts.linear.layout import LinearLayout
 from layouts.proofs.witness import sizes_of
 
 MOST_PAIRS: Final = 512
-"""Of so many coordinates a function is written pair by pair, where it has no formula."""
+"""Largest number of coordinates for which a function without formula is written as a list of pairs."""
 MOST_BITS: Final = 20
-"""So wide exclusive ors are written."""
+"""Largest width of an exclusive or."""
 
 
 def written(function: Function, known: Known, *, bits: bool = False) -> str:
-    """The relation as isl reads it. Raises `NoLayout` where it cannot be written."""
+    """Return the relation in isl's notation. Raises `NoLayout` if it cannot be expressed."""
     if bits:
         return _of_matrix(as_linear(function), natural=False)
     if isinstance(function, Axe):
@@ -48,14 +48,14 @@ def written(function: Function, known: Known, *, bits: bool = False) -> str:
     if isinstance(function, LinearLayout):
         return _of_matrix(function, natural=True)
     if _by_strides(function):
-        digits, conditions, place = _of_strides(function, "i")
-        return _laid_out(sizes_of(function), known, digits, conditions, [place], _Writer({}))
+        digits, conditions, location = _of_strides(function, "i")
+        return _laid_out(sizes_of(function), known, digits, conditions, [location], _Writer({}))
     try:
         if isinstance(function, Layout) and function.semimodule is BITS:
             return _of_matrix(as_linear(function), natural=True)
         return _of_formula(function, known)
-    except (NoLayout, NotByTable, TypeError):
-        if function.places is None or not function.has_table or function.places > MOST_PAIRS:
+    except (NoLayout, CannotTabulate, TypeError):
+        if function.table_size is None or not function.has_table or function.table_size > MOST_PAIRS:
             raise
         return _of_pairs(function)
 
@@ -75,15 +75,15 @@ def _laid_out(
     known: Known,
     digits: Sequence[str],
     conditions: Sequence[tuple[str, str]],
-    places: Sequence[str],
+    locations: Sequence[str],
     writer: _Writer,
 ) -> str:
-    """`[sizes] -> { [digits] -> [places] : conditions }`; a name that is no digit is one that exists."""
+    """Write `[sizes] -> { [digits] -> [locations] : conditions }`; other names are existentially quantified."""
     facts = [writer.condition(fact) for fact in known.facts.predicates]
-    outs = ["p"] if len(places) == 1 else [f"p{k}" for k in range(len(places))]
+    outs = ["p"] if len(locations) == 1 else [f"p{k}" for k in range(len(locations))]
     held = [*conditions, *writer.inner]
     inner = list(dict.fromkeys(name for name, _ in held if name not in digits))
-    equations = [f"{out} = {place}" for out, place in zip(outs, places, strict=True)]
+    equations = [f"{out} = {location}" for out, location in zip(outs, locations, strict=True)]
     holds = " and ".join([*equations, *(text for _, text in held), *facts])
     body = f"exists {', '.join(inner)} : {holds}" if inner else holds
     known_sizes = (expression for fact in known.facts.predicates for expression in expressions(fact))
@@ -99,37 +99,40 @@ def _sizes(parts: Iterable[Index]) -> set[str]:
 
 
 def _of_formula(function: Function, known: Known) -> str:
-    """The formula over its digits, with the condition under which there is a place."""
+    """Return the formula over its digits, with the condition under which there is a location."""
     extents = function.box.extents
     variables = related_variables([f"i{k}" for k in range(len(extents))])
     inside, found = function.partial([index(variable) for variable in variables])
     parts = list(map(plain_index, found if isinstance(found, Coordinate) else [found]))
     if not all(isinstance(part, int | Index) for part in parts):
-        raise NoLayout(f"the places of {function} have no formula", required="integers, or coordinates")
+        raise NoLayout(f"the locations of {function} have no formula", required="integers, or coordinates")
     names = {variable.uid: variable.name for variable in variables}
     writer = _Writer(names, {v.name: n for v, n in zip(variables, extents, strict=True) if isinstance(n, int)})
-    places = [writer.text(index(part)) for part in parts]
+    locations = [writer.text(index(part)) for part in parts]
     digits = [variable.name for variable in variables]
     conditions = [(d, f"0 <= {d} < {writer.text(index(n))}") for d, n in zip(digits, extents, strict=True)]
     conditions.append((digits[0], writer.condition(inside)))
     sizes = _sizes([*map(index, parts), *map(index, extents), *expressions(inside)])
-    return _laid_out(sizes, known, digits, conditions, places, writer)
+    return _laid_out(sizes, known, digits, conditions, locations, writer)
 
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes index expressions; what isl has no word for gets a name, and conditions."""
+    """Writes index expressions. What isl cannot express directly becomes a new variable with conditions."""
 
     names: dict[int, str]
     extents: dict[str, int] = field(default_factory=dict)
     inner: list[tuple[str, str]] = field(default_factory=list)
 
     def text(self, expression: Index) -> str:
-        """An affine expression with quotients by numbers."""
+        """Return an affine expression with quotients by constants."""
         terms: list[str] = []
         for monomial, coefficient in expression.terms:
             if len(monomial) > 1:
-                raise NoLayout(f"isl has no products or quotients: {expression}", required="a sum of sizes and digits")
+                raise NoLayout(
+                    f"isl cannot express the products or quotients in {expression}",
+                    required="a sum of sizes and digits",
+                )
             terms.append("*".join([str(coefficient), *map(self._atom, monomial)]))
         return f"({' + '.join(terms) or '0'})"
 
@@ -143,14 +146,14 @@ class _Writer:
                 return self.names[uid]
             case Quotient(above, below):
                 if below.constant is None:
-                    raise NoLayout(f"isl has no quotient by {below}", required="a number")
+                    raise NoLayout(f"isl cannot express a quotient by {below}", required="a number")
                 return f"floor({self.text(above)}/{below.constant})"
             case Extremum(kind, choices):
                 return self._extreme(kind, [self.text(choice) for choice in choices])
             case Xor(parts):
                 return self._xor(parts)
             case Bound() | Read():
-                raise NoLayout("isl knows no loops and no arrays", required="sizes and digits")
+                raise NoLayout("isl cannot express loop variables and array reads", required="sizes and digits")
 
     def _new(self) -> str:
         return f"e{len(self.inner)}"
@@ -167,7 +170,7 @@ class _Writer:
         width = max(self._greatest(part) for part in parts).bit_length()
         if width > MOST_BITS:
             raise NoLayout(f"an exclusive or of {width} bits", required=f"up to {MOST_BITS}")
-        columns = [[f"{self._new()}_{place}_{bit}" for bit in range(width)] for place in range(len(parts))]
+        columns = [[f"{self._new()}_{position}_{bit}" for bit in range(width)] for position in range(len(parts))]
         for bits, part in zip(columns, parts, strict=True):
             for bit in bits:
                 self.inner.append((bit, f"0 <= {bit} <= 1"))
@@ -179,7 +182,7 @@ class _Writer:
         return name
 
     def _greatest(self, expression: Index) -> int:
-        """A bound of an expression of digits whose extents are numbers; none of its terms is negative."""
+        """Return an upper bound of an expression of digits with numeric extents, in which no term is negative."""
         for atom in atoms(expression):
             below = atom.denominator.constant if isinstance(atom, Quotient) else None
             if isinstance(atom, Quotient) and below and expression == atom.numerator - below * index(atom):
@@ -201,10 +204,10 @@ class _Writer:
             case Extremum(_, choices) | Xor(choices):
                 return (1 << max(map(self._greatest, choices)).bit_length()) - 1
             case _:
-                raise NoLayout("an exclusive or of what has no bound", required="digits of numbers")
+                raise NoLayout("an exclusive or of unbounded values", required="digits with numeric extents")
 
     def condition(self, fact: Predicate) -> str:
-        """A condition on sizes and digits."""
+        """Return a condition on sizes and digits."""
         match fact:
             case NonNegative(expression):
                 return f"{self.text(expression)} >= 0"
@@ -222,7 +225,7 @@ class _Writer:
 
 
 def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
-    """A matrix over F2, between bits, or between the numbers that they make up."""
+    """Return a matrix over F2, as a relation of bits, or of the numbers with these bits."""
     bits = [[f"b{k}_{bit}" for bit in range(size.bit_length() - 1)] for k, size in enumerate(layout.in_dims.values())]
     inputs = [bit for each in bits for bit in each]
     count = max((column.bit_length() for column in layout.columns), default=0)
@@ -237,19 +240,19 @@ def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
         return f"{{ [{', '.join(inputs)}] -> [{', '.join(outs)}] : {' and '.join([*equal, *ranges]) or '0 = 0'} }}"
     digits = [f"i{k}" for k in range(len(bits))] or ["i0"]
     sums = [" + ".join(f"{1 << k}*{bit}" for k, bit in enumerate(each)) or "0" for each in bits] or ["0"]
-    place = " + ".join(f"{1 << k}*{value}" for k, value in enumerate(outputs)) or "0"
-    holds = [f"p = {place}", *(f"{d} = {total}" for d, total in zip(digits, sums, strict=True)), *ranges]
+    location = " + ".join(f"{1 << k}*{value}" for k, value in enumerate(outputs)) or "0"
+    holds = [f"p = {location}", *(f"{d} = {total}" for d, total in zip(digits, sums, strict=True)), *ranges]
     exists = f"exists {', '.join(inputs)} : " if inputs else ""
     return f"{{ [{', '.join(digits)}] -> [p] : {exists}{' and '.join(holds)} }}"
 
 
 def _of_axe(layout: Axe, known: Known) -> str:
-    """Steps along each axis; each replica is a pair."""
+    """Write the steps along each axis; each replica gives a pair."""
     digits = [f"i{k}" for k in range(len(layout.sharded))]
     replicas = [f"r{k}" for k in range(len(layout.replicated))]
     steps = [*zip(digits, layout.sharded, strict=True), *zip(replicas, layout.replicated, strict=True)]
     axes = layout.axes or (None,)
-    places = [
+    locations = [
         " + ".join(
             [_affine(layout.offset[at]) if at else "0"]
             + [f"{_number(each.stride)}*{digit}" for digit, each in steps if each.axis == at]
@@ -259,15 +262,15 @@ def _of_axe(layout: Axe, known: Known) -> str:
     bounds = [(digit, f"0 <= {digit} < {_affine(each.extent)}") for digit, each in steps]
     shown = digits or ["i0"]
     bounds += [] if digits else [("i0", "i0 = 0")]
-    return _laid_out(sizes_of(layout), known, shown, bounds, places, _Writer({}))
+    return _laid_out(sizes_of(layout), known, shown, bounds, locations, _Writer({}))
 
 
 def _of_pairs(function: Function) -> str:
-    """Each coordinate with its place."""
+    """Return the list of all coordinates with their locations."""
     table = function.table()
     pairs = []
-    for at, place in enumerate(table.tolist()):
-        parts = place if isinstance(place, list) else [place]
+    for at, location in enumerate(table.tolist()):
+        parts = location if isinstance(location, list) else [location]
         digits = function.box.digits(at)
         pairs.append(f"[{', '.join(str(int(d)) for d in digits)}] -> [{', '.join(map(str, parts))}]")
     return "{ " + "; ".join(pairs) + " }"
@@ -277,7 +280,7 @@ def _of_pairs(function: Function) -> str:
 
 
 def _of_strides(function: Function, name: str) -> tuple[list[str], list[tuple[str, str]], str]:
-    """The names of the digits, each name with the bounds of what it stands for, and the place."""
+    """Return the names of the digits, all variables with their bounds, and the location."""
     match function:
         case Layout() if function.semimodule is INTEGERS:
             digits = [f"{name}{k}" for k in range(len(function.modes))]
@@ -287,35 +290,35 @@ def _of_strides(function: Function, name: str) -> tuple[list[str], list[tuple[st
             parts = [f"{_number(d)} {digit}" for digit, (_, d) in zip(digits, function.modes, strict=True)]
             return digits, bounds, " + ".join([_affine(function.offset), *parts])
         case Chain(outer=Layout() as outer, inner=inner) if outer.semimodule is INTEGERS:
-            digits, bounds, place = _of_strides(inner, name)
+            digits, bounds, location = _of_strides(inner, name)
             split, inside, value = _of_strides(outer, f"{name}_")
             width: Any = 1
             joined: list[str] = []
             for digit, (n, _) in zip(split, outer.modes, strict=True):
                 joined.append(f"{_number(width)} {digit}")
                 width = width * n if isinstance(n, int) else None
-            inside[-1] = (split[-1], f"0 <= {split[-1]}")  # the last mode takes what is left
-            inside.append((split[-1], f"{place} = {' + '.join(joined)}"))
+            inside[-1] = (split[-1], f"0 <= {split[-1]}")  # the last digit is not bounded
+            inside.append((split[-1], f"{location} = {' + '.join(joined)}"))
             return digits, [*bounds, *inside], value
         case _:
             raise NoLayout(
-                f"{function} is no relation that is known here", required="integer strides, or a chain of such"
+                f"{function} cannot be expressed as a relation", required="integer strides, or a chain of such"
             )
 
 
 def _number(value: object) -> str:
     if type(value) is not int:
-        raise NoLayout(f"isl has no products with {value}", required="a number")
+        raise NoLayout(f"isl cannot express products with {value}", required="a number")
     return str(value)
 
 
 def _affine(value: object) -> str:
-    """A sum of sizes with numbers for coefficients."""
+    """Return a sum of sizes with constant coefficients."""
     if not isinstance(value, int | Index):
-        raise NoLayout(f"isl does not know {value}", required="a sum of sizes")
+        raise NoLayout(f"isl cannot express {value}", required="a sum of sizes")
     terms: list[str] = []
     for monomial, coefficient in index(value).terms:
         if len(monomial) > 1 or not all(isinstance(atom, Size) for atom in monomial):
-            raise NoLayout(f"isl has no products or quotients: {value}", required="a sum of sizes")
+            raise NoLayout(f"isl cannot express the products or quotients in {value}", required="a sum of sizes")
         terms.append(" ".join([str(coefficient), *(atom.name for atom in monomial if isinstance(atom, Size))]))
     return f"({' + '.join(terms) or '0'})"

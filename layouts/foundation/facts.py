@@ -1,4 +1,4 @@
-"""What is known of extents: comparisons and exact quotients, of integers at once, of symbolic extents by the prover."""
+"""Facts about extents: comparison and exact division, immediate for integers and by the prover for symbolic extents."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from layouts.foundation.tuples import Extent
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Facts about sizes, and what follows from them. What is not proved is answered as not known."""
+    """Facts about sizes and their consequences. Every query answers False or None if it cannot be proved."""
 
     facts: Facts = field(default_factory=Facts)
 
     def assume(self, *predicates: Predicate) -> Known:
-        """These facts and more."""
+        """Add predicates."""
         facts = self.facts.assume(*predicates)
         return self if facts is self.facts else Known(facts)
 
     def given(self, conditions: Iterable[object]) -> Known:
-        """These facts and the conditions that a person states."""
+        """Add conditions written by the user."""
         return self.assume(*(as_predicate(condition) for condition in conditions))
 
     def joined(self, other: Known) -> Known:
-        """What both know."""
+        """Return the facts of both."""
         return self if other is self else self.assume(*other.facts.predicates)
 
     def where(self, sizes: Mapping[str, int]) -> Known:
-        """What is known with numbers for some sizes. Raises `LayoutError` for numbers that break it.
+        """Return the facts with numbers for some sizes. Raises `LayoutError` if the numbers contradict a fact.
 
         >>> from atl import sizes
         >>> n, m = sizes("n m")
@@ -49,30 +49,28 @@ class Known:
             held = substitute(fact, partial(number_for, sizes))
             if held == FALSE:
                 numbers = ", ".join(f"{name} = {number}" for name, number in sizes.items())
-                raise LayoutError(
-                    f"what is known of the sizes does not hold for {numbers}", required=show_predicate(fact)
-                )
+                raise LayoutError(f"{numbers} contradicts what is known of the sizes", required=show_predicate(fact))
             out = out.assume(held)
         return out
 
     def holds(self, predicate: Predicate) -> bool:
-        """Whether the quick layers of the prover see that it follows."""
+        """Return whether the fast layers of the prover prove `predicate` from the facts."""
         return isinstance(prove(self.facts, predicate, thorough=False), Proved)
 
     def less(self, a: Extent, b: Extent) -> bool:
-        """Whether a < b is known."""
+        """Return whether a < b is proved."""
         if isinstance(a, int) and isinstance(b, int):
             return a < b
         return self.holds(less(index(a), index(b)))
 
     def same(self, a: Extent, b: Extent) -> bool:
-        """Whether a = b is known."""
+        """Return whether a = b is proved."""
         if isinstance(a, int) and isinstance(b, int):
             return a == b
         return index(a) == index(b) or self.holds(equal(index(a), index(b)))
 
     def quotient(self, a: Extent, b: Extent) -> Extent | None:
-        """a / b, where b > 0 is known to divide a; None where it is not known.
+        """Return a / b if b > 0 is proved to divide a; else None.
 
         >>> from atl.core.index import size
         >>> n = size("n")
@@ -84,7 +82,7 @@ class Known:
         if b == 1:
             return a
         if a == 1:
-            return None  # 1 is a multiple of 1 alone, and that an extent is 1 is said by an integer
+            return None  # only 1 divides 1, and an extent of 1 is always written as an integer
         whole, part = index(a), index(b)
         if (exact := _divided(whole, part)) is None:
             if not self.facts.predicates:
@@ -96,9 +94,9 @@ class Known:
         return self.simple(exact) if self.less(0, b) else None
 
     def simple(self, value: Extent) -> Extent:
-        """An equal expression, made smaller by what is known; an integer where it is one.
+        """Return an equal expression, simplified by the facts; an integer if it is constant.
 
-        Where B is known to divide K, (K // B) * B is K.
+        Where B is proved to divide K, (K // B) * B becomes K.
 
         >>> from atl import sizes
         >>> k, b = sizes("K B")
@@ -115,7 +113,7 @@ class Known:
         return value if value.constant is None else value.constant
 
     def _exact_quotients(self) -> Iterator[tuple[Index, Index, Quotient]]:
-        """The quotients that the facts say leave no remainder."""
+        """Return the quotients that the facts make exact."""
         for fact in self.facts.predicates:
             if isinstance(fact, Zero):
                 for atom in set(atoms_of(fact.expression)):
@@ -124,13 +122,13 @@ class Known:
 
 
 def _says_exact(expression: Index, atom: Quotient) -> bool:
-    """Whether that this expression is zero says that the quotient leaves no remainder."""
+    """Return whether `expression` = 0 implies that the quotient is exact."""
     remainder = atom.numerator - atom.denominator * index(atom)
     return expression in (remainder, -remainder)
 
 
 def _divided(whole: Index, part: Index) -> Index | None:
-    """whole / part, where every term of the one is a multiple of the one term of the other."""
+    """Return whole / part, if every term of `whole` is a multiple of the single term `part`; else None."""
     if whole == part:
         return ONE
     if len(part.terms) != 1:
@@ -150,13 +148,13 @@ def _divided(whole: Index, part: Index) -> Index | None:
 
 
 def _multiplied_out(value: Index, whole: Index, part: Index, quotient: Quotient) -> Index:
-    """The value with c * part * quotient written as c * whole, as often as it occurs: they are known to be equal."""
+    """Return the value with each c * part * quotient replaced by c * whole; the two are known to be equal."""
     while True:
         factors: dict[Monomial, int] = {}
         rest: dict[Monomial, int] = {}
         for monomial, coefficient in value.terms:
             left = without(monomial, (quotient,))
-            # A part of several terms divides all of what stands with the quotient, or nothing of it.
+            # If the part has several terms, it must divide the whole coefficient of the quotient.
             if left is not None and (
                 len(part.terms) > 1 or _divided(polynomial({left: coefficient}), part) is not None
             ):
@@ -170,36 +168,36 @@ def _multiplied_out(value: Index, whole: Index, part: Index, quotient: Quotient)
 
 
 EMPTY: Final = Known()
-"""Nothing is known but what holds of all integers."""
+"""No facts."""
 
 
 def number_for(sizes: Mapping[str, int], leaf: Leaf) -> Index:
-    """A size as its number, if it has one among these; any other leaf as it is."""
+    """Return the number given for a size; any other leaf unchanged."""
     return index(sizes[leaf.name]) if isinstance(leaf, Size) and leaf.name in sizes else index(leaf)
 
 
 def positive(extents: Iterable[Extent]) -> Known:
-    """That these extents hold at least one place each."""
+    """Return the facts that these extents are at least 1."""
     symbolic = [extent for extent in extents if not isinstance(extent, int)]
     return EMPTY.assume(*(at_most(ONE, extent) for extent in symbolic)) if symbolic else EMPTY
 
 
 def in_order(modes: Sequence[tuple[Extent, Extent]], known: Known) -> list[tuple[Extent, Extent]] | None:
-    """The modes in an order in which each stride is known to exceed all that those before it span; else None.
+    """Return the modes ordered so that each stride exceeds the span of all modes before it; None if no order is proved.
 
-    The last of such an order exceeds what all others span, and what is left has an order again: so it is found from
-    behind, with no way to go back.
+    The last mode of such an order exceeds the span of all others, and the rest is ordered again. So the order is found
+    from the end without backtracking.
     """
     left, behind = list(modes), list[tuple[Extent, Extent]]()
     while left:
-        for place, (n, d) in enumerate(left):
+        for position, (n, d) in enumerate(left):
             others: Extent = 0
             for k, (m, e) in enumerate(left):
-                if k != place:
+                if k != position:
                     others = others + (m - 1) * e
             if known.less(others, d):
                 behind.append((n, d))
-                del left[place]
+                del left[position]
                 break
         else:
             return None
