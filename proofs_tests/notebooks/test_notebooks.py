@@ -36,7 +36,7 @@ def test_a_notebook_says_something_before_each_cell_and_where_to_go_on(name: str
     cells = json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
     kinds = [cell["cell_type"] for cell in cells]
     assert kinds[0] == kinds[-1] == "markdown"
-    assert "## Where to go on" in "".join(cells[-1]["source"])
+    assert "## Further reading" in "".join(cells[-1]["source"])
     assert [k for k in range(1, len(kinds)) if kinds[k - 1] == kinds[k] == "code"] == []
 
 

@@ -13,7 +13,13 @@ from atl.errors import ATLError, WrongArgument
 from rewrites import Session, reschedule
 from rewrites.errors import NoSite
 
-METHODS = [name for name, _ in inspect.getmembers(Session, inspect.isfunction) if not name.startswith("_")]
+ANYTHING = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+METHODS = [
+    name
+    for name, method in inspect.getmembers(Session, inspect.isfunction)
+    if not name.startswith("_")
+    and not {each.kind for each in inspect.signature(method).parameters.values()} >= ANYTHING
+]
 
 
 def two_lets() -> Session:

@@ -59,7 +59,17 @@ def _chosen(rule: Rule, name: str, value: int) -> str:
 
 
 def _symbols(*sides: Any) -> list[str]:
-    return sorted({name for side in sides for monomial in side.terms for name in monomial})
+    return sorted({name for side in sides for monomial in side.terms for name in monomial}, key=_in_order)
+
+
+def _in_order(symbol: str) -> tuple[str, list[int]]:
+    """Return what puts elements of an array in the order of their indices."""
+    found = _ELEMENT.match(symbol)
+    return (found[1], _positions(found[2])) if found else (symbol, [])
+
+
+def _positions(inside: str) -> list[int]:
+    return [int(part) for part in inside.split(",")] if inside.strip() else []
 
 
 def _values(left: Any, right: Any) -> dict[str, Fraction]:
@@ -93,7 +103,7 @@ def _element(rule: Rule, symbol: str) -> str:
     if found is None:
         return symbol
     name, inside = found.groups()
-    positions = [int(part) for part in inside.split(",")] if inside.strip() else []
+    positions = _positions(inside)
     kind = rule.metavariables.get(name, Kind("tensor"))
     own = sum(parameter.sort == "index" for parameter in kind.parameters)
     given = f"({', '.join(str(place - REACH) for place in positions[:own])})" if kind.parameters else ""

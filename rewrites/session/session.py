@@ -38,10 +38,9 @@ from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import compiling, display, stored
 from rewrites.session.applying import Applies, OnGpu
-from rewrites.session.call import Call, Origin, check_flags, check_takes, place_in
+from rewrites.session.call import Call, Origin, check_flags, check_takes, checks_arguments, place_in
 from rewrites.session.diagnosis import diagnosed, told_at_the_call
 from rewrites.session.offers import asking
-from rewrites.session.options import checks_arguments
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
