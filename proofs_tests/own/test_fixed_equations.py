@@ -20,6 +20,7 @@ from atl.surface.values import as_index, as_predicate
 from rewrites import account, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import FalseRule, NotATheorem
+from rewrites.grading.samples import sampled
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.own import Body, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, given, grade, rule
 
@@ -404,3 +405,15 @@ def test_elements_of_one_rank_may_have_other_extents() -> None:
 
     with pytest.raises(FalseRule, match=r"u.shape\[0\] = 1, v.shape\[0\] = 2, v\[0\] = 1: at \[0\] the left side is 1"):
         rule(summed)
+
+
+def test_operands_of_other_shapes_are_no_counterexample_where_nothing_is_computed() -> None:
+    """Otherwise it depends on what is drawn: a rule is found false where a certificate is replayed, and only there."""
+
+    @rule
+    def swapped(a: Elem, b: Elem, n: Index, k: Index) -> Equation:
+        """Addition commutes in each element."""
+        return equation(atl.gen(n, lambda i: a + b)[k], atl.gen(n, lambda i: b + a)[k])
+
+    for seed, integers in product(range(10), (False, True)):
+        assert isinstance(sampled(swapped, 30, seed=seed, integers=integers), int)
