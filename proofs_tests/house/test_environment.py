@@ -20,8 +20,11 @@ def unread_variables(root: Path) -> list[str]:
 
 
 @pytest.mark.long
-def test_what_is_set_in_the_environment_is_read(tmp_path: Path) -> None:
+def test_what_is_set_in_the_environment_is_read() -> None:
     assert not unread_variables(HERE)
+
+
+def test_a_variable_that_nothing_reads_is_found(tmp_path: Path) -> None:
     planted = tmp_path / "proofs_tests" / "planted.py"
     planted.parent.mkdir()
     kept = "ATL_KEPT"

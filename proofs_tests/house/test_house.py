@@ -90,7 +90,10 @@ class Module:
     name: str
     path: Path
     text: str
-    syntax: ast.Module
+
+    @property
+    def syntax(self) -> ast.Module:
+        return (_kept_syntax if self.room in ROOMS else _syntax)(self.text, str(self.path))
 
     @property
     def room(self) -> str:
@@ -113,13 +116,17 @@ def modules(root: Path) -> list[Module]:
             parts = relative.with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             text = path.read_text(encoding="utf-8")
-            found.append(Module(name, relative, text, _syntax(text, str(relative))))
+            found.append(Module(name, relative, text))
     return found
 
 
-@lru_cache(maxsize=1024)
+# All files at once would take 270 MB: of tests, which few ask about, only those asked for last are kept.
+@lru_cache(maxsize=8)
 def _syntax(text: str, path: str) -> ast.Module:
     return ast.parse(text, path)
+
+
+_kept_syntax = lru_cache(maxsize=1024)(_syntax.__wrapped__)
 
 
 # -- arrows only run down the house -----------------------------------------------------------------------------------

@@ -78,10 +78,14 @@ class Wanted:
     @property
     def size(self) -> int:
         """The number of things that it asks for."""
-        if self.of is None:
-            return 0
-        asked = (self.name, self.condition, self.mark)
-        return 1 + len(self.indices or ()) + sum(part.size for part in self.parts) + sum(x is not None for x in asked)
+        total, left = 0, [self]
+        while left:
+            at = left.pop()
+            if at.of is not None:
+                asked = (at.name, at.condition, at.mark)
+                total += 1 + len(at.indices or ()) + sum(one is not None for one in asked)
+                left += at.parts
+        return total
 
 
 ANYTHING: Final = Wanted()

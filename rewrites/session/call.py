@@ -230,8 +230,6 @@ def _grouped(
     """Suggest lists where a method that takes several loops was given each as an argument: tile("i", "j", 8, 8)."""
     if not count or len(arguments) % count or "Sequence[Chosen]" not in str(parameters[0].annotation):
         return ()
-    from rewrites.session.display import written  # here: it imports this module
-
     each = len(arguments) // count
-    lists = [written(list(arguments[at : at + each])) for at in range(0, len(arguments), each)]
+    lists = [repr(list(arguments[at : at + each])) for at in range(0, len(arguments), each)]
     return (f"s.{name}({', '.join(lists)})",)
