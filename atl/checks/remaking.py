@@ -60,7 +60,7 @@ _PLAIN: Final[dict[Role, tuple[type, ...]]] = {
     Role.DTYPE: (str, NoneType),
     Role.LITERAL: (int, float),
 }
-"""The classes of values in fields. A subclass of one may answer differently each time, and runs code of its own."""
+"""The classes of values in fields. Subclasses are refused: their methods could return something else at each call."""
 # By number: a class of somebody's own may say that it equals another one.
 _TERMS: Final = frozenset(map(id, CONSTRUCTORS))
 _ATOMS: Final = frozenset(map(id, get_args(AnyAtom)))

@@ -105,7 +105,7 @@ def _remedies(position: Index, extent: Index) -> tuple[str, ...]:
 
 
 def _indices_in_range(position: Index, extent: Index) -> tuple[str, ...]:
-    """What to try for an index that is never in range: a guard would always be false."""
+    """Return suggestions for an index that is never in range, where a guard would be false for all sizes."""
     if position.constant is not None and position.constant < 0:
         return (f"an index does not count from the end: write {extent + position}",)
     if extent == ZERO:

@@ -20,7 +20,7 @@ INPUTS: Final = (*DTYPES, TRUTH)
 """What the elements of an input may be."""
 KNOWN: Final = (*DTYPES, TRUTH)
 ANY_DTYPE: Final = "?"
-"""The element type of a rule's metavariables. Numbered ("?0", "?1", …) it is a variable that stands for one type."""
+"""The element type of the metavariables of a rule. With a number ("?0", "?1", …) it is a type variable."""
 DEFAULT: Final = "float32"
 """What a tensor declared without a dtype, and a literal that meets no tensor, has."""
 
