@@ -22,7 +22,6 @@ from atl.errors import (
     ArrayError,
     AssumptionError,
     ATLError,
-    CheckoutNeeded,
     CompilerFailed,
     CompilerMissing,
     ContradictoryAssumptions,
@@ -199,7 +198,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
 __version__ = "0.1.0"
 __all__ = [
     "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "VECTOR",
-    "ATLError", "Account", "ArgumentError", "ArrayError", "AssumptionError", "CheckoutNeeded", "CompilerFailed",
+    "ATLError", "Account", "ArgumentError", "ArrayError", "AssumptionError", "CompilerFailed",
     "CompilerMissing", "Condition", "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "DtypeError",
     "EscapedIndex", "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing",
     "GridTooLarge", "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "Kernel", "Layout",

@@ -348,12 +348,6 @@ class ImageError(ATLError, ValueError):
     code = "ATL503"
 
 
-class CheckoutNeeded(ATLError, RuntimeError):
-    """The command needs a checkout of the repository."""
-
-    code = "ATL504"
-
-
 class RefusedMark(ATLError):
     """A mark that is refused where it stands: `binder` is the name of what is marked, `mark` the mark.
 

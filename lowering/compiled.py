@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import check_names, marked_binders, support_of
 from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
@@ -43,6 +42,7 @@ from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.sizing import read_for_sizes, sized
 from lowering.targets.support import check_program, check_room
+from lowering.targets.supported import check_names, marked_binders, support_of
 from lowering.timing.kernel_time import KernelTime, time_of
 from lowering.toolchain import build_shared, load, openmp_flags
 

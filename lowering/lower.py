@@ -15,8 +15,6 @@ from typing import TypeAlias, assert_never
 import padtypes
 from atl.checks.safety import check_safe, reads_in
 from atl.checks.scope import Scope, outermost
-from atl.checks.stack import storage_of
-from atl.checks.targets import MarkedBinder, marked_binders, support_of
 from atl.checks.wellformed import positive_divisors
 from atl.core.dtypes import bytes_of
 from atl.core.index import (
@@ -99,6 +97,8 @@ from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import Traced, number_of_loop, numbered, traced
 from lowering.targets.legality import check_legal, check_met
+from lowering.targets.stack import storage_of
+from lowering.targets.supported import MarkedBinder, marked_binders, support_of
 from lowering.targets.walks import check_merges
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]

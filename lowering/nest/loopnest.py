@@ -16,8 +16,6 @@ from itertools import count
 from operator import is_
 from typing import Final, Literal, TypeAlias, TypeVar, assert_never
 
-from atl.checks.stack import Storage
-from atl.checks.targets import MarkedBinder
 from atl.core import dtypes
 from atl.core.index import (
     ONE,
@@ -42,6 +40,8 @@ from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.core.traversal import Path
 from atl.errors import WrongArgument, brief
+from lowering.targets.stack import Storage
+from lowering.targets.supported import MarkedBinder
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import marked_binders
 from atl.core.dtypes import is_integer
 from atl.core.index import Bound, Index, Size, atoms, value_of
 from atl.core.marks import LoopMark
@@ -27,6 +26,7 @@ from atl.meaning.arguments import AnyArray, bind, index_elements
 from atl.meaning.interpret import Pad, denote
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.compiler import find_compiler
+from lowering.targets.supported import marked_binders
 from lowering.timing.harness import ThreadClock, WallClock, alternate
 from lowering.timing.inputs import random_inputs
 from lowering.timing.rounding import InDouble, in_double, tolerance

@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 
 import atl
+from atl.cli import main as command
 from atl.core.index import constant
 from atl.errors import ATLError, RankError
-from commands import main as command
 from proofs_tests.attacks.own_rules_fuzz import Run, damaged, declared, main, run_rules
 from proofs_tests.attacks.planting import plant
 from proofs_tests.attacks.rule_tricks import TRICKS

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import atl
+from atl.cli import main
+from atl.cli.foundation.command import FAILED, GOOD, INTERRUPTED, REFUSED
 from atl.errors import WrongArgument
-from commands import main
-from commands.foundation.command import FAILED, GOOD, INTERRUPTED, REFUSED
 from lowering import build_shared
 from lowering import compile as compiled
 from lowering.cache.entries import ABANDONED, Entry, entries, location, superfluous

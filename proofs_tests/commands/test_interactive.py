@@ -18,15 +18,15 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import atl
+from atl.cli import main
+from atl.cli.foundation.command import FAILED, GOOD, REFUSED
+from atl.cli.interactive import desk as desks
+from atl.cli.interactive.completing import completions
+from atl.cli.interactive.desk import Desk, refusal
+from atl.cli.interactive.loop import by_lines, in_terminal
+from atl.cli.interactive.scripts import script
+from atl.cli.interactive.words import CALLS, Call, arguments_in, call_in
 from atl.errors import ATLError, WrongArgument
-from commands import main
-from commands.foundation.command import FAILED, GOOD, REFUSED
-from commands.interactive import desk as desks
-from commands.interactive.completing import completions
-from commands.interactive.desk import Desk, refusal
-from commands.interactive.loop import by_lines, in_terminal
-from commands.interactive.scripts import script
-from commands.interactive.words import CALLS, Call, arguments_in, call_in
 from rewrites import load, reschedule
 
 HERE = Path(__file__).resolve().parents[2]

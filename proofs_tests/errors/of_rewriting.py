@@ -142,7 +142,7 @@ OF_REWRITING: Final = (
     ),
     Entry(
         "ATL717",
-        "import pages\npages.write(reschedule(atl.program('f', [x], 2 * x)).done(), 'no such folder/f.html')\n",
+        "from atl import html\nhtml.write(reschedule(atl.program('f', [x], 2 * x)).done(), 'no such folder/f.html')\n",
         "no such folder/",
         "",
         "a place for a file",

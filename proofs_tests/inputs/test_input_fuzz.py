@@ -13,8 +13,8 @@ import atl
 import lowering
 import padtypes
 import rewrites
+from atl.cli import main as command_line
 from atl.files import arrays
-from commands import main as command_line
 from lowering import toolchain
 from proofs_tests.fuzzing import Tally
 from proofs_tests.inputs import fuzz, setting

@@ -159,7 +159,7 @@ def test_of_a_theorem_that_is_no_beginning_all_steps_are_later() -> None:
 
 def test_a_theorem_is_drawn_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("pages.write", lambda *given, **named: drawn.append((given, named)))
+    monkeypatch.setattr("atl.html.write", lambda *given, **named: drawn.append((given, named)))
     theorem, kernel = reflexivity(doubled()), object()
     theorem.to_html("x.html")
     theorem.to_html("y.html", kernel=kernel, target="cuda")

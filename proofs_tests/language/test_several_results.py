@@ -13,19 +13,19 @@ import pytest
 import scipy.sparse
 
 import atl
+from atl.cli import main
 from atl.core.index import constant
 from atl.core.program import Program
 from atl.core.results import Result
 from atl.errors import ATLError, WrongArgument
+from atl.html.document import page
 from atl.meaning.specialise import specialise
-from commands import main
 from layouts import blocked
 from lowering import (
     compile,  # noqa: A004 (the contract's name)
     measure,
     trace,
 )
-from pages.document import page
 from rewrites import load, reschedule
 from rewrites.errors import CertificateError, NotFound
 from rewrites.kernel import reflexivity

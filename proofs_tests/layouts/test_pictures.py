@@ -10,9 +10,9 @@ import pytest
 
 import layouts
 from atl import sizes
+from atl.cli import main as command_line
+from atl.cli.foundation.command import REFUSED
 from atl.errors import ArgumentError, ParseError, WrongArgument
-from commands import main as command_line
-from commands.foundation.command import REFUSED
 from layouts import (
     F2,
     CannotTabulate,

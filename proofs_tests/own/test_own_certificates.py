@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import atl
+from atl.cli import main
 from atl.errors import WrongArgument
-from commands import main
 from proofs_tests.own.stated import OF_EXTREMES, extremes, larger_and_smaller, program, telescope
 from rewrites import Rule, account, load, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads

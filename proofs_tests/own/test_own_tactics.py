@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import atl
+from atl.cli import main
 from atl.errors import ATLError, NoSuchAttribute, WrongArgument, WrongName
-from commands import main
 from proofs_tests.own.stated import blocks, doubled
 from proofs_tests.sessions.random_tactics import TACTICS
 from proofs_tests.sessions.session_programs import matmul

@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 import atl
-from atl.checks.stack import storage_of
-from atl.checks.targets import SUPPORT, marked_binders
+from atl.cli import main
 from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
 from atl.core.marks import LetMark, LoopMark, Mark, let_mark, loop_mark, marks
 from atl.core.terms import Constant, Gen, Let, Reduce, Term, Type
 from atl.errors import ATLError, IllegalMark, UnknownMark, UnsupportedMark, WrongArgument
 from atl.text.latex import latex
-from commands import main
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Allocate, statements
 from lowering.nest.machine import run
+from lowering.targets.stack import storage_of
+from lowering.targets.supported import SUPPORT, marked_binders
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoSite, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads

@@ -464,7 +464,7 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, check
 def _rocq(steps: int) -> list[str]:
     return [
         "  the kernel of Rocq, and that functions of equal values are equal",
-        "  what the operators mean, as proofs_tests/rocq/Meaning.v defines them over any scalars with its laws",
+        "  what the operators mean, as rewrites/rocq/Meaning.v defines them over any scalars with its laws",
         "  (floating point, which rounds, has not all of them)",
         f"  that program_0 and program_{steps} of the file of Rocq are these two programs",
     ]

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-from atl.checks.targets import SUPPORT, Support
 from atl.core.marks import LetMark, LoopMark
 from atl.errors import NoSuchAttribute
+from lowering.targets.supported import SUPPORT, Support
 from rewrites.rules import RULES
 
 ELSEWHERE: Final = {

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 import atl
+from atl.cli import main as command_line
 from atl.errors import ATLError, ParseError, WrongArgument
 from atl.prove import Proved, Refuted
-from commands import main as command_line
 from layouts import (
     Chain,
     Layout,

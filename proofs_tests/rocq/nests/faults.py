@@ -37,9 +37,9 @@ from lowering.nest.loopnest import (
     ScalarExpr,
     Statement,
 )
-from proofs_tests.rocq.certificates import derivation
-from proofs_tests.rocq.nests.kernels import text_of
 from rewrites.kernel import reflexivity
+from rewrites.rocq.certificates import derivation
+from rewrites.rocq.nests.kernels import text_of
 
 Fault = Callable[[Statement], Statement | None]
 """A statement as a fault has it, or None where there is nothing of its kind."""

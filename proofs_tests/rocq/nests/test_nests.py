@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 import atl
+from atl.cli import main as command_line
 from atl.core.index import index
 from atl.errors import WrongArgument
-from commands import main as command_line
 from examples import derivations
 from examples.schedules import matmul
 from lowering import lower
 from lowering.nest.loopnest import Allocate, Assign, Buffer, Cell, Clear, For, Free, Load, Number
-from proofs_tests.rocq import coqc
-from proofs_tests.rocq.certificates import derivation
 from proofs_tests.rocq.nests import checked
 from proofs_tests.rocq.nests.faults import FAULTS, programs, wrong_nests
-from proofs_tests.rocq.nests.kernels import text_of
 from rewrites.kernel import reflexivity
+from rewrites.rocq import coqc
+from rewrites.rocq.certificates import derivation
+from rewrites.rocq.nests.kernels import text_of
 
 n, m = atl.sizes("n m")
 x, y = atl.tensor("x", n), atl.tensor("y", m)
