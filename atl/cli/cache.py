@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from atl.cli.foundation.command import FAILED, INTERRUPTED, Command, declare_json, print_json
 from atl.cli.foundation.terminal import watched
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from lowering.cache.entries import Entry
@@ -39,7 +39,7 @@ def _run(arguments: argparse.Namespace) -> int:
     older, most = _age(arguments.older_than), _bytes(arguments.down_to)
     clears = arguments.what == "clear"
     if not clears and (most is not None or arguments.dry_run):
-        raise WrongArgument("--down-to and --dry-run say what is removed", required="atl cache clear")
+        raise InvalidArgument("--down-to and --dry-run say what is removed", required="atl cache clear")
     found = [entry for entry in entries() if arguments.name is None or arguments.name in entry.name]
     chosen = superfluous(found, older_than=older, most=most)
     if clears and not arguments.dry_run:
@@ -132,7 +132,7 @@ def _age(text: str | None) -> float | None:
         return None
     found = re.fullmatch(r"(\d{1,9})([smhdw])", text)
     if found is None:
-        raise WrongArgument(f"--older-than {text}", required="a number and one of s, m, h, d, w: 30d")
+        raise InvalidArgument(f"--older-than {text}", required="a number and one of s, m, h, d, w: 30d")
     return float(found[1]) * UNITS[found[2]]
 
 
@@ -142,7 +142,7 @@ def _bytes(text: str | None) -> int | None:
         return None
     found = re.fullmatch(r"(\d{1,15})([kmg]?)b?", text.lower())
     if found is None:
-        raise WrongArgument(f"--down-to {text}", required="a number of bytes, or one with k, M or G: 500M")
+        raise InvalidArgument(f"--down-to {text}", required="a number of bytes, or one with k, M or G: 500M")
     return int(found[1]) * SIZES[found[2]]
 
 

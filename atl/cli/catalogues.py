@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from atl.cli.foundation.command import Command, declare_json, in_checkout, print_json
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from rewrites.rule import Rule
@@ -30,7 +30,7 @@ def _rules(arguments: argparse.Namespace) -> int:
         raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")
     if in_checkout() and (arguments.proof or arguments.mutants):
         if arguments.json:
-            raise WrongArgument("--proof and --mutants print tables", required="--json without them")
+            raise InvalidArgument("--proof and --mutants print tables", required="--json without them")
         from proofs_tests.rules.rule_proofs import main as proofs
 
         return proofs([*arguments.names, *(["--mutants"] if arguments.mutants else [])])
@@ -48,7 +48,7 @@ def _rules(arguments: argparse.Namespace) -> int:
 
 
 def _rule_as_data(rule: Rule) -> dict[str, Any]:
-    from rewrites.grading.graded import grade_text
+    from rewrites.rule_checking.graded import grade_text
     from rewrites.rules.grades import grade
     from rewrites.session.rule_text import premises_text, side_text
 
@@ -63,7 +63,7 @@ def _rule_as_data(rule: Rule) -> dict[str, Any]:
         "premises": premises_text(rule),
         "grade": grade(rule.name),
         "known": grade_text(rule),
-        "follows": list(dict.fromkeys(rule.follows)),
+        "derived_from": list(dict.fromkeys(rule.derived_from)),
     }
 
 
@@ -76,8 +76,8 @@ def _declare_tactics(parser: argparse.ArgumentParser) -> None:
 
 def _tactics(arguments: argparse.Namespace) -> int:
     from rewrites.errors import unknown_name
-    from rewrites.own import read
     from rewrites.session import catalogue
+    from rewrites.user_rules import read
 
     if arguments.markdown:
         print(catalogue.markdown(), end="")

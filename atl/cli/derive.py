@@ -9,7 +9,7 @@ from pathlib import Path
 
 from atl.cli.foundation.command import Command, declare_program
 from atl.cli.foundation.terminal import ascii_only
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 
 OF_SEARCHES = ("cost", "size", "tiles", "limit", "quiet", "picture")
 
@@ -33,13 +33,13 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.auto and arguments.interactive:
-        raise WrongArgument("--auto and --interactive exclude each other", required="one of the two")
+        raise InvalidArgument("--auto and --interactive exclude each other", required="one of the two")
     if arguments.auto:
         return _searched(arguments)
     if given := [name for name in OF_SEARCHES if getattr(arguments, name)]:
-        raise WrongArgument(f"--{given[0]} is for a search", required="--auto, which searches for a schedule")
+        raise InvalidArgument(f"--{given[0]} is for a search", required="--auto, which searches for a schedule")
     if not arguments.interactive and not sys.stdin.isatty():
-        raise WrongArgument(
+        raise InvalidArgument(
             "a session needs a terminal, and the input is none",
             required="--auto to search for a schedule, or --interactive to read the lines of a session",
             suggestions=(f"atl derive {arguments.program} --auto",),
@@ -80,7 +80,7 @@ def _numbers_of(sizes: Sequence[str], tiles: str | None) -> tuple[dict[str, int]
         given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
         return given, None if tiles is None else [int(tile) for tile in tiles.split(",")]
     except ValueError as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles or '(none)'}", required="--size n=1000 --tiles 8,16"
         ) from error
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from atl.cli.foundation.command import Command
 from atl.core.program import Program
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.files.whole import write_text
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _run(arguments: argparse.Namespace) -> int:
     source, out = arguments.source, arguments.out
     kind = arguments.kind or (out.suffix.removeprefix(".") if out is not None else None)
     if kind not in KINDS:
-        raise WrongArgument(
+        raise InvalidArgument(
             "it is not said what is to be made"
             if kind is None
             else f"nothing is made as {kind or 'a file without an ending'}",
@@ -121,7 +121,7 @@ def _read(source: str, kind: str) -> tuple[Program, Theorem | None]:
         theorem = load(source)
         return theorem.rhs, theorem
     if kind in OF_CERTIFICATES:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{kind} is made of a certificate, not of a program",
             required="a file that theorem.save has written, with the ending .json",
             suggestions=(f"atl derive {source} -o proof.atl.json writes one",),
@@ -135,7 +135,7 @@ def _write_folder(program: Program, theorem: Theorem | None, source: str, out: P
     from lowering import compile as compiled
 
     if out is None:
-        raise WrongArgument(
+        raise InvalidArgument(
             "a folder cannot be printed",
             required="-o with the path of a folder",
             suggestions=(f"atl export {source} --as {FOLDER} -o {program.name}",),

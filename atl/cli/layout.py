@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from atl.cli.foundation.command import Command, declare_json
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def _run(arguments: argparse.Namespace) -> int:
     print(json.dumps(asked.data, ensure_ascii=False) if arguments.json else asked.text)
     if arguments.svg is not None:
         if not isinstance(asked.result, Function):
-            raise WrongArgument("an answer is not drawn", required="--svg with a layout, or what gives one")
+            raise InvalidArgument("an answer is not drawn", required="--svg with a layout, or what gives one")
         draw(asked.result).save(arguments.svg)
     return 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atl.cli.foundation.command import Command, declare_json, print_json
-from atl.errors import ArrayError, WrongArgument, shortened
+from atl.errors import ArrayError, InvalidArgument, shortened
 from atl.files.whole import reason
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     forms = [_format(text) for text in arguments.formats]
     if arguments.svg is not None and len(forms) != 1:
-        raise WrongArgument(f"--svg with {len(forms)} formats", required="one format")
+        raise InvalidArgument(f"--svg with {len(forms)} formats", required="one format")
     value = _read(arguments.matrix)
     packed = [pack(value, form) for form in forms]
     if arguments.svg is not None:
@@ -49,7 +49,7 @@ def _format(text: str) -> Format:
 
     found = format_named(text)
     if found is None:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{text} is not a sparse format", required=f"one of {', '.join(NAMED_FORMATS)}, as CSR or BCSR(4, 4)"
         )
     return found
@@ -61,7 +61,7 @@ def _read(path: Path) -> Any:
 
     suffix = path.suffix.lower()
     if suffix not in (".mtx", ".npz", ".npy"):
-        raise WrongArgument(f"{path} is read by its ending", required="a file .mtx, .npz of scipy, or .npy")
+        raise InvalidArgument(f"{path} is read by its ending", required="a file .mtx, .npz of scipy, or .npy")
     try:
         if suffix == ".npy":
             return np.load(path, allow_pickle=False)
@@ -70,7 +70,7 @@ def _read(path: Path) -> Any:
 
         return scipy.io.mmread(path, spmatrix=False) if suffix == ".mtx" else scipy.sparse.load_npz(path)
     except ImportError as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{path} is read by scipy", required="scipy", suggestions=("pip install 'atl-tensor[sparse]'",)
         ) from error
     except Exception as error:

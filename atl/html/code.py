@@ -12,7 +12,7 @@ from atl.core.marks import BLOCKS, THREADS, LoopMark
 from atl.core.program import Program
 from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import Path, children
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from atl.html.elements import Child, Html, element, escaped, joined
 from atl.html.programs import WIDTH, Span, with_spans
 from atl.meaning.specialise import specialise
@@ -34,7 +34,7 @@ _COLOURED: Final = re.compile(
 def traced_of(program: Program, kernel: object, target: str | None) -> TracedText | ATLError:
     """The text of the kernel, or of the one that the program has; or why there is none.
 
-    Raises `WrongArgument` for what is no kernel, or one of another program.
+    Raises `InvalidArgument` for what is no kernel, or one of another program.
     """
     if kernel is None:
         if target is None:
@@ -45,13 +45,13 @@ def traced_of(program: Program, kernel: object, target: str | None) -> TracedTex
         except ATLError as error:
             return error
     if not isinstance(kernel, Kernel | GpuKernel):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"kernel={brief(kernel)}", required="a kernel of the theorem's right side: lowering.compile(theorem.rhs)"
         )
     if target is not None:
-        raise WrongArgument("a kernel and a target", required="one of the two: a kernel is made for its target")
+        raise InvalidArgument("a kernel and a target", required="one of the two: a kernel is made for its target")
     if not _is_of(kernel.program, program):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a kernel of another program than the theorem's right side: {kernel!r}",
             required="a kernel of the theorem's right side: lowering.compile(theorem.rhs)",
         )

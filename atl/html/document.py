@@ -17,7 +17,7 @@ from atl.html.programs import pre, text_of
 from atl.html.steps import call_section, counted
 from atl.text.printing import show_predicate
 from lowering import GpuKernel, Kernel
-from rewrites import Account, Theorem, account
+from rewrites import ProofTrace, Theorem, proof_trace
 
 _HELP: Final = (
     ("j  ↓", "to the next call, or the next open step"),
@@ -46,9 +46,9 @@ def page(theorem: Theorem, *, kernel: Kernel | GpuKernel | None = None, target: 
     the program has marks for a GPU, else C. No compiler is needed. Where there is no code, the page says why.
 
     It asks for nothing else, from this machine or the network, and its policy lets it run its own script only.
-    Raises `WrongArgument` for what is no theorem, or a kernel of another program.
+    Raises `InvalidArgument` for what is no theorem, or a kernel of another program.
     """
-    told = account(theorem)
+    told = proof_trace(theorem)
     traced = traced_of(told.end, kernel, target)
     style, script = _part("page.css"), _part("page.js")
     only = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
@@ -99,7 +99,7 @@ def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _bar(told: Account) -> Html:
+def _bar(told: ProofTrace) -> Html:
     return element(
         "header",
         element("p", element("b", told.start.name), element("span", " · a derivation", class_="quiet"), class_="brand"),
@@ -132,7 +132,7 @@ def _bar(told: Account) -> Html:
     )
 
 
-def _contents(told: Account) -> Html:
+def _contents(told: ProofTrace) -> Html:
     """The list of calls at the side."""
     items: list[Child] = [_item("start", "", "The program", "")]
     for number, call in enumerate(told.calls, 1):
@@ -161,7 +161,7 @@ def _item(anchor: str, number: str, text: str, count: str) -> Html:
     )
 
 
-def _statement(told: Account) -> Html:
+def _statement(told: ProofTrace) -> Html:
     """What has been proved, and the program that it began with."""
     steps = told.steps
     given = [show_predicate(assumption) for assumption in told.start.assumptions]
@@ -214,7 +214,7 @@ def _listed(texts: Sequence[str]) -> Child:
     return [[", " if at else None, element("code", each)] for at, each in enumerate(texts)]
 
 
-def _calls(told: Account) -> list[Html]:
+def _calls(told: ProofTrace) -> list[Html]:
     out: list[Html] = []
     first = 1
     for number, call in enumerate(told.calls, 1):

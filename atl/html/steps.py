@@ -11,7 +11,7 @@ from atl.core.traversal import Path
 from atl.html.elements import Child, Html, element
 from atl.html.pictures import truncations_that_came
 from atl.html.programs import Span, compared, part_of, pre, text_of, with_part
-from rewrites import CallAccount, StepAccount
+from rewrites import CallTrace, StepTrace
 
 NARROW: Final = 46
 """Two parts whose lines are no longer than this stand beside each other."""
@@ -22,18 +22,18 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def rule_name(step: StepAccount) -> str:
+def rule_name(step: StepTrace) -> str:
     """The rule of a step, and its direction."""
     return f"{step.rule}{'⁻¹' if step.reverse else ''}"
 
 
-def rules_of(steps: Sequence[StepAccount]) -> str:
+def rules_of(steps: Sequence[StepTrace]) -> str:
     """The rules of some steps, with how often each."""
     names = Counter(map(rule_name, steps))
     return ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in names.items())
 
 
-def call_section(call: CallAccount, number: int, first: int) -> Html:
+def call_section(call: CallTrace, number: int, first: int) -> Html:
     """A call: what it was, the program that it led to with what has changed, and its steps, from number `first` on."""
     steps = call.steps
     summary = (
@@ -65,7 +65,7 @@ def call_section(call: CallAccount, number: int, first: int) -> Html:
     )
 
 
-def changed_program(call: CallAccount, label: str) -> Html:
+def changed_program(call: CallTrace, label: str) -> Html:
     """The program after, with what has come marked; above it the lines before in which something has gone.
 
     Of a single step the part that it rewrote is marked in both.
@@ -121,7 +121,7 @@ def _lines_with(text: str, spans: Sequence[Span]) -> Html:
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def step_details(step: StepAccount, number: int, *, alone: bool) -> Html:
+def step_details(step: StepTrace, number: int, *, alone: bool) -> Html:
     """A step, folded: what it rewrites into what, the rule, and why it holds there."""
     summary = element(
         "summary",
@@ -147,7 +147,7 @@ def step_details(step: StepAccount, number: int, *, alone: bool) -> Html:
     )
 
 
-def _parts(step: StepAccount) -> Html:
+def _parts(step: StepTrace) -> Html:
     """The part that is rewritten, before and after; beside each other where there is room."""
     old, new = (part_of(program, step.path, step.names) for program in (step.before, step.after))
     gone, come = compared(old, new)
@@ -160,7 +160,7 @@ def _parts(step: StepAccount) -> Html:
     )
 
 
-def _why(step: StepAccount) -> Html:
+def _why(step: StepTrace) -> Html:
     """Why each premise held, and with what the rule was taken."""
     reasons: list[Child] = [
         element(
@@ -184,7 +184,7 @@ def _why(step: StepAccount) -> Html:
     )
 
 
-def _rule(step: StepAccount) -> Html:
+def _rule(step: StepTrace) -> Html:
     left, right = step.equation
     source = " · ".join(filter(None, (step.family, step.source)))
     return element(
@@ -207,7 +207,7 @@ def _rule(step: StepAccount) -> Html:
     )
 
 
-def _whole(step: StepAccount, number: int) -> Html:
+def _whole(step: StepTrace, number: int) -> Html:
     """The whole program after a step among several, with the part that is new."""
     text, spans = with_part(step.after, step.path)
     return element(

@@ -11,7 +11,7 @@ from atl.core.marks import BLOCKS, LANES, THREADS, LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_bound, names_given
-from atl.errors import Location, UnsupportedMark, WrongArgument, WrongName, brief
+from atl.errors import InvalidArgument, InvalidName, Location, UnsupportedMark, brief
 from atl.text.names import Names
 from atl.text.printing import place_of
 
@@ -149,9 +149,9 @@ SUPPORT: Final[Mapping[str, Support]] = {
 
 
 def support_of(target: str) -> Support:
-    """What a target carries out. Raises `WrongArgument` for one that is not known."""
+    """What a target carries out. Raises `InvalidArgument` for one that is not known."""
     if not isinstance(target, str) or target not in SUPPORT:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"target={brief(target)}",
             required=f"one of {', '.join(map(repr, SUPPORT))}; there are no others yet",
             suggestions=("leave out target=",),
@@ -186,9 +186,9 @@ def unsupported(
 
 
 def check_names(program: Program) -> None:
-    """Raises `WrongName` where an input or size is called `out`, which is an argument of every kernel."""
+    """Raises `InvalidName` where an input or size is called `out`, which is an argument of every kernel."""
     if "out" in (*(array.name for array in program.inputs), *program.sizes):
-        raise WrongName(
+        raise InvalidName(
             f"{program.name} has an input or a size called out",
             required="another name: kernel(…, out=array) is the array that a kernel fills",
         )

@@ -21,7 +21,7 @@ from atl.core.marks import LoopMark
 from atl.core.program import Program, checked_program
 from atl.core.terms import Expr, Reduce
 from atl.core.traversal import children
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.meaning.arguments import AnyArray, bind, index_elements
 from atl.meaning.interpret import Pad, denote
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
@@ -66,10 +66,10 @@ def measure(
     """
     checked_program(program)
     if not isinstance(sizes, Mapping) or not all(type(value) is int and value >= 0 for value in sizes.values()):
-        raise WrongArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
+        raise InvalidArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
     unknown = [name for name in sizes if name not in program.sizes]
     if unknown:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{program.name} has no size {', '.join(map(str, unknown))}",
             required=f"numbers for the sizes {', '.join(program.sizes) or 'of the program, of which it has none'}",
         )

@@ -27,7 +27,7 @@ WRITTEN: Final = "How a person writes it"
 
 OF_THE_RULE: Final = """
 import atl
-from rewrites.grading.standing import standing
+from rewrites.rule_checking.standing import standing
 from rewrites import reschedule
 from rewrites.rules import RULES
 
@@ -60,7 +60,7 @@ import doctest
 from random import Random
 from proofs_tests.sessions.random_tactics import TACTICS
 from rewrites import reschedule, tactics
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.session import catalogue
 
 n = atl.sizes("n")
@@ -70,7 +70,7 @@ print(s.fission("i"))
 assert "sum_add" in s.done().as_python()
 try:
     reschedule(atl.program("q", [x], atl.gen(n, lambda i: x[i]))).fission("i")
-except NoSite as error:
+except DoesNotApply as error:
     print(error.required)
 assert "fission" in tactics.__all__
 assert TACTICS["fission"](s.undo(), Random(0)) is s
@@ -145,14 +145,14 @@ from atl.core.substitution import children
 from proofs_tests.programs.constructs import ALL
 from rewrites.certificates.term_json import Reader, written
 from rewrites.instantiation import is_term
-from rewrites.places.site import binders, site_at
-from rewrites.places.text_pattern import ANYTHING, Wanted, fits
+from rewrites.cursors.cursor import binders, cursor_at
+from rewrites.cursors.text_pattern import ANYTHING, Wanted, fits
 
 scan = protected.body.body
 assert scan.loose == 0 and [(part.expr, part.indices) for part in children(scan)] == [(scan.body, 1)]
 outer, binder = binders(protected)
 assert (outer.called, binder.called) == (("i",), ("k",))
-inside = site_at(protected, (0, 0))
+inside = cursor_at(protected, (0, 0))
 assert inside.names.indices == ["i", "k"] and len(inside.scope.facts.predicates) == 4
 assert fits(Wanted(Scan, name="k", indices=(index(0), n), parts=(ANYTHING,)), binder)
 assert not fits(Wanted(Scan, indices=(index(1), n), parts=(ANYTHING,)), binder)

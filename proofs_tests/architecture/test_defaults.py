@@ -127,7 +127,7 @@ def test_a_match_that_is_complete_refuses_or_is_about_something_else_is_no_fault
         {
             "atl/core/terms.py": UNION,
             "atl/never.py": f"{over}assert_never(x)\n",
-            "atl/refuses.py": f"{over}raise WrongArgument\n",
+            "atl/refuses.py": f"{over}raise InvalidArgument\n",
             "atl/text.py": "match x:\n    case 'a' | Token(Let()):\n        pass\n    case _:\n        pass\n",
             "atl/text/printing.py": f"{over}pass\n",
             "rewrites/tactics/loops.py": f"{over}pass\n",

@@ -19,10 +19,10 @@ from atl.html.programs import changes
 from examples import derivations, gpu
 from lowering import GpuKernel, compile  # noqa: A004
 from padtypes import truncations
-from proofs_tests.own.stated import extremes, larger_and_smaller, program, telescope
 from proofs_tests.pages.reading import Node, read
-from rewrites import Theorem, account, load, reschedule
-from rewrites.kernel import told
+from proofs_tests.user_rules.stated import extremes, larger_and_smaller, program, telescope
+from rewrites import Theorem, load, proof_trace, reschedule
+from rewrites.kernel import with_provenance
 from rewrites.session.call import Call
 
 HERE = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def links_without_end(page: Node) -> list[str]:
 
 
 def test_each_step_is_there_once_with_its_rule_and_its_reasons(pipeline: Theorem, shown: Node) -> None:
-    steps = account(pipeline).steps
+    steps = proof_trace(pipeline).steps
     assert len(steps) == len(pipeline.steps) == 10
     for number, (step, proved) in enumerate(zip(steps, pipeline.steps, strict=True), 1):
         found = shown.one("details", id=f"step-{number}")
@@ -68,7 +68,7 @@ def test_the_programs_are_those_of_the_theorem(pipeline: Theorem, shown: Node) -
     last = shown.one("pre", aria_label="the last program")
     assert atl.parse(first.text) == pipeline.lhs
     assert atl.parse(last.text) == pipeline.rhs
-    for number, call in enumerate(account(pipeline).calls, 1):
+    for number, call in enumerate(proof_trace(pipeline).calls, 1):
         after = shown.one("pre", aria_label=f"the program after call {number}")
         assert atl.parse(after.text) == call.after
 
@@ -100,7 +100,7 @@ def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
         raise AssertionError("a prover was asked")
 
     monkeypatch.setattr(kernel_module, "prove", asked)
-    read_back, made = account(loaded), account(pipeline)
+    read_back, made = proof_trace(loaded), proof_trace(pipeline)
     assert not read_back.told
     assert [step.rule for step in read_back.steps] == [step.rule for step in made.steps]
     assert [step.reasons for step in read_back.steps] == [step.reasons for step in made.steps]
@@ -112,18 +112,27 @@ def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
 @pytest.mark.long
 def test_a_theorem_that_tells_what_did_not_happen_is_shown_step_by_step(pipeline: Theorem) -> None:
     other = derivations.pipeline_fused().done()
-    (first, *rest) = [call for call in pipeline.told if isinstance(call, Call)]
+    (first, *rest) = [call for call in pipeline.provenance if isinstance(call, Call)]
     gap = (first, *rest[1:])
-    for false in (("no call",), other.told, (first,), tuple(rest), gap, (replace(first, theorems=(other,)), *rest)):
-        lying = told(pipeline, false)
-        assert not account(lying).told
-        assert [call.text for call in account(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
-    assert account(pipeline).told
+    for false in (
+        ("no call",),
+        other.provenance,
+        (first,),
+        tuple(rest),
+        gap,
+        (replace(first, theorems=(other,)), *rest),
+    ):
+        lying = with_provenance(pipeline, false)
+        assert not proof_trace(lying).told
+        assert [call.text for call in proof_trace(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
+    assert proof_trace(pipeline).told
 
 
 def test_a_text_of_a_call_is_no_claim_about_its_steps(pipeline: Theorem) -> None:
-    renamed = told(pipeline, [replace(call, text="magic()") for call in pipeline.told if isinstance(call, Call)])
-    assert [step.rule for step in account(renamed).steps] == [step.rule.name for step in pipeline.steps]
+    renamed = with_provenance(
+        pipeline, [replace(call, text="magic()") for call in pipeline.provenance if isinstance(call, Call)]
+    )
+    assert [step.rule for step in proof_trace(renamed).steps] == [step.rule.name for step in pipeline.steps]
 
 
 # -- code -------------------------------------------------------------------------------------------------------------
@@ -190,7 +199,7 @@ def test_a_kernel_of_another_program_is_refused(pipeline: Theorem) -> None:
         html.page(pipeline, kernel=compile(pipeline.rhs), target="c")
     with pytest.raises(atl.ATLError):
         html.page(pipeline, target="fortran")
-    with pytest.raises(atl.ATLError, match="an account of 3"):
+    with pytest.raises(atl.ATLError, match="a trace of 3"):
         html.page(3)  # type: ignore[arg-type]
 
 
@@ -242,8 +251,8 @@ def test_a_name_is_no_part_of_the_page() -> None:
     program = replace(atl.program("f", [x], body), name=HOSTILE)
     s = reschedule(program).inline("b")
     call = s.steps[-1]
-    theorem = told(s.theorem, [replace(call, text=f"inline('{HOSTILE}')", notes=(HOSTILE,))])
-    assert account(theorem).told
+    theorem = with_provenance(s.theorem, [replace(call, text=f"inline('{HOSTILE}')", notes=(HOSTILE,))])
+    assert proof_trace(theorem).told
     text = html.page(theorem)
     page = read(text)
     assert len(list(page.all("script"))) == 1
@@ -287,10 +296,10 @@ def test_the_package_has_no_entry_points_but_its_command() -> None:
 
 
 def test_the_kernel_takes_no_theorem_for_what_it_tells(pipeline: Theorem) -> None:
-    lying = told(pipeline, ("that all is equal",))
+    lying = with_provenance(pipeline, ("that all is equal",))
     assert (lying.lhs, lying.rhs, lying.steps) == (pipeline.lhs, pipeline.rhs, pipeline.steps)
     with pytest.raises(atl.ATLError):
-        told("no theorem", ())  # type: ignore[arg-type]
+        with_provenance("no theorem", ())  # type: ignore[arg-type]
 
 
 @pytest.mark.long

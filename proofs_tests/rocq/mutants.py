@@ -1,7 +1,7 @@
 """Rocq can say no: mutants of every declaration are exported, and none that is found false is proved.
 
 `python -m proofs_tests.rocq mutants` tries the one proof on every mutant; what it proves is then decided at every size
-of the window of `rewrites.grading.exhaustion`. With names, the mutants of these rules only.
+of the window of `rewrites.rule_checking.exhaustion`. With names, the mutants of these rules only.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from atl.surface.values import as_index
 from proofs_tests.rocq.rules import OPENING
 from proofs_tests.rules.declarations import function_of, restated
 from proofs_tests.rules.mutation import Mutant, declared_once, mutants
-from rewrites.grading.exhaustion import decide, found_spelled_out
 from rewrites.rocq import coqc
 from rewrites.rocq.statements import statement
 from rewrites.rule import Equation, Rule
+from rewrites.rule_checking.exhaustion import decide, found_spelled_out
 
 SECONDS_EACH: Final = 2
 """What the proof of one mutant may take; no rule takes as long."""

@@ -48,7 +48,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import children
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite
 from rewrites.rocq.notation import (
@@ -288,7 +288,7 @@ class _Proof:
             case Reshape(op, operand):
                 return [self._through(op, operand.type)]
             case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
-                raise WrongArgument("a step leads below a term without parts", required="a path within its program")
+                raise InvalidArgument("a step leads below a term without parts", required="a path within its program")
             case _:
                 assert_never(at)
 
@@ -332,7 +332,7 @@ class _Proof:
             self.around = around.tensor(y)
             return [f"apply down_bind; intros {y};"]
         if not isinstance(new, Let):
-            raise WrongArgument("a step below a let has put another term in its place", required="a let")
+            raise InvalidArgument("a step below a let has put another term in its place", required="a let")
         at = [notation.fresh("q") for _ in value.type.shape]
         within = [f"0 <= {q} < {notation.index(e, around)} -> " for q, e in zip(at, value.type.shape, strict=True)]
         bound = " ".join([*(f"({q} : Z)" for q in at), "(rest : list Z)"])
@@ -359,7 +359,7 @@ class _Proof:
     def _condition(self, value: Argument, around: Around) -> str:
         if is_predicate(value):
             return self.notation.predicate(value, around)
-        raise WrongArgument("an argument of a step is none", required="an index, a condition or a tensor")
+        raise InvalidArgument("an argument of a step is none", required="an index, a condition or a tensor")
 
 
 def _extents(step: Step) -> Iterator[Index]:
@@ -375,7 +375,7 @@ def _extents(step: Step) -> Iterator[Index]:
 def _tensor(name: str, value: Argument) -> Expr:
     if is_term(value):
         return value
-    raise WrongArgument(f"{name} is no tensor", required="a tensor expression")
+    raise InvalidArgument(f"{name} is no tensor", required="a tensor expression")
 
 
 __all__ = ["Derivation", "context", "derivation", "text_of"]

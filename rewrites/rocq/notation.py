@@ -50,7 +50,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from rewrites.statement import condition_variable
 
 BINARY: Final[dict[BinaryOp, str]] = {
@@ -276,5 +276,5 @@ def apart(names: Iterable[str]) -> tuple[str, ...]:
     listed = tuple(names)
     twice = [name for name in listed if listed.count(name) > 1]
     if twice:
-        raise WrongArgument(f"two things are called {twice[0]} in Rocq", required="a name of its own for each")
+        raise InvalidArgument(f"two things are called {twice[0]} in Rocq", required="a name of its own for each")
     return listed

@@ -16,7 +16,7 @@ from atl.checks.wellformed import obligations
 from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import Predicate, at_most
 from atl.core.terms import Expr
-from atl.errors import UnsafeGuard, WrongArgument
+from atl.errors import InvalidArgument, UnsafeGuard
 from atl.prove import Facts
 from rewrites.kinds import Kind
 from rewrites.rocq.notation import Notation, apart, positions, word
@@ -87,7 +87,7 @@ def statement(rule: Rule) -> Statement:
     """What is claimed of a rule."""
     stated = at_least_rank(rule)
     if stated.lhs.type.rank != stated.rhs.type.rank:
-        raise WrongArgument(f"the sides of {rule.name} have different ranks", required="an equation of one rank")
+        raise InvalidArgument(f"the sides of {rule.name} have different ranks", required="an equation of one rank")
     extents = [Var(uid, "") for uid in stated.extents]
     names = called(stated)
     binders = [(word(name), _type(kind)) for name, kind in rule.metavariables.items()]
@@ -104,7 +104,7 @@ def statement(rule: Rule) -> Statement:
 def at_least_rank(rule: Rule) -> Stated:
     """The equation for elements of the least ranks that fit it."""
     if not rule.statements:
-        raise WrongArgument(f"{rule.name} fits no elements", required=f"a rank of at most {MAX_ELEMENT_RANK}")
+        raise InvalidArgument(f"{rule.name} fits no elements", required=f"a rank of at most {MAX_ELEMENT_RANK}")
     return rule.statements[min(rule.statements, key=sum)]
 
 

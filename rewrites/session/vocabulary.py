@@ -37,7 +37,6 @@ ELSEWHERE: Final = {
     "store_in": 's.mark("buf", "stack")',
     "strip_mine": 's.tile("i", 8)',
     "swap": 's.interchange("i")',
-    "unroll_and_jam": 's.jam("i", 4)',
     "vectorise": 's.vectorize("i", 8)',
 }
 """Names of other systems, and of what is not a session's, with what to write here."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from atl.cli.interactive.desk import Desk
 from atl.cli.interactive.words import CALLS, ORDERS
 from rewrites import Session, rules
+from rewrites.cursors.cursor import Cursor, binders
+from rewrites.cursors.targets import places
 from rewrites.egraph.uses import ANY_TERM
 from rewrites.matching.patterns import outermost
-from rewrites.places.choosing import places
-from rewrites.places.site import Site, binders
 from rewrites.session import catalogue
 
 
@@ -61,24 +61,24 @@ def _rules(desk: Desk) -> Iterator[Completion]:
     for offer in desk.known_offers():
         if offer.kind == "rule":
             yield Completion(f"{offer.name}{'-' if offer.options.get('reverse') else ''}", offer.law)
-    standing = {type(site.term) for site in _sites(desk)}
+    standing = {type(cursor.term) for cursor in _cursors(desk)}
     for rule in rules.values():
         for sign, reverse in (("", False), ("-", True)):
             if f"{rule.name}{sign or '+'}" not in ANY_TERM and outermost(rule, reverse) in standing:
                 yield Completion(f"{rule.name}{sign}", rule.law)
 
 
-def _sites(desk: Desk) -> list[Site]:
+def _cursors(desk: Desk) -> list[Cursor]:
     at = desk.looked_at()
     return list(places(desk.session.goal, None if at is None else at.path, None))
 
 
 def _names(desk: Desk) -> Iterator[Completion]:
     """The loops and lets at this place, and the inputs."""
-    within = {site.path for site in _sites(desk)}
-    for site in binders(desk.session.goal):
-        if site.path in within:
-            yield Completion(site.called[0], site.term.form.phrase)
+    within = {cursor.path for cursor in _cursors(desk)}
+    for cursor in binders(desk.session.goal):
+        if cursor.path in within:
+            yield Completion(cursor.called[0], cursor.term.form.phrase)
     for array in desk.session.goal.inputs:
         yield Completion(array.name, "an input")
 

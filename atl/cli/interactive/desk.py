@@ -13,11 +13,11 @@ from atl.cli.foundation.terminal import ascii_only
 from atl.cli.interactive.scripts import script
 from atl.cli.interactive.words import CALLS, ORDERS, arguments_in, call_in
 from atl.core.program import Program
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from atl.files.whole import write_text
 from atl.text.printing import place_of, show_program
-from rewrites import Handle, NoSite, Session, reschedule, rules
-from rewrites.places.choosing import Chosen
+from rewrites import DoesNotApply, Handle, Session, reschedule, rules
+from rewrites.cursors.targets import Target
 from rewrites.session import catalogue
 from rewrites.session.display import Diff, described
 from rewrites.session.offers.offer import Offer, Offers
@@ -119,16 +119,16 @@ class Desk:
         offers = self.known_offers()
         if not 0 <= number < len(offers):
             listed = f"the numbers listed: 0 to {len(offers) - 1}" if offers else "?, which lists what applies here"
-            raise WrongArgument(f"no call of number {number} has been listed for this goal", required=listed)
+            raise InvalidArgument(f"no call of number {number} has been listed for this goal", required=listed)
         offer = offers[number]
         arguments, options = arguments_in(rest.split())
         if arguments:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{number} {rest}", required="the number, and parameters by their names", suggestions=(f"{number} k=8",)
             )
         if missing := [name for name in offer.asks if name not in options]:
             written = " ".join(f"{name}=8" for name in missing)
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{offer.name} asks for {', '.join(missing)}", required="a value for each",
                 suggestions=(f"{number} {written}",),
             )  # fmt: skip
@@ -163,11 +163,11 @@ class Desk:
         self._lost()
         return self.place
 
-    def _written(self, place: Handle) -> Chosen:
+    def _written(self, place: Handle) -> Target:
         """A place as a call has it: by the name that it was found by, while that means the same; by its path."""
         try:
             return place.label if self.session.find(place.label).path == place.path else place.path
-        except NoSite:
+        except DoesNotApply:
             return place.path
 
     def _lost(self) -> list[str]:
@@ -175,7 +175,7 @@ class Desk:
         try:
             if self.place is not None:
                 _ = self.place.path
-        except NoSite as error:
+        except DoesNotApply as error:
             self.place = None
             return [f"-- {error.summary}: now everywhere is looked at"]
         return []
@@ -216,7 +216,7 @@ class Desk:
             write_text(path, script(self.session))
             said = f"a script of {len(self.session.steps)} calls, which ends with the theorem"
         else:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"nothing is saved as {path.name or 'a file without a name'}",
                 required="a name that ends in .py for a script, or in .atl.json for a certificate",
                 suggestions=(f"save {path.stem or self.session.goal.name}.atl.json",),
@@ -271,5 +271,5 @@ def _count(text: str) -> int:
 
 def _number(text: str) -> int:
     if not re.fullmatch(r"-?\d{1,9}", text or "-1"):
-        raise WrongArgument(f"{text} is no number", required="a number of calls: undo 2, explain 0")
+        raise InvalidArgument(f"{text} is no number", required="a number of calls: undo 2, explain 0")
     return int(text or "-1")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from rewrites import rules, tactics
 from rewrites.errors import unknown_name
 from rewrites.session import catalogue
@@ -60,12 +60,12 @@ class Call:
     options: Mapping[str, Any]
 
     def made(self, s: Session) -> None:
-        """Makes the call. Raises `WrongArgument` where the method takes no such arguments, and what it refuses."""
+        """Makes the call. Raises `InvalidArgument` where the method takes no such arguments, and what it refuses."""
         method = getattr(s, self.method)
         try:
             inspect.signature(method).bind(*self.arguments, **self.options)
         except TypeError as error:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{self.method}: {error}",
                 required=next(entry.call for entry in catalogue.entries() if entry.name == self.method),
                 suggestions=(f"? {self.method}",),
@@ -74,12 +74,12 @@ class Call:
 
 
 def call_in(line: str) -> Call:
-    """The call that a line is. Raises `WrongArgument` for what is none."""
+    """The call that a line is. Raises `InvalidArgument` for what is none."""
     found = _CALL.fullmatch(line.strip())
     if found is not None and (found[1] in (*CALLS, *IN_PYTHON) or found[1] in rules):
         return _named(found[1], *_python_arguments(line, found[2]))
     if _OPENED.match(line):
-        raise WrongArgument(f"{brief(line)} cannot be read", required="a bracket at both ends: s.tile('i', 8)")
+        raise InvalidArgument(f"{brief(line)} cannot be read", required="a bracket at both ends: s.tile('i', 8)")
     words = _words(line) or [""]
     arguments, options = arguments_in(words[1:])
     return _named(words[0], arguments, options)
@@ -106,7 +106,7 @@ def _words(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as error:
-        raise WrongArgument(f"{brief(line)} cannot be read: {error}", required="a quote at both ends") from None
+        raise InvalidArgument(f"{brief(line)} cannot be read: {error}", required="a quote at both ends") from None
 
 
 def _named(word: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Call:
@@ -116,7 +116,7 @@ def _named(word: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Ca
     if name in rules:
         return Call("rw", (name, *arguments), {**options, **({"reverse": True} if backwards else {})})
     if name in IN_PYTHON:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{name} takes an object, which a line cannot hold", required="a session in Python: reschedule(program)"
         )
     raise unknown_name(
@@ -131,7 +131,7 @@ def _python_arguments(line: str, inside: str) -> tuple[tuple[Any, ...], dict[str
         arguments = tuple(ast.literal_eval(argument) for argument in found.args)
         options = {str(each.arg): ast.literal_eval(each.value) for each in found.keywords if each.arg is not None}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(line)} cannot be read", required="numbers, texts and lists: s.tile('i', [8, 4])"
         ) from None
     return arguments, options

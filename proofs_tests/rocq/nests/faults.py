@@ -13,7 +13,7 @@ import atl
 from atl.core.index import ZERO, Var, index
 from atl.core.predicate import TRUE
 from atl.core.program import Program
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering import lower
 from lowering.nest.loopnest import (
     Accumulate,
@@ -212,7 +212,7 @@ def wrong_nests() -> Iterator[Planted]:
         for what, wrong in _wrong(nest):
             try:
                 yield Planted(f"{program.name}: {what}", text_of(derivation(reflexivity(program)), wrong))
-            except WrongArgument:
+            except InvalidArgument:
                 continue
 
 

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.core.index import ZERO, AnyAtom, Index, Leaf, Var, atoms, floordiv, index, map_leaves
 from atl.core.predicate import TRUE, Predicate, conjunction, substitute, within
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.prove import Facts, simplify_predicate
 from lowering.nest.loopnest import (
     Accumulate,
@@ -90,7 +90,7 @@ def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
     target = store.at.target
     pairs = target.pairs if isinstance(target, Cell) else ()
     if len(pairs) != len(position):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a store by {len(pairs)} indices to a tensor of rank {len(position)}", required="an index for each extent"
         )
     values = _solved([at for at, _ in pairs], [extent for _, extent in pairs], store.loops, position)
@@ -209,7 +209,7 @@ class Writer:
                 name, uid = source.buffer.name, source.buffer.uid
                 known = self.printer.input(name) if source.buffer.role == "input" else self.contents.get(uid)
                 if known is None:
-                    raise WrongArgument(
+                    raise InvalidArgument(
                         f"what {name} holds is a sum of several loops, and something else is computed of it",
                         required="a nest in which such sums are only used for the output",
                     )

@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 
 from atl.core.index import Read
 from atl.core.predicate import Predicate
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -96,7 +96,7 @@ def plan_of(block: Sequence[Statement], target: int, hoisted: frozenset[int]) ->
                 last = max(k for k, each in enumerate(block) if uid in storage_written(each, hoisted))
                 filling, using = block[: last + 1], block[last + 1 :]
                 if any(target in storage_written(each, hoisted) for each in filling):
-                    raise WrongArgument(
+                    raise InvalidArgument(
                         f"{held.name} is filled while what reads it is stored",
                         required="a nest in which every tensor is filled before it is read",
                     )

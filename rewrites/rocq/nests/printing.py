@@ -15,7 +15,7 @@ from typing import Final, assert_never
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, index
 from atl.core.predicate import TRUE, All, Any, NonNegative, NonZero, Predicate, Zero, conjunction, negation
 from atl.core.terms import BinaryOp, UnaryOp
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -81,7 +81,7 @@ class Printer:
                 return f"(Assign {self._target(target)} {self.value(value)})"
             case Accumulate(target, op, value):
                 if op not in ("add", "sub"):
-                    raise WrongArgument(
+                    raise InvalidArgument(
                         f"a nest that folds by {op}", required="sums: the start of another fold is no scalar in Rocq"
                     )
                 return f"(Accumulate {BINARY[op]} {self._target(target)} {self.value(value)})"
@@ -93,7 +93,7 @@ class Printer:
                 return self.storage(buffer, capacity, f"(Own {self.index(capacity)})", zeroed, loops)
             case Clear(buffer, cells, zeroed, row):
                 if row is not None:
-                    raise WrongArgument(f"the rows of the ring {buffer.name}", required="a nest without rings")
+                    raise InvalidArgument(f"the rows of the ring {buffer.name}", required="a nest without rings")
                 memory = f"(Of {_memory_of(buffer)} {self.index(self.rooms[buffer.uid])})"
                 return self.storage(buffer, cells, memory, zeroed, loops)
             case Free(buffer) if buffer.uid in self.rooms:
@@ -122,7 +122,7 @@ class Printer:
         if isinstance(of, Scalar):
             return "nil"
         if of.rows or of.home is not None:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{of.name} stands in the storage of {'its own rows' if of.rows else of.storage.name}",
                 required="a nest in which every tensor has storage of its own",
             )
@@ -150,7 +150,7 @@ class Printer:
 
     def _input(self, name: str) -> Array:
         if name not in self.inputs:
-            raise WrongArgument(f"{name} stands where the output does", required="inputs of their own")
+            raise InvalidArgument(f"{name} stands where the output does", required="inputs of their own")
         return self.inputs[name]
 
     # -- values
@@ -204,7 +204,7 @@ FUNCTIONS: Final[dict[BinaryOp | UnaryOp, str]] = dict((*BINARY.items(), *UNARY.
 def literal(value: int | float) -> str:
     """A literal, which is a number."""
     if not isfinite(value):
-        raise WrongArgument(f"the literal {value}", required="numbers: scalars in Rocq are those of a ring")
+        raise InvalidArgument(f"the literal {value}", required="numbers: scalars in Rocq are those of a ring")
     return number(value)
 
 

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from atl.core.index import ZERO, Var, index
 from atl.core.predicate import TRUE, Predicate, within
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.prove import Facts
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Clear, Declare, For, If, Scalar
 from rewrites.rocq.nests.contents import POSITIONS, Found, Text, Writer, found_at, held_by, scalar_of, stores_of
@@ -134,7 +134,7 @@ class Prover:
                     *_part(self._covered(plan, held, place, zeroed=False)),
                 ]
             case Simple() | Loop() | Branch() | Both() | Looking() | Nothing():
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"{held.name} is filled in a way that has no proof here",
                     required="storage that is stored once, or zeroed and added to",
                 )
@@ -199,7 +199,7 @@ class Prover:
                     *_part(self.write(second, held, place)),
                 ]
             case Simple() | Looking() | Nothing():
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"{held.name} is both stored and added to", required="storage that is filled in one way"
                 )
             case _:
@@ -238,7 +238,7 @@ class Prover:
                     *_part(self.add(second, uid, place)),
                 ]
             case Simple() | Looking() | Nothing():
-                raise WrongArgument(
+                raise InvalidArgument(
                     "what is added to is stored to as well", required="storage that is filled in one way"
                 )
             case _:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from atl.core.program import Program
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -37,24 +37,26 @@ Held = Buffer | Scalar
 
 
 def check_storage(nest: LoopNest, program: Program) -> None:
-    """Raises `WrongArgument` where one number means two things, or a statement is none for such storage."""
+    """Raises `InvalidArgument` where one number means two things, or a statement is none for such storage."""
     known: dict[int, Held] = {nest.output.uid: nest.output}
     for at in statements(nest.body):
         for held in mentioned(at):
             if _described(known.setdefault(held.uid, held)) != _described(held):
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"{held.name} and {known[held.uid].name} have the number {held.uid}",
                     required="a number of its own for each storage",
                 )
             if isinstance(held, Buffer) and held.role == "local" and not held.extents:
-                raise WrongArgument(f"{held.name} is a buffer of rank 0", required="a scalar variable in its place")
+                raise InvalidArgument(f"{held.name} is a buffer of rank 0", required="a scalar variable in its place")
         _check_role(at)
     rooms = hoisted_in(statements(nest.body))
     for at in statements(nest.body):
         if isinstance(at, Clear) and at.buffer.uid not in rooms:
-            raise WrongArgument(f"{at.buffer.name} is emptied but never allocated", required="an allocation before it")
+            raise InvalidArgument(
+                f"{at.buffer.name} is emptied but never allocated", required="an allocation before it"
+            )
     if nest.output.dtype != program.type.dtype:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{nest.output.name} holds {nest.output.dtype}", required=f"the program's {program.type.dtype}"
         )
 
@@ -68,10 +70,10 @@ def _check_role(at: Statement) -> None:
     match at:
         case Assign(Cell(buffer)) | Accumulate(Cell(buffer)):
             if buffer.role == "input":
-                raise WrongArgument(f"a store to the input {buffer.name}", required="inputs that are only read")
+                raise InvalidArgument(f"a store to the input {buffer.name}", required="inputs that are only read")
         case Allocate(buffer) | Clear(buffer) | Free(buffer):
             if buffer.role != "local":
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"{buffer.name}, which is no local tensor, is allocated, emptied or freed",
                     required="allocations of local tensors only",
                 )

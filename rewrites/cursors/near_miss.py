@@ -10,9 +10,8 @@ from atl.core.traversal import subterm
 from atl.errors import ATLError, shortened
 from atl.text.names import INFIX
 from atl.text.printing import place_of, show_index, show_predicate, text_at
-from rewrites.errors import NoSite
-from rewrites.places.site import Site
-from rewrites.places.text_pattern import (
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.text_pattern import (
     Difference,
     Wanted,
     differences,
@@ -21,48 +20,49 @@ from rewrites.places.text_pattern import (
     with_numbered_holes,
     without_numbers,
 )
+from rewrites.errors import DoesNotApply
 
 WIDTH: Final = 60
 
 
-def nothing_fits(text: str, inside: str, sites: Iterable[Site]) -> NoSite:
+def nothing_fits(text: str, inside: str, cursors: Iterable[Cursor]) -> DoesNotApply:
     """Return the error for a pattern that fits none of these places, with the one that is nearest to it.
 
     `inside` names the part of the program that the places are in. Nearest is the place at which most of what the
     pattern asks for is there; where nothing is at any place, none is shown.
     """
     wanted = pattern(text)
-    near: tuple[int, Site, list[Difference]] | None = None
-    for site in sites:
-        found = list(differences(wanted, site))
+    near: tuple[int, Cursor, list[Difference]] | None = None
+    for cursor in cursors:
+        found = list(differences(wanted, cursor))
         missed = sum(each.weight for each in found)
         if missed < (wanted.size if near is None else near[0]):
-            near = missed, site, found
+            near = missed, cursor, found
     summary = f"nothing {inside} fits the pattern {text}"
     required = "a pattern of a part of the goal, as the goal is printed"
     general = ("write _ for what does not matter",)
     if near is None:
-        return NoSite(summary, required=required, suggestions=general)
-    _, site, found = near
-    path = (*site.path, *found[0].path)
-    return NoSite(
-        f"{summary}; the nearest, {_at(site, ())}, has {_has(found[0], site, text)}{_grouping(found[0], wanted, site)}",
-        place=place_of(site.program, path),
+        return DoesNotApply(summary, required=required, suggestions=general)
+    _, cursor, found = near
+    path = (*cursor.path, *found[0].path)
+    return DoesNotApply(
+        f"{summary}; the nearest, {_at(cursor, ())}, has {_has(found[0], cursor, text)}{_grouping(found[0], wanted, cursor)}",
+        place=place_of(cursor.program, path),
         required=required,
-        suggestions=_that_fits(wanted, text, site, found) or general,
+        suggestions=_that_fits(wanted, text, cursor, found) or general,
     )
 
 
-def _at(site: Site, below: tuple[int, ...]) -> str:
-    return shortened(text_at(site.program, (*site.path, *below)), WIDTH)
+def _at(cursor: Cursor, below: tuple[int, ...]) -> str:
+    return shortened(text_at(cursor.program, (*cursor.path, *below)), WIDTH)
 
 
-def _has(difference: Difference, site: Site, text: str) -> str:
+def _has(difference: Difference, cursor: Cursor, text: str) -> str:
     """Say what is there and what the pattern has in its place."""
     wanted, found = difference.pair
     match difference.what:
         case "part":
-            return f"{_at(site, difference.path)} in place of {_source(text, difference.wanted.span)}"
+            return f"{_at(cursor, difference.path)} in place of {_source(text, difference.wanted.span)}"
         case "index":
             return f"the index {show_index(found)} in place of {without_numbers(show_index(wanted))}"
         case "condition":
@@ -82,16 +82,16 @@ def _source(text: str, span: tuple[int, int]) -> str:
     return without_numbers(with_numbered_holes(text)[slice(*span)])
 
 
-def _grouping(difference: Difference, wanted: Wanted, site: Site) -> str:
+def _grouping(difference: Difference, wanted: Wanted, cursor: Cursor) -> str:
     """Say how operators of one precedence are grouped, where the pattern differs in an operand of such a chain."""
     if not difference.path:
         return ""
     *above, last = difference.path
     for position in above:
         wanted = wanted.parts[position]
-    chain = subterm(site.program.body, (*site.path, *above))
+    chain = subterm(cursor.program.body, (*cursor.path, *above))
     if isinstance(chain, Binary) and isinstance(chain.left, Binary) and _one_precedence(chain.op, chain.left.op):
-        operands = _at(site, (*above, 0)), _at(site, (*above, 1))
+        operands = _at(cursor, (*above, 0)), _at(cursor, (*above, 1))
         return f"; operators group to the left: it is ({operands[0]}) {INFIX[chain.op]} {operands[1]}"
     right = difference.wanted
     if last == 1 and wanted.of is right.of is Binary and _one_precedence(wanted.static[0], right.static[0]):
@@ -103,7 +103,7 @@ def _one_precedence(op: Any, other: Any) -> bool:
     return any({op, other} <= chain for chain in ({"add", "sub"}, {"mul", "div"}))
 
 
-def _that_fits(wanted: Wanted, text: str, site: Site, found: list[Difference]) -> tuple[str, ...]:
+def _that_fits(wanted: Wanted, text: str, cursor: Cursor, found: list[Difference]) -> tuple[str, ...]:
     """Suggest the pattern with `_` for each part that differs, if it fits and is not all of the pattern."""
     numbered, out, end = with_numbered_holes(text), "", 0
     for start, stop in sorted({each.wanted.span for each in found}):
@@ -113,6 +113,6 @@ def _that_fits(wanted: Wanted, text: str, site: Site, found: list[Difference]) -
             out, end = f"{out}{numbered[end:start]}_", stop
     instead = without_numbers(out + numbered[end:])
     try:
-        return (f'"{instead}" fits it',) if fits(pattern(instead), site) else ()
+        return (f'"{instead}" fits it',) if fits(pattern(instead), cursor) else ()
     except ATLError:
         return ()

@@ -12,28 +12,28 @@ from atl.core.node import is_position
 from atl.core.program import Program
 from atl.core.terms import Expr, Gen, Let, Reduce
 from atl.core.traversal import Path, binds, children, names_bound, names_given
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.text.names import Names
 from atl.text.printing import text_at
 
 
-class Site:
+class Cursor:
     """A subterm and where it stands. Facts and names are worked out only when they are asked for."""
 
-    def __init__(self, program: Program, path: Path, term: Expr, above: Site | None) -> None:
+    def __init__(self, program: Program, path: Path, term: Expr, above: Cursor | None) -> None:
         self.program = program
         self.path = path
         self.term = term
         self.above = above
 
-    def child(self, position: int) -> Site:
+    def child(self, position: int) -> Cursor:
         """The place of a direct part."""
-        return Site(self.program, (*self.path, position), children(self.term)[position].expr, self)
+        return Cursor(self.program, (*self.path, position), children(self.term)[position].expr, self)
 
-    def spine(self) -> list[Site]:
+    def spine(self) -> list[Cursor]:
         """The places from the whole program down to this one."""
-        out: list[Site] = []
-        at: Site | None = self
+        out: list[Cursor] = []
+        at: Cursor | None = self
         while at is not None:
             out.append(at)
             at = at.above
@@ -88,20 +88,20 @@ class Site:
         return f"{list(self.path)}  {text_at(self.program, self.path)}"
 
 
-def site_at(program: Program, path: Path) -> Site:
+def cursor_at(program: Program, path: Path) -> Cursor:
     """The place at the end of a path."""
-    site = Site(program, (), program.body, None)
+    cursor = Cursor(program, (), program.body, None)
     for position in checked_path(program, path):
-        site = site.child(position)
-    return site
+        cursor = cursor.child(position)
+    return cursor
 
 
 def checked_path(program: Program, path: Path) -> Path:
-    """The path, if it leads to a part of the program. Raises `WrongArgument`."""
+    """The path, if it leads to a part of the program. Raises `InvalidArgument`."""
     at = program.body
     for position in path if isinstance(path, tuple | list) else (None,):
         if not is_position(position) or position >= len(children(at)):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the goal has no part at {brief(list(path) if isinstance(path, tuple) else path)}",
                 required="positions of parts, from the outside in, each counted from 0",
                 suggestions=('name the place: at="i" for a binder, at="⊞[_ < n] _" for a pattern',),
@@ -110,22 +110,22 @@ def checked_path(program: Program, path: Path) -> Path:
     return path
 
 
-def sites(program: Program, *, below: Path = (), top_down: bool = False) -> Iterator[Site]:
+def cursors(program: Program, *, below: Path = (), top_down: bool = False) -> Iterator[Cursor]:
     """The places of a program from `below` on: children first and from left to right, or nodes first.
 
     Of a let the body comes before the binding when children come first (section 3 of the reference, search order).
     """
-    yield from walk(site_at(program, below), top_down=top_down)
+    yield from walk(cursor_at(program, below), top_down=top_down)
 
 
-def walk(site: Site, *, top_down: bool = False) -> Iterator[Site]:
+def walk(cursor: Cursor, *, top_down: bool = False) -> Iterator[Cursor]:
     """This place and all below it, in one of the two orders."""
     if top_down:
-        yield site
-    for position in positions(site.term, top_down=top_down):
-        yield from walk(site.child(position), top_down=top_down)
+        yield cursor
+    for position in positions(cursor.term, top_down=top_down):
+        yield from walk(cursor.child(position), top_down=top_down)
     if not top_down:
-        yield site
+        yield cursor
 
 
 def positions(term: Expr, *, top_down: bool = False) -> tuple[int, ...]:
@@ -134,6 +134,6 @@ def positions(term: Expr, *, top_down: bool = False) -> tuple[int, ...]:
     return found[::-1] if isinstance(term, Let) and not top_down else found
 
 
-def binders(program: Program) -> Iterator[Site]:
+def binders(program: Program) -> Iterator[Cursor]:
     """The generations, reductions and lets, from the outside in and from left to right."""
-    return (site for site in sites(program, top_down=True) if binds(site.term))
+    return (cursor for cursor in cursors(program, top_down=True) if binds(cursor.term))

@@ -64,9 +64,10 @@ from atl.core.terms import (
 from atl.core.traversal import children, divisors, indices_in
 from atl.errors import ATLError
 from atl.prove import Facts, Proved, prove, simplify
-from rewrites.grading import symbolic_values as values
-from rewrites.grading.reindexing import reindexed
-from rewrites.grading.symbolic_values import (
+from rewrites.rule import Rule
+from rewrites.rule_checking import symbolic_values as values
+from rewrites.rule_checking.reindexing import reindexed
+from rewrites.rule_checking.symbolic_values import (
     Fold,
     Given,
     Operation,
@@ -79,7 +80,6 @@ from rewrites.grading.symbolic_values import (
     constant,
     vanishes,
 )
-from rewrites.rule import Rule
 from rewrites.statement import Statement
 
 DEEPEST: Final = 14

@@ -21,7 +21,8 @@ from atl.core.terms import Expr
 from atl.errors import NotExact
 from atl.meaning.polynomials import Polynomials
 from atl.meaning.scalars import Exact, Machine
-from rewrites.grading.exhaustion import (
+from rewrites.rule import Rule
+from rewrites.rule_checking.exhaustion import (
     Counterexample,
     Generic,
     Lazy,
@@ -36,7 +37,6 @@ from rewrites.grading.exhaustion import (
     size,
     spaces,
 )
-from rewrites.rule import Rule
 from rewrites.statement import Statement
 
 _ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")

@@ -16,8 +16,11 @@ from atl.core.index import constant
 from atl.core.predicate import FALSE, TRUE
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact
-from rewrites.grading.choices import Choices, Seeded, chance, choose
-from rewrites.grading.exhaustion import (
+from rewrites.instantiation import Argument, Function, abstracted
+from rewrites.kinds import Kind
+from rewrites.rule import Rule
+from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
+from rewrites.rule_checking.exhaustion import (
     ELEMENT_SHAPES,
     FLOAT,
     Counterexample,
@@ -28,9 +31,6 @@ from rewrites.grading.exhaustion import (
     element_shapes,
     is_low,
 )
-from rewrites.instantiation import Argument, Function, abstracted
-from rewrites.kinds import Kind
-from rewrites.rule import Rule
 from rewrites.statement import ElementTypes, Statement
 
 AT_THE_ENDS: Final = 40

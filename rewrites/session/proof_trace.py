@@ -14,13 +14,13 @@ from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.text.names import Names
 from atl.text.printing import show_predicate
-from rewrites.grading.graded import grade_text, is_proved
+from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.matching import correspondence
-from rewrites.places.site import Site, site_at
+from rewrites.rule_checking.graded import grade_text, is_proved
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import facts_text
 from rewrites.session.display import argument_text, proved_how
@@ -40,7 +40,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class StepAccount:
+class StepTrace:
     """One rewrite: its rule and direction, the place, with what, why it holds, and the programs around it.
 
     `proved` says whether the rule is, for all sizes; `names` are what things are called at the place, before and after.
@@ -64,18 +64,18 @@ class StepAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class CallAccount:
+class CallTrace:
     """One call of a session with its steps; one of none gives names or marks. `notes` are what a tactic had to say."""
 
     text: str
     notes: tuple[str, ...]
-    steps: tuple[StepAccount, ...]
+    steps: tuple[StepTrace, ...]
     before: Program
     after: Program
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ProofTrace:
     """A derivation: the program that it began with, the one it came to, and the calls between.
 
     With `told` the calls are those of a session; else each step is taken for one. `unproved` are the user's own rules
@@ -84,36 +84,36 @@ class Account:
 
     start: Program
     end: Program
-    calls: tuple[CallAccount, ...]
+    calls: tuple[CallTrace, ...]
     told: bool
     unproved: tuple[str, ...] = ()
 
     @property
-    def steps(self) -> tuple[StepAccount, ...]:
+    def steps(self) -> tuple[StepTrace, ...]:
         """The steps of all calls."""
         return tuple(step for call in self.calls for step in call.steps)
 
 
-def account(theorem: Theorem) -> Account:
+def proof_trace(theorem: Theorem) -> ProofTrace:
     """What the derivation of a theorem did.
 
     >>> import atl
     >>> from rewrites import reschedule
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] * 2"))
-    >>> (call,) = account(s.rw("mul_comm").done()).calls
+    >>> (call,) = proof_trace(s.rw("mul_comm").done()).calls
     >>> call.text, call.steps[0].law
     ("rw('mul_comm')", 'a ∘ b = b ∘ a.')
 
-    Raises `WrongArgument` for what is no theorem.
+    Raises `InvalidArgument` for what is no theorem.
     """
     if not isinstance(theorem, Theorem):
-        raise WrongArgument(f"an account of {brief(theorem)}", required="a theorem: s.done(), or load(path)")
+        raise InvalidArgument(f"a trace of {brief(theorem)}", required="a theorem: s.done(), or load(path)")
     calls = _told(theorem)
     unproved = tuple(rule.name for rule in theorem.unproved)
     if calls is None:
-        return Account(theorem.lhs, theorem.rhs, tuple(_step_by_step(theorem)), told=False, unproved=unproved)
+        return ProofTrace(theorem.lhs, theorem.rhs, tuple(_step_by_step(theorem)), told=False, unproved=unproved)
     made = [
-        CallAccount(
+        CallTrace(
             call.text,
             tuple(call.notes),
             tuple(step_account(step, before, after) for step, before, after in call.traced()),
@@ -122,7 +122,7 @@ def account(theorem: Theorem) -> Account:
         )
         for call in calls
     ]
-    return Account(theorem.lhs, theorem.rhs, tuple(made), told=True, unproved=unproved)
+    return ProofTrace(theorem.lhs, theorem.rhs, tuple(made), told=True, unproved=unproved)
 
 
 def _told(theorem: Theorem) -> Sequence[Call] | None:
@@ -130,10 +130,10 @@ def _told(theorem: Theorem) -> Sequence[Call] | None:
 
     Whoever has a theorem can have it tell anything. What is shown are the programs of theorems, one step after another.
     """
-    if not theorem.told:
+    if not theorem.provenance:
         return None
     at: Theorem | None = None
-    for call in theorem.told:
+    for call in theorem.provenance:
         if not isinstance(call, Call) or not all(isinstance(each, Theorem) for each in (call.before, *call.theorems)):
             return None
         if not call.theorems or (call.before is not at if at is not None else call.before.chain is not None):
@@ -145,19 +145,19 @@ def _told(theorem: Theorem) -> Sequence[Call] | None:
                 return None
         at = call.theorem
     ends = at is not None and at.chain is theorem.chain and at.lhs is theorem.lhs and at.rhs is theorem.rhs
-    return theorem.told if ends else None  # type: ignore[return-value]
+    return theorem.provenance if ends else None  # type: ignore[return-value]
 
 
-def _step_by_step(theorem: Theorem) -> list[CallAccount]:
-    out: list[CallAccount] = []
+def _step_by_step(theorem: Theorem) -> list[CallTrace]:
+    out: list[CallTrace] = []
     at = theorem.lhs
     for step in theorem.steps:
         after = _after(step, at)
         text = f"rw({step.rule.name!r}{', reverse=True' if step.reverse else ''})"
-        out.append(CallAccount(text, (), (step_account(step, at, after),), at, after))
+        out.append(CallTrace(text, (), (step_account(step, at, after),), at, after))
         at = after
     if str(at) != str(theorem.rhs):
-        out.append(CallAccount(RENAMED, (), (), at, theorem.rhs))
+        out.append(CallTrace(RENAMED, (), (), at, theorem.rhs))
     return out
 
 
@@ -178,16 +178,16 @@ def _with(e: Expr, path: Path, part: Expr) -> Expr:
     return with_children(e, tuple(parts))
 
 
-def _reason(proved: ProvedPremise, site: Site) -> Reason:
-    return Reason(show_predicate(proved.premise), proved_how(proved), facts_text(site.scope.facts, proved.premise))
+def _reason(proved: ProvedPremise, cursor: Cursor) -> Reason:
+    return Reason(show_predicate(proved.premise), proved_how(proved), facts_text(cursor.scope.facts, proved.premise))
 
 
-def step_account(step: Step, before: Program, after: Program) -> StepAccount:
+def step_account(step: Step, before: Program, after: Program) -> StepTrace:
     """What one step did, from one program to the other."""
     rule = step.rule
-    site = site_at(before, step.path)
-    names = site.names
-    return StepAccount(
+    cursor = cursor_at(before, step.path)
+    names = cursor.names
+    return StepTrace(
         rule.name,
         step.reverse,
         rule.family,
@@ -199,7 +199,7 @@ def step_account(step: Step, before: Program, after: Program) -> StepAccount:
         is_proved(rule),
         step.path,
         tuple((name, argument_text(value, names)) for name, value in step.arguments.items()),
-        tuple(_reason(each, site) for each in step.premises),
+        tuple(_reason(each, cursor) for each in step.premises),
         names,
         before,
         after,

@@ -13,14 +13,14 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from atl.core.dtypes import is_integer
-from atl.errors import ATLError, WrongArgument, WrongName, brief
+from atl.errors import ATLError, InvalidArgument, InvalidName, brief
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
-from rewrites.grading.breaking import is_of_elements, is_of_symbols, told
-from rewrites.grading.exhaustion import CASES, Counterexample, Generic, decide, generics
-from rewrites.grading.numbers import decide_in_numbers
-from rewrites.grading.standing import PROVED, PROVED_SAID, Standing, standing
 from rewrites.instantiation import Arguments
 from rewrites.rule import Rule, Statements
+from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, told
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
+from rewrites.rule_checking.numbers import decide_in_numbers
+from rewrites.rule_checking.standing import PROVED, PROVED_SAID, Standing, standing
 from rewrites.rules import RULES
 from rewrites.rules.grades import EXHAUSTED_ONLY
 
@@ -45,7 +45,7 @@ def is_unproved(rule: Rule) -> bool:
     return found is not None and found.grade < PROVED
 
 
-def mark_of(unproved: Sequence[Rule]) -> str:
+def caveat_of(unproved: Sequence[Rule]) -> str:
     """What is said of a theorem that rests on these rules, which are not proved; nothing where there are none."""
     named = [f"{rule.name} (grade {found.grade})" for rule in unproved if (found := standing_of(rule))]
     return f"NOT PROVED: it holds if {', '.join(named)} {'does' if len(named) == 1 else 'do'}" if named else ""
@@ -102,9 +102,9 @@ def check_judged(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
 
 
 def with_own(rules: Mapping[str, Rule], own: Sequence[Rule]) -> Mapping[str, Rule]:
-    """These rules, and those of a user's own, by name. Raises `WrongArgument` for what is no rule of a user's own."""
+    """These rules, and those of a user's own, by name. Raises `InvalidArgument` for what is no rule of a user's own."""
     if not isinstance(own, list | tuple) or not all(map(_is_judged, own)):
-        raise WrongArgument(f"own={brief(own)}", required="a list of rules of your own, as @rule makes them")
+        raise InvalidArgument(f"own={brief(own)}", required="a list of rules of your own, as @rule makes them")
     return {**rules, **{each.name: each for each in own}} if own else rules
 
 
@@ -112,17 +112,17 @@ def judge(rule: Rule, cases: int = CASES) -> Standing:
     """Samples, exhausts and proves a rule, and keeps what was found, so that the kernel takes it from now on.
 
     Raises `FalseRule` with sizes and elements for which its sides differ, `UntriedRule` where it claims nothing, and
-    `WrongName` for the name of a rule of the catalogue.
+    `InvalidName` for the name of a rule of the catalogue.
     """
     if type(rule) is not Rule:
-        raise WrongArgument(f"{type(rule).__name__} is no rule", required="what @rule has made of a function")
+        raise InvalidArgument(f"{type(rule).__name__} is no rule", required="what @rule has made of a function")
     if type(rule.statements) is Statements:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{rule.name} is stated when it is used",
-            required="a rule that is stated when it is declared: @rule of rewrites.own",
+            required="a rule that is stated when it is declared: @rule of rewrites.user_rules",
         )
     if rule.name in RULES:
-        raise WrongName(
+        raise InvalidName(
             f"{rule.name} is a rule of the catalogue: {RULES[rule.name].law}",
             required="a name of its own",
             suggestions=(f's.rw("{rule.name}")', f"def my_{rule.name}(…)"),

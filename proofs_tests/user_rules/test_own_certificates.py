@@ -14,16 +14,16 @@ import pytest
 
 import atl
 from atl.cli import main
-from atl.errors import WrongArgument
-from proofs_tests.own.stated import OF_EXTREMES, extremes, larger_and_smaller, program, telescope
-from rewrites import Rule, account, load, reschedule, rules
+from atl.errors import InvalidArgument
+from proofs_tests.user_rules.stated import OF_EXTREMES, extremes, larger_and_smaller, program, telescope
+from rewrites import Rule, load, proof_trace, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.certificates.rule_json import _statement as statement_read
 from rewrites.certificates.rule_json import _statement_written as statement_written
 from rewrites.certificates.rule_json import digest
 from rewrites.errors import CertificateError, NotEqual
 from rewrites.kernel import reflexivity, rewrite
-from rewrites.own import Elem, Equation, equation, read, rule
+from rewrites.user_rules import Elem, Equation, equation, read, rule
 
 NAME = "larger_and_smaller"
 
@@ -49,7 +49,7 @@ def refusal(data: Any) -> str:
 def test_a_certificate_brings_the_rules_that_it_uses() -> None:
     for theorem in (unproved_theorem(), reschedule(program()).rw(telescope).done()):
         back = loads(dumps(theorem))
-        assert (back.lhs, back.rhs, back.mark) == (theorem.lhs, theorem.rhs, theorem.mark)
+        assert (back.lhs, back.rhs, back.caveat) == (theorem.lhs, theorem.rhs, theorem.caveat)
         assert [step.rule.law for step in back.steps] == [step.rule.law for step in theorem.steps]
         assert dumps(back) == dumps(theorem)
 
@@ -57,7 +57,7 @@ def test_a_certificate_brings_the_rules_that_it_uses() -> None:
 DERIVES = """
 import sys
 from rewrites import reschedule
-from rewrites.own import read
+from rewrites.user_rules import read
 import atl
 
 known, (marked, proved) = read(sys.argv[1]).rules, sys.argv[2:]
@@ -174,15 +174,15 @@ def test_a_certificate_of_our_rules_has_no_part_for_a_users() -> None:
 
 def test_what_is_no_rule_or_no_file_is_refused() -> None:
     theorem = dumps(reschedule(extremes()).rw("add_comm").done())
-    with pytest.raises(WrongArgument, match="rules by their names"):
+    with pytest.raises(InvalidArgument, match="rules by their names"):
         loads(theorem, rules={"add_comm": 3})  # type: ignore[dict-item]
-    with pytest.raises(WrongArgument, match="3 is no path of a file"):
+    with pytest.raises(InvalidArgument, match="3 is no path of a file"):
         read(3)  # type: ignore[arg-type]
 
 
 NOTHING_AND_SUMS = """
 import atl
-from rewrites.own import Equation, Index, Scalar, equation, given, rule
+from rewrites.user_rules import Equation, Index, Scalar, equation, given, rule
 
 @rule
 def nothing(e: Scalar) -> Equation:
@@ -212,7 +212,7 @@ def test_a_side_without_an_element_type_has_that_of_the_place(tmp_path: Path) ->
         theorem.save(saved)
         read_back = load(saved)
         assert read_back.rhs == theorem.rhs
-        assert [call.after.body.type.dtype for call in account(read_back).calls] == [dtype] * 2
+        assert [call.after.body.type.dtype for call in proof_trace(read_back).calls] == [dtype] * 2
 
 
 def test_a_tensor_is_not_exchanged_for_its_cast() -> None:

@@ -10,12 +10,12 @@ import atl
 from atl.core.index import bound, constant, size
 from atl.core.predicate import at_most
 from atl.core.terms import Concat, Gen, Let, Local, Type
-from atl.errors import ATLError, RankError, ShapeError, WrongArgument
+from atl.errors import ATLError, InvalidArgument, RankError, ShapeError
 from rewrites.errors import PremiseFailed
 from rewrites.instantiation import Function
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.kinds import Kind
-from rewrites.own import Elem, Equation, Index, Vector, VectorT, equation, given, rule
+from rewrites.user_rules import Elem, Equation, Index, Vector, VectorT, equation, given, rule
 
 
 def test_a_let_binds_a_tensor_of_the_type_of_its_value() -> None:
@@ -26,7 +26,7 @@ def test_a_let_binds_a_tensor_of_the_type_of_its_value() -> None:
         n = v.shape[0]
         return equation(beyond, atl.sum(m, lambda k: 0 * v[k]), given((n >= 100) & (m <= 10) | (m == 0)))
 
-    with pytest.raises(WrongArgument, match="with another type than its value has"):
+    with pytest.raises(InvalidArgument, match="with another type than its value has"):
         rule(shifted)
 
 
@@ -37,7 +37,7 @@ def test_a_condition_takes_indices_alone() -> None:
 
     of_tensors = Kind("condition", 0, "s", (Kind("tensor"),))
     guarded.__annotations__ = {"p": of_tensors, "k": Index, "e": Elem}
-    with pytest.raises(WrongArgument, match="the parameter p of the rule guarded has no kind"):
+    with pytest.raises(InvalidArgument, match="the parameter p of the rule guarded has no kind"):
         rule(guarded)
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from atl.core.dtypes import is_integer
-from rewrites.grading.exhaustion import CASES, Counterexample, decide
-from rewrites.grading.samples import sample
-from rewrites.grading.symbolic import proved
 from rewrites.rule import Rule
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide
+from rewrites.rule_checking.samples import sample
+from rewrites.rule_checking.symbolic import proved
 from rewrites.rules.grades import EXHAUSTED_ONLY
 from rewrites.statement import Ranks
 

@@ -13,13 +13,13 @@ import pytest
 
 import atl
 from atl.cli import main
-from atl.errors import ATLError, NoSuchAttribute, WrongArgument, WrongName
-from proofs_tests.own.stated import blocks, doubled
+from atl.errors import ATLError, InvalidArgument, InvalidName, NoSuchAttribute
 from proofs_tests.sessions.random_tactics import TACTICS
 from proofs_tests.sessions.session_programs import matmul
+from proofs_tests.user_rules.stated import blocks, doubled
 from rewrites import Session, reschedule
-from rewrites.errors import NoSite, NotATheorem
-from rewrites.own import read, tactic, tactics
+from rewrites.errors import DoesNotApply, NotATheorem
+from rewrites.user_rules import read, tactic, tactics
 
 
 def test_a_tactic_is_one_call_by_itself_or_by_its_name() -> None:
@@ -40,7 +40,7 @@ def test_what_is_refused_leaves_the_session_as_it_was() -> None:
     def tile_and_fail(s: Session) -> None:
         s.tile("i", 8).interchange("nothing")
 
-    with pytest.raises(NoSite, match="after 1 call of tile_and_fail"):
+    with pytest.raises(DoesNotApply, match="after 1 call of tile_and_fail"):
         s.apply(tile_and_fail)
     assert len(s.steps) == 0
     assert str(s.goal) == str(doubled().goal)
@@ -57,7 +57,7 @@ def in_steps(s: Session) -> Iterator[None]:
 
 @pytest.mark.parametrize("never_run", [later, in_steps])
 def test_a_tactic_that_python_does_not_run_is_refused(never_run: Any) -> None:
-    with pytest.raises(WrongArgument, match="has not run"):
+    with pytest.raises(InvalidArgument, match="has not run"):
         doubled().apply(never_run)
 
 
@@ -72,9 +72,9 @@ def test_a_tactic_may_do_nothing_and_may_only_mark() -> None:
 
 def test_a_tactic_does_not_take_back_what_it_has_not_done() -> None:
     s = doubled().tile("i", 8)
-    with pytest.raises(WrongArgument, match="takes back calls that it has not made"):
+    with pytest.raises(InvalidArgument, match="takes back calls that it has not made"):
         s.apply(lambda s: s.undo())
-    with pytest.raises(WrongArgument, match="takes back calls that it has not made"):
+    with pytest.raises(InvalidArgument, match="takes back calls that it has not made"):
         s.apply(lambda s: s.undo().tile("i", 4).mark("io", "parallel"))
 
 
@@ -101,11 +101,11 @@ def tile(s: Session) -> None:
 @pytest.mark.parametrize(
     ("function", "of", "says"),
     [
-        (no_arrow, WrongArgument, "does not say what it does"),
-        (no_session, WrongArgument, "takes no session"),
-        (tile, WrongName, "a name of its own"),
-        (lambda s: s, WrongName, "a name of its own"),
-        (7, WrongArgument, "7 is no tactic"),
+        (no_arrow, InvalidArgument, "does not say what it does"),
+        (no_session, InvalidArgument, "takes no session"),
+        (tile, InvalidName, "a name of its own"),
+        (lambda s: s, InvalidName, "a name of its own"),
+        (7, InvalidArgument, "7 is no tactic"),
     ],
 )
 def test_what_is_no_tactic_is_refused(function: Any, of: type[ATLError], says: str) -> None:
@@ -118,18 +118,18 @@ def test_what_is_no_tactic_is_refused(function: Any, of: type[ATLError], says: s
 
 def test_what_a_tactic_does_not_take_is_refused() -> None:
     s: Any = doubled()
-    with pytest.raises(WrongArgument, match="missing a required argument: 'by'"):
+    with pytest.raises(InvalidArgument, match="missing a required argument: 'by'"):
         s.blocks("i")
-    with pytest.raises(WrongArgument, match="did you mean blocks"):
+    with pytest.raises(InvalidArgument, match="did you mean blocks"):
         s.apply("block", "i")
-    with pytest.raises(WrongArgument, match="7 is no tactic"):
+    with pytest.raises(InvalidArgument, match="7 is no tactic"):
         s.apply(7)
     with pytest.raises(NoSuchAttribute):
         s.blocs("i")
 
 
 FILE = """
-from rewrites.own import tactic
+from rewrites.user_rules import tactic
 
 @tactic
 def rows_apart(s, by):

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 import atl
-from atl.errors import WrongArgument, WrongName
-from proofs_tests.own.stated import OF_EXTREMES, extremes, false_far_away, larger_and_smaller, program, telescope
+from atl.errors import InvalidArgument, InvalidName
+from proofs_tests.user_rules.stated import OF_EXTREMES, extremes, false_far_away, larger_and_smaller, program, telescope
 from rewrites import reschedule, rules
 from rewrites.certificates.certificate import describe, dumps
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
-from rewrites.grading.graded import grade_text, standing_of
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.named_operators import literal
-from rewrites.own import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, grade, rule
 from rewrites.rule import metavariables_of
+from rewrites.rule_checking.graded import grade_text, standing_of
 from rewrites.session.display import described
 from rewrites.stating import stated
+from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, grade, rule
 
 
 def unproved_theorem() -> Any:
@@ -111,13 +111,13 @@ def misspelt(e: Elem) -> Equation:
         (is_square, FalseRule, "= 1: the left side has the shape (1, 0), the right one (0, 1)"),
         (root_of_square, FalseRule, "the left side is "),
         (never, UntriedRule, "never claims nothing at any size that was tried"),
-        (from_the_end, WrongArgument, "\n  try: e: Body[Index], if e is a function of an index"),
-        (branches, WrongArgument, "a condition has no truth value"),
-        (of_a_size, WrongArgument, "uses n, which is not one of its parameters"),
-        (of_a_tensor, WrongArgument, "uses x, which is not one of its parameters"),
-        (says_nothing, WrongArgument, "does not say its law"),
-        (returns_nothing, WrongArgument, "the function of a rule returned None"),
-        (misspelt, WrongArgument, "cannot be stated: NameError: name 'sofar' is not defined"),
+        (from_the_end, InvalidArgument, "\n  try: e: Body[Index], if e is a function of an index"),
+        (branches, InvalidArgument, "a condition has no truth value"),
+        (of_a_size, InvalidArgument, "uses n, which is not one of its parameters"),
+        (of_a_tensor, InvalidArgument, "uses x, which is not one of its parameters"),
+        (says_nothing, InvalidArgument, "does not say its law"),
+        (returns_nothing, InvalidArgument, "the function of a rule returned None"),
+        (misspelt, InvalidArgument, "cannot be stated: NameError: name 'sofar' is not defined"),
     ],
 )  # fmt: skip
 def test_a_rule_that_is_not_true_is_refused(function: Callable[..., Any], of: type[atl.ATLError], says: str) -> None:
@@ -151,7 +151,7 @@ def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
     ids=["of the catalogue", "a number", "no function", "annotation", "default"],
 )
 def test_a_wrong_declaration_is_refused(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(WrongArgument, match=said):
+    with pytest.raises(InvalidArgument, match=said):
         call()
 
 
@@ -160,7 +160,7 @@ def test_a_rule_of_the_catalogue_is_not_replaced() -> None:
         """A product commutes."""
         return equation(a * b, b * a)
 
-    with pytest.raises(WrongName, match="mul_comm is a rule of the catalogue"):
+    with pytest.raises(InvalidName, match="mul_comm is a rule of the catalogue"):
         rule(mul_comm)
 
 
@@ -230,19 +230,19 @@ def test_a_session_knows_a_rule_by_its_name_from_then_on() -> None:
     s = reschedule(extremes(), own=[larger_and_smaller])
     assert s.rw("larger_and_smaller").goal == reschedule(extremes()).rw(larger_and_smaller).goal
     s = reschedule(program())
-    with pytest.raises(WrongArgument, match=r"(?s)telescope is a rule of your own.*s\.rw\(telescope\)"):
+    with pytest.raises(InvalidArgument, match=r"(?s)telescope is a rule of your own.*s\.rw\(telescope\)"):
         s.rw("telescope")
     assert s.rw(telescope).undo().branch().rw("telescope").goal == s.redo().goal
     assert reschedule(program(), own=(telescope,)).rw("telescope").goal == s.goal
     for wrong in ([rules["get_gen"]], telescope, "telescope"):
-        with pytest.raises(WrongArgument, match="a list of rules of your own"):
+        with pytest.raises(InvalidArgument, match="a list of rules of your own"):
             reschedule(program(), own=wrong)  # type: ignore[arg-type]
 
 
 def test_a_script_says_where_the_rule_comes_from() -> None:
     theorem = reschedule(program()).rw(telescope).done()
     script = theorem.as_python()
-    assert "from proofs_tests.own.stated import telescope" in script
+    assert "from proofs_tests.user_rules.stated import telescope" in script
     names: dict[str, Any] = {}
     exec(script, names)
     assert names["theorem"].rhs == theorem.rhs

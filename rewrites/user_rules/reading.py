@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from atl.files.programs import module_in
 from atl.files.whole import file_named
-from rewrites.grading.graded import standing_of
-from rewrites.own import tactics
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import standing_of
+from rewrites.user_rules import tactics
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Own:
 def read(path: str | os.PathLike[str]) -> Own:
     """Runs a Python file, and gives the rules and tactics that it declares; each rule is judged as it is declared.
 
-    Raises what the file raises of ours, and `WrongArgument` for what is no file that can be run.
+    Raises what the file raises of ours, and `InvalidArgument` for what is no file that can be run.
     """
     file = file_named(path, like="rules.py")
     values = list(vars(module_in(str(file))).values())

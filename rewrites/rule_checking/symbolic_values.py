@@ -1,7 +1,7 @@
 """Values of terms at symbolic positions: polynomials over reads, brackets [p], folds and uninterpreted operations.
 
 Two values are equal when their difference is zero after atoms that the facts make equal are identified. That is enough
-to compare the two sides of a rule for all sizes at once (`rewrites.grading.symbolic`).
+to compare the two sides of a rule for all sizes at once (`rewrites.rule_checking.symbolic`).
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from types import FunctionType, MappingProxyType
 from typing import overload
 
 from atl.core.dtypes import ANY_DTYPE
-from atl.errors import ATLError, DtypeError, WrongArgument, brief
-from rewrites.grading.graded import judge, standing_of
-from rewrites.grading.standing import Standing
+from atl.errors import ATLError, DtypeError, InvalidArgument, brief
 from rewrites.kinds import Kind
 from rewrites.rule import OWN, Equation, Rule, is_name, metavariables_of
+from rewrites.rule_checking.graded import judge, standing_of
+from rewrites.rule_checking.standing import Standing
 from rewrites.statement import Ranks, Statement, choices_of_ranks
 from rewrites.stating import stated
 
@@ -36,10 +36,10 @@ def rule(
     equations that it returns are the rule: they are judged, applied and recorded, and the function is not called again.
     A rule is used at the ranks for which it was stated, and on integers only if it was not found false for them.
 
-    Raises `FalseRule` with sizes and elements that break it, `UntriedRule` where it claims nothing, `WrongArgument`,
-    `WrongName`.
+    Raises `FalseRule` with sizes and elements that break it, `UntriedRule` where it claims nothing, `InvalidArgument`,
+    `InvalidName`.
 
-    >>> from rewrites.own import Body, Equation, Index, equation, rule
+    >>> from rewrites.user_rules import Body, Equation, Index, equation, rule
     >>> import atl
     >>> @rule
     ... def forget_the_last(n: Index, e: Body[Index]) -> Equation:
@@ -59,25 +59,25 @@ def rule(
 def grade(stated: Rule) -> Standing:
     """How far a rule of one's own is known to be true: prints as "grade 2: …", with what stands in the way of a proof.
 
-    Raises `WrongArgument` for what is none.
+    Raises `InvalidArgument` for what is none.
     """
     found = standing_of(stated) if isinstance(stated, Rule) else None
     if found is None:
-        raise WrongArgument(f"{brief(stated)} is no rule of your own", required="what @rule has made of a function")
+        raise InvalidArgument(f"{brief(stated)} is no rule of your own", required="what @rule has made of a function")
     return found
 
 
 def _judged(function: Callable[..., Equation], source: str) -> Rule:
     if not isinstance(function, FunctionType):
-        raise WrongArgument(f"{brief(function)} states no rule", required="@rule on a function")
+        raise InvalidArgument(f"{brief(function)} states no rule", required="@rule on a function")
     if not is_name(function.__name__) or type(source) is not str:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the rule {brief(function.__name__)} of the source {brief(source)} has no plain name and source",
             required="a name in Python, and a source as text",
         )
     law = inspect.getdoc(function)
     if not law:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the rule {function.__name__} does not say its law",
             required="a docstring: the law in a sentence",
             suggestions=('"""A sum of differences of neighbours is the difference of the ends."""',),
@@ -87,9 +87,9 @@ def _judged(function: Callable[..., Equation], source: str) -> Rule:
     except ATLError:
         raise
     except Exception as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"an annotation of {function.__name__} is not known: {type(error).__name__}: {error}",
-            required="kinds of rewrites.own at the top of the module: Index, Cond, Elem, Body[Index], …",
+            required="kinds of rewrites.user_rules at the top of the module: Index, Cond, Elem, Body[Index], …",
         ) from error
     _check_parameters(function, kinds)
     statements = _statements(function, kinds)
@@ -114,14 +114,14 @@ def _statements(function: Callable[..., Equation], kinds: Mapping[str, Kind]) ->
         try:
             made = stated(function, kinds, ranks)
             if made.lhs == made.rhs:
-                raise WrongArgument("both sides are the same", required="an equation of two terms that differ")
+                raise InvalidArgument("both sides are the same", required="an equation of two terms that differ")
             found[ranks] = made
         except Exception as error:  # noqa: BLE001 (a user's function may raise anything)
             failed.append(error)
     if not found:
         first = failed[0]
         said = first.summary if isinstance(first, ATLError) else f"{type(first).__name__}: {first}"
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the rule {function.__name__} cannot be stated: {said}",
             required="a function of its metavariables that returns equation(left, right, given(premises))",
             suggestions=(*_of_functions(kinds), *_suggested(first)),
@@ -150,7 +150,7 @@ def _check_parameters(function: FunctionType, kinds: Mapping[str, Kind]) -> None
             parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is inspect.Parameter.empty
         )
         if not plain or name not in kinds:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the parameter {name} of the rule {function.__name__} is no metavariable",
                 required="a plain parameter with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
             )

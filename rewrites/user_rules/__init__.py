@@ -2,7 +2,7 @@
 
 >>> import atl
 >>> from rewrites import reschedule
->>> from rewrites.own import Elem, Equation, Index, equation, given, grade, rule
+>>> from rewrites.user_rules import Elem, Equation, Index, equation, given, grade, rule
 >>> @rule
 ... def twice_is_double(e: Elem) -> Equation:
 ...     \"\"\"What is added to itself is doubled.\"\"\"
@@ -15,9 +15,6 @@ double (x : float32[n]) : float32[n] :=
   ⊞[i < n] 2 * x[i]
 """
 
-from rewrites.own.reading import Own, read
-from rewrites.own.rules import grade, rule
-from rewrites.own.tactics import tactic, tactics
 from rewrites.rule import (
     Body,
     BodyT,
@@ -38,6 +35,9 @@ from rewrites.rule import (
     equation,
     given,
 )
+from rewrites.user_rules.reading import Own, read
+from rewrites.user_rules.rules import grade, rule
+from rewrites.user_rules.tactics import tactic, tactics
 
 __all__ = [
     "Body", "BodyT", "BodyU", "Cond", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index", "Matrix", "MatrixT",

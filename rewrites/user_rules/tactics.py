@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Final, TypeVar
 
-from atl.errors import WrongArgument, WrongName, brief
+from atl.errors import InvalidArgument, InvalidName, brief
 from rewrites import tactics as ours
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -23,11 +23,11 @@ def tactic(function: F) -> F:
     whole: where one of its calls is refused the session stays as it was. As every call asks the kernel, it cannot be
     wrong. Its docstring says before → after; `atl tactics --own FILE` lists it.
 
-    Raises `WrongArgument`, and `WrongName` for the name of a call that sessions have.
+    Raises `InvalidArgument`, and `InvalidName` for the name of a call that sessions have.
 
     >>> import atl
     >>> from rewrites import reschedule
-    >>> from rewrites.own import tactic
+    >>> from rewrites.user_rules import tactic
     >>> @tactic
     ... def tile_rows(s, name, by):
     ...     \"\"\"Tiles a loop and names its blocks: ⊞[i < n] e → ⊞[block < _] ⊞[row < by] e.\"\"\"
@@ -39,14 +39,14 @@ def tactic(function: F) -> F:
     ["tile_rows('i', 8)"]
     """
     if not isinstance(function, FunctionType):
-        raise WrongArgument(f"{brief(function)} is no tactic", required="@tactic on a function of a session")
+        raise InvalidArgument(f"{brief(function)} is no tactic", required="@tactic on a function of a session")
     name = function.__name__
     if hasattr(ours, name) or name.startswith("_") or name == "<lambda>":
-        raise WrongName(f"a tactic called {name}", required="a name of its own, which no call of sessions has")
+        raise InvalidName(f"a tactic called {name}", required="a name of its own, which no call of sessions has")
     if not inspect.signature(function).parameters:
-        raise WrongArgument(f"{name} takes no session", required=f"def {name}(s, …)")
+        raise InvalidArgument(f"{name} takes no session", required=f"def {name}(s, …)")
     if "→" not in (inspect.getdoc(function) or ""):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the tactic {name} does not say what it does",
             required="a docstring with before → after",
             suggestions=('"""Runs a loop in blocks: ⊞[i < n] e → ⊞[io < n / k] ⊞[ii < k] e."""',),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import atl
 from rewrites import Session, reschedule
-from rewrites.own import Body, Elem, Equation, Index, Scalar, equation, given, rule, tactic
+from rewrites.user_rules import Body, Elem, Equation, Index, Scalar, equation, given, rule, tactic
 
 OF_EXTREMES = """
 import atl
-from rewrites.own import Equation, Scalar, equation, rule
+from rewrites.user_rules import Equation, Scalar, equation, rule
 
 @rule
 def larger_and_smaller(a: Scalar, b: Scalar) -> Equation:

@@ -9,9 +9,9 @@ from itertools import count
 from typing import Any, Final
 
 from atl.meaning.polynomials import Polynomial
-from rewrites.grading.exhaustion import FLOAT, REACH, Counterexample
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
+from rewrites.rule_checking.exhaustion import FLOAT, REACH, Counterexample
 
 MOST_TRIED: Final = 60
 _ELEMENT: Final = re.compile(r"^(\w+)\[([-\d, ]*)\]$")

@@ -42,7 +42,7 @@ from atl.errors import ATLError, ParseError, brief
 from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
 from atl.text.names import BINDERS, INFIX, Level
-from rewrites.places.site import Site
+from rewrites.cursors.cursor import Cursor
 
 _HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")
 _NAMED_HOLE: Final = re.compile(r"_[0-9]+_")
@@ -296,17 +296,17 @@ class Difference:
     """The number of things that the pattern asks for and that are not compared any further, this one included."""
 
 
-def fits(wanted: Wanted, site: Site) -> bool:
+def fits(wanted: Wanted, cursor: Cursor) -> bool:
     """Whether a pattern fits the subterm at a place."""
-    if wanted.of not in (None, Input, type(site.term)):
+    if wanted.of not in (None, Input, type(cursor.term)):
         return False  # the names of a place are worked out only where they are needed
-    return next(differences(wanted, site), None) is None
+    return next(differences(wanted, cursor), None) is None
 
 
-def differences(wanted: Wanted, site: Site) -> Iterator[Difference]:
+def differences(wanted: Wanted, cursor: Cursor) -> Iterator[Difference]:
     """Yield all that a pattern asks for and the subterm at a place is not."""
-    names = site.names
-    return _differences(wanted, site.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)), ())
+    names = cursor.names
+    return _differences(wanted, cursor.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)), ())
 
 
 def _differences(wanted: Wanted, found: Expr, names: _Named, path: Path) -> Iterator[Difference]:

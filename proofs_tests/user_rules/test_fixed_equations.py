@@ -14,15 +14,15 @@ import atl
 from atl.core import terms
 from atl.core.index import constant
 from atl.core.substitution import fresh_uid
-from atl.errors import ATLError, RankError, WrongArgument
+from atl.errors import ATLError, InvalidArgument, RankError
 from atl.prove import Facts, proves, statistics
 from atl.surface.values import as_index, as_predicate
-from rewrites import account, reschedule
+from rewrites import proof_trace, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import FalseRule, NotATheorem
-from rewrites.grading.samples import sampled
 from rewrites.kernel import reflexivity, rewrite
-from rewrites.own import Body, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, given, grade, rule
+from rewrites.rule_checking.samples import sampled
+from rewrites.user_rules import Body, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, given, grade, rule
 
 # -- the function is called when the rule is declared, and not again --------------------------------------------------
 
@@ -40,7 +40,7 @@ def test_a_function_is_called_once_for_each_rank() -> None:
     x = atl.tensor("x", 3, 4)
     theorem = reschedule(atl.program("p", [x], x + x)).rw(doubled).done()
     assert loads(dumps(theorem)).rhs == theorem.rhs
-    assert len(account(theorem).calls) == 1
+    assert len(proof_trace(theorem).calls) == 1
     assert "doubled" in theorem.as_python()
     assert "doubled" in theorem._repr_html_()
     assert ranks == [0, 1, 2, 3, 4]
@@ -170,7 +170,7 @@ def test_an_equation_of_equal_sides_is_not_a_rule() -> None:
         """A tensor is itself."""
         return equation(e, e)
 
-    with pytest.raises(WrongArgument, match="both sides are the same"):
+    with pytest.raises(InvalidArgument, match="both sides are the same"):
         rule(nothing)
 
 

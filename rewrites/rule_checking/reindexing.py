@@ -18,7 +18,7 @@ from atl.core.substitution import instantiate, transform
 from atl.core.terms import Expr, Metavariable, Reduce
 from atl.core.traversal import children
 from atl.prove import Facts, Proved, prove
-from rewrites.grading.symbolic_values import Poly, Stuck, Undecided, vanishes
+from rewrites.rule_checking.symbolic_values import Poly, Stuck, Undecided, vanishes
 
 Tuple = tuple[Index, ...]
 _ids: Final = count(1 << 59)
