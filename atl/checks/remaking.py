@@ -246,10 +246,10 @@ def _operator(op: ReshapeOp) -> Formed:
 
 
 def _array(array: Array) -> Array:
-    name, extents, dtype, low, high, rises, between = _read(array)
+    name, extents, dtype, low, high, monotonic, between = _read(array)
     shape = tuple(map(remade_index, _several(array, extents)))
     first, end = (None if bound is None else remade_index(bound) for bound in (low, high))
-    return Array(name, shape, dtype, first, end, rises, None if between is None else remade_array(between))
+    return Array(name, shape, dtype, first, end, monotonic, None if between is None else remade_array(between))
 
 
 def _index(expression: Index) -> Index:

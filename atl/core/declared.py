@@ -6,10 +6,10 @@ Both read it from `facts_of`, and nothing else of a declaration: so nothing is b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from atl.core.dtypes import TRUTH
-from atl.core.index import ZERO, Array, Index, constant
+from atl.core.index import ZERO, Array, Index, Monotonicity, constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
-class Rising:
+class Monotonic:
     """Along the last dimension no element is below the one before it; if `strict`, each is above it.
 
     Where there is `between`, that holds of two neighbours at p and p + 1 if, of some two neighbouring elements of
@@ -38,19 +38,22 @@ class Rising:
     between: Array | None = None
 
 
-Fact: TypeAlias = AtLeast | Below | Rising
+MONOTONIC_NOTATION: Final[dict[Monotonicity, str]] = {"nondecreasing": "rising", "increasing": "strict"}
+"""Keywords that declare an order in the printed notation."""
+
+Fact: TypeAlias = AtLeast | Below | Monotonic
 
 
 def facts_of(array: Array) -> tuple[Fact, ...]:
     """All that is declared of the elements of an array, the bounds first."""
     low = () if array.low is None else (AtLeast(array.low),)
     high = () if array.high is None else (Below(array.high),)
-    return (*low, *high, *((Rising(array.rises == "strict", array.between),) if array.rises else ()))
+    return (*low, *high, *((Monotonic(array.monotonic == "increasing", array.between),) if array.monotonic else ()))
 
 
 def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
     """The bounds that are declared of each element by itself."""
-    return tuple(fact for fact in facts_of(array) if not isinstance(fact, Rising))
+    return tuple(fact for fact in facts_of(array) if not isinstance(fact, Monotonic))
 
 
 def truths(name: str, shape: tuple[Index, ...]) -> Array:
@@ -63,11 +66,11 @@ def is_truths(array: Array) -> bool:
     return array.dtype == TRUTH and array.low is not None
 
 
-def order_of(array: Array) -> Rising | None:
+def order_of(array: Array) -> Monotonic | None:
     """The order that is declared of the elements, if one is."""
-    return next((fact for fact in facts_of(array) if isinstance(fact, Rising)), None)
+    return next((fact for fact in facts_of(array) if isinstance(fact, Monotonic)), None)
 
 
-def increases(array: Array) -> bool:
+def is_increasing(array: Array) -> bool:
     """Whether all elements are declared to increase along the last dimension."""
-    return order_of(array) == Rising(strict=True)
+    return order_of(array) == Monotonic(strict=True)

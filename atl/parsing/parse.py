@@ -27,8 +27,8 @@ from typing import Final, TypeVar, get_args
 from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
 from atl.core import dtypes
-from atl.core.declared import truths
-from atl.core.index import Array, Index, Rises, index, shift
+from atl.core.declared import MONOTONIC_NOTATION, truths
+from atl.core.index import Array, Index, Monotonicity, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, equal
@@ -182,8 +182,8 @@ class _Reader(IndexReader):
         bounded = self.sees("in")
         if self.accept("in"):
             low, high = self._bounds()
-        rises = self._rises()
-        if (bounded or rises) and not dtypes.is_integer(of.dtype):
+        monotonic = self._monotonicity()
+        if (bounded or monotonic) and not dtypes.is_integer(of.dtype):
             raise self.error(
                 f"the elements of {name}, of type {of.dtype}, are given a range or an order",
                 token,
@@ -193,18 +193,17 @@ class _Reader(IndexReader):
             self.advance()
             between[name] = self.next
             self.name("the positions between which it rises")
-            if not rises:
+            if not monotonic:
                 raise self.error(f"{name} has no order", token, required="rising or strict before between")
-        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, rises))
+        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, monotonic))
 
-    def _rises(self) -> Rises:
+    def _monotonicity(self) -> Monotonicity:
         """An order, if one is declared."""
-        match self.next.kind, self.next.text:
-            case "name", ("rising" | "strict") as rises:
+        for monotonic, word in MONOTONIC_NOTATION.items():
+            if (self.next.kind, self.next.text) == ("name", word):
                 self.advance()
-                return rises
-            case _:
-                return ""
+                return monotonic
+        return ""
 
     def _order_between(self, declared: list[Array], between: dict[str, Token]) -> None:
         """Gives the inputs that are ordered between positions these positions, which may be declared after them."""

@@ -350,14 +350,14 @@ def coiter(
     Each finger (c, lo, hi) is a row of integers c, whose coordinates are read at the positions lo <= p < hi. So
     coiter([(c, l, h), (d, m, n)], when, e) = Σ[l <= p < h] Σ[m <= q < n] [c[p] = d[q] and when(p, q)] · e(p, q), whose
     sums are marked `merge`: a kernel walks through all coordinates together, once, if they are declared to rise
-    (`order=` of `tensor`), strictly but for those of one finger. Shape: the body's.
+    (`monotonic=` of `tensor`), strictly but for those of one finger. Shape: the body's.
 
     Raises `InvalidArgument` for less than two fingers, and for what is no function of as many positions. Source: §7.2,
     RWCOIT, E17.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
-    >>> c, d = (atl.tensor(name, size, dtype="int32", order="strict") for name, size in (("c", n), ("d", m)))
+    >>> c, d = (atl.tensor(name, size, dtype="int32", monotonic="increasing") for name, size in (("c", n), ("d", m)))
     >>> x, y = atl.tensor("x", n), atl.tensor("y", m)
     >>> dot = atl.coiter([(c, 0, n), (d, 0, m)], lambda p, q: True, lambda p, q: x[p] * y[q])
     >>> atl.program("dot", [c, x, d, y], dot)

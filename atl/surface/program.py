@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, overload
 from atl.checks.assembly import make_program
 from atl.core import dtypes
 from atl.core.declared import truths
-from atl.core.index import Array, Index, Rises, Size, index
+from atl.core.index import Array, Index, Monotonicity, Size, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
 from atl.core.terms import Input
@@ -24,37 +24,41 @@ def tensor(
     *shape: IndexExpr | Index | int,
     dtype: str = dtypes.DEFAULT,
     range: tuple[Any, Any] | None = None,  # noqa: A002 (the contract's name)
-    order: str | tuple[str, Tensor] | None = None,
+    monotonic: str | tuple[str, Tensor] | None = None,
 ) -> Tensor:
     """An input tensor of this name, shape and element type; no extents declare a scalar.
 
-    Of an integer array `range=(lo, hi)` states lo <= element < hi. `order="rising"` states that no element is below the
-    one before it along the last dimension, `order="strict"` that each is above it. `order=("strict", pos)` states that
-    of a row only from pos[r] up to before pos[r + 1], for each r: `pos` is another input, a row of integers. Each call
-    checks all of it, and the prover uses it. The elements of an input of `dtype="bool"` are read in conditions only.
+    Three facts can be declared for an integer array. The prover uses them, and each call checks them:
+
+    - `range=(lo, hi)`: lo <= element < hi.
+    - `monotonic="nondecreasing"` or `"increasing"`: the elements are in this order along the last dimension.
+    - `monotonic=("increasing", pos)`: each segment from pos[r] to pos[r + 1] - 1 of a one-dimensional array is in this
+      order. `pos` is another one-dimensional integer input.
+
+    The elements of an input of `dtype="bool"` are read in conditions only.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
     >>> A = atl.tensor("A", n, m, dtype="float64")
     >>> A[0].shape
     (m,)
-    >>> pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, m + 1), order="rising")
-    >>> atl.tensor("crd", m, dtype="int32", order=("strict", pos)).shape
+    >>> pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, m + 1), monotonic="nondecreasing")
+    >>> atl.tensor("crd", m, dtype="int32", monotonic=("increasing", pos)).shape
     (m,)
     """
-    return Tensor(Input(_array(name, tuple(as_index(extent) for extent in shape), dtype, range, order)))
+    return Tensor(Input(_array(name, tuple(as_index(extent) for extent in shape), dtype, range, monotonic)))
 
 
-def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, order: object) -> Array:
+def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, declared: object) -> Array:
     checked_name(name, "an input")
     kind = dtypes.checked_input(dtype)
-    if (bounds is not None or order is not None) and not dtypes.is_integer(kind):
+    if (bounds is not None or declared is not None) and not dtypes.is_integer(kind):
         raise InvalidArgument(
-            f"range= and order= of {name}, whose elements are {kind}",
+            f"range= and monotonic= of {name}, whose elements are {kind}",
             required="an integer array",
             suggestions=('declare it with dtype="int32" or "int64"',),
         )
-    rises, between = _order(name, len(shape), order)
+    monotonic, between = _monotonicity(name, len(shape), declared)
     if bounds is not None and (not isinstance(bounds, tuple) or len(bounds) != 2):
         raise InvalidArgument(f"range={brief(bounds)}", required="a pair (lo, hi), meaning lo <= element < hi")
     for extent in shape:
@@ -64,25 +68,25 @@ def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, A
     if kind == dtypes.TRUTH:
         return truths(name, shape)
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
-    return Array(name, shape, kind, low, high, rises, between)
+    return Array(name, shape, kind, low, high, monotonic, between)
 
 
-def _order(name: str, rank: int, order: object) -> tuple[Rises, Array | None]:
-    """How the elements are declared to rise, and between which positions."""
-    match order:
+def _monotonicity(name: str, rank: int, declared: object) -> tuple[Monotonicity, Array | None]:
+    """Return the declared order, and the array with the bounds of its segments, if any."""
+    match declared:
         case None:
             return "", None
-        case ("rising" | "strict") as rises:
-            return rises, None
-        case (("rising" | "strict") as rises, Tensor(node=Input(between))) if (
+        case ("nondecreasing" | "increasing") as monotonic:
+            return monotonic, None
+        case (("nondecreasing" | "increasing") as monotonic, Tensor(node=Input(between))) if (
             rank == len(between.shape) == 1 and dtypes.is_integer(between.dtype) and between.between is None
         ):
-            return rises, between
+            return monotonic, between
         case _:
             raise InvalidArgument(
-                f"order={brief(order)} of {name}, of {rank} dimension{'' if rank == 1 else 's'}",
-                required='None, "rising" or "strict"; or of one dimension ("strict", pos), where pos is another input, '
-                "of integers, of one dimension too, and not itself ordered between others",
+                f"monotonic={brief(declared)} of {name}, of {rank} dimension{'' if rank == 1 else 's'}",
+                required='None, "nondecreasing" or "increasing"; for a one-dimensional array also ("increasing", pos), '
+                "where pos is another one-dimensional input of integers that is not itself ordered in segments",
             )
 
 

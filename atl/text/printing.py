@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from atl.core import dtypes
-from atl.core.declared import is_truths
+from atl.core.declared import MONOTONIC_NOTATION, is_truths
 from atl.core.index import Array, Index
 from atl.core.marks import LoopMark, Mark
 from atl.core.predicate import Predicate, expressions
@@ -377,7 +377,7 @@ class _Printer:
             low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
             high = self.index(array.high) if array.high is not None else self._spelling.infinity
             text += f" in {low}, {high})"
-        text += f" {array.rises}" if array.rises else ""
+        text += f" {MONOTONIC_NOTATION[array.monotonic]}" if array.monotonic else ""
         return f"{text} between {spelled(array.between.name)}" if array.between is not None else text
 
     def _typed_by_itself(self, expr: Expr) -> bool:

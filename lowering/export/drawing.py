@@ -219,11 +219,11 @@ class Drawing:
 
     def _integers(self, array: Array, drawn: str, count: str) -> str:
         low, high = self._range(array, count)
-        order = {"": 0, "rising": 1, "strict": 2}[array.rises]
+        order = {"": 0, "nondecreasing": 1, "increasing": 2}[array.monotonic]
         if array.between is not None:
             ends = ", ".join(map(self.scope.name, (_drawn(array.between), _count(array.between))))
             return f"atl_draw_between({drawn}, {count}, {ends}, {low}, {high}, {order})"
-        inside = [each for each in self.inputs if each.between == array and each.rises == "strict"]
+        inside = [each for each in self.inputs if each.between == array and each.monotonic == "increasing"]
         if inside and order < 2 and inside[0].high is not None:
             low_inside, high_inside = self._range(inside[0], "0")
             return f"atl_draw_positions({drawn}, {count}, {low}, {high}, {high_inside} - ({low_inside}))"

@@ -86,7 +86,7 @@ BY_HAND: dict[str, Callable[[], object]] = {
     "an input whose extent is an index": lambda: Array("A", (bound(0),), "int64"),
     "an input whose range is that of an index": lambda: Array("A", (SIZE,), "int64", index(Var(1, "i"))),
     "real numbers of a range": lambda: Array("x", (SIZE,), "float32", constant(0)),
-    "real numbers that increase": lambda: Array("x", (SIZE,), "float32", rises="strict"),
+    "real numbers that increase": lambda: Array("x", (SIZE,), "float32", monotonic="increasing"),
     "an input of no element type": lambda: Array("x", (SIZE,), "float"),
     "a comparison of a number": lambda: NonNegative(3),  # type: ignore[arg-type]
     "a condition of an index": lambda: All((SIZE,)),  # type: ignore[arg-type]

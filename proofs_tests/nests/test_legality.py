@@ -245,7 +245,7 @@ def test_positions_that_increase_strictly_are_scattered_to_at_once() -> None:
         body = atl.sum(terms, lambda p: atl.place(bins, at[p], weight[p]))
         return reschedule(atl.program("t", [at, weight], body)).mark("p", "parallel").goal
 
-    lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins), order="strict")))
+    lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins), monotonic="increasing")))
     with pytest.raises(IllegalMark, match=r"its iterations \d and \d meet in out\[0\]"):
         lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins))))
 

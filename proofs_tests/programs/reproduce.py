@@ -115,9 +115,9 @@ def _declaration(writer: _Writer, array: Array) -> str:
     parts = [f'"{array.name}"', *(writer.index(extent) for extent in array.shape), f'dtype="{array.dtype}"']
     if array.low is not None and array.high is not None and not is_truths(array):
         parts.append(f"range=({writer.index(array.low)}, {writer.index(array.high)})")
-    if array.rises:
-        order = f'"{array.rises}"'
-        parts.append(f"order={order}" if array.between is None else f"order=({order}, {array.between.name})")
+    if array.monotonic:
+        order = f'"{array.monotonic}"'
+        parts.append(f"monotonic={order}" if array.between is None else f"monotonic=({order}, {array.between.name})")
     return f"{array.name} = atl.tensor({', '.join(parts)})"
 
 

@@ -121,20 +121,22 @@ class Extremum(Atom):
         self._seal_atom((self.kind, self.choices), order, self.choices)
 
 
-Rises: TypeAlias = Literal["", "rising", "strict"]
-"""How the elements of an array are declared to be ordered: not at all, none below the one before, each above it."""
-_RISES: Final[dict[str, int]] = {"": 0, "strict": 1, "rising": 2}
-"""The first two as certificates have hashed them before there was the third."""
+Monotonicity: TypeAlias = Literal["", "nondecreasing", "increasing"]
+"""Declared order of an array's elements; the empty string if none is declared."""
+_MONOTONICITIES: Final[dict[str, int]] = {"": 0, "increasing": 1, "nondecreasing": 2}
+"""Numbers that certificates hash; they must not change."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array(Node):
     """The declaration of an input tensor: its name, shape and element type.
 
-    `low <= element < high` is a fact of an integer array where `low` and `high` are given. `rises` says of its elements
-    that none is below the one before it along the last dimension ("rising"), or that each is above it ("strict"); where
-    there is `between`, an array of positions in a row of elements, only from one of these positions up to before the
-    next one. Each call checks all of it.
+    An integer array may have declared facts, which every call checks:
+
+    - `low` and `high`: low <= element < high.
+    - `monotonic`: the order of the elements along the last dimension.
+    - `between`: a one-dimensional array of positions. `monotonic` then applies only within each segment from one of
+      these positions to the next.
     """
 
     name: str
@@ -142,14 +144,14 @@ class Array(Node):
     dtype: str
     low: Index | None = None
     high: Index | None = None
-    rises: Rises = ""
+    monotonic: Monotonicity = ""
     between: Array | None = None
 
     def __post_init__(self) -> None:
         bounds = tuple(bound for bound in (self.low, self.high) if bound is not None)
         self._check(bounds)
         positions = () if self.between is None else (self.between,)
-        key = (self.name, self.dtype, _RISES[self.rises], self.low is None, self.high is None, *positions)
+        key = (self.name, self.dtype, _MONOTONICITIES[self.monotonic], self.low is None, self.high is None, *positions)
         self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds, *positions))
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
@@ -159,9 +161,9 @@ class Array(Node):
         _need_indices(f"the input {self.name}", (*self.shape, *bounds))
         if any(stated.loose or stated.free for stated in (*self.shape, *bounds)):
             raise not_made_of(f"the input {self.name}", self.shape, "extents and bounds that speak of no index")
-        truths = self.dtype == dtypes.TRUTH and bounds in ((), (ZERO, constant(2))) and not self.rises
-        ordered = self.rises in ("", "rising", "strict")
-        if not ordered or ((bounds or self.rises) and not truths and not dtypes.is_integer(self.dtype)):
+        truths = self.dtype == dtypes.TRUTH and bounds in ((), (ZERO, constant(2))) and not self.monotonic
+        ordered = self.monotonic in ("", "nondecreasing", "increasing")
+        if not ordered or ((bounds or self.monotonic) and not truths and not dtypes.is_integer(self.dtype)):
             raise not_made_of(f"the input {self.name} with facts", self.dtype, "an integer element type")
         if self.between is not None:
             self._check_positions(self.between)
@@ -170,8 +172,10 @@ class Array(Node):
         row = type(between) is Array and dtypes.is_integer(between.dtype) and len(between.shape) == 1
         if not row or between.between is not None:
             raise not_made_of(f"the order of {self.name}", between, "a row of integers, an input too, for positions")
-        if not self.rises or len(self.shape) != 1:
-            raise not_made_of(f"the order of {self.name}", self.shape, "a row that rises between positions")
+        if not self.monotonic or len(self.shape) != 1:
+            raise not_made_of(
+                f"the order of {self.name}", self.shape, "a one-dimensional array that is nondecreasing or increasing"
+            )
 
     @property
     def order(self) -> Order:
@@ -181,7 +185,7 @@ class Array(Node):
         return (
             self.name,
             self.dtype,
-            _RISES[self.rises],
+            _MONOTONICITIES[self.monotonic],
             tuple(extent.order for extent in self.shape),
             *bounds,
             *positions,
