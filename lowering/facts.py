@@ -13,7 +13,7 @@ from math import prod
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, Monotonic, bounds_of, facts_of, is_truths
+from atl.core.declared import AtLeast, Below, Monotonic, bounds_of, facts_of, is_bool_array
 from atl.core.dtypes import INTEGERS, range_of
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program
@@ -262,7 +262,7 @@ class Facts:
     def of(program: Program) -> Facts:
         """Those of the inputs of a program. An array of truth values has no others."""
         places = {array.name: at for at, array in enumerate(program.inputs)}
-        told = (each for each in enumerate(program.inputs) if facts_of(each[1]) and not is_truths(each[1]))
+        told = (each for each in enumerate(program.inputs) if facts_of(each[1]) and not is_bool_array(each[1]))
         return Facts(tuple(told), places)
 
     def stated(self) -> list[Index]:

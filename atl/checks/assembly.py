@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from atl.checks.wellformed import check_wellformed
 from atl.core import dtypes
-from atl.core.declared import bounds_of, is_truths
+from atl.core.declared import bounds_of, is_bool_array
 from atl.core.index import Array, Index, Read, Size, Var, atoms, index
 from atl.core.literals import strengthen
 from atl.core.predicate import Predicate, at_most, conjuncts, expressions
@@ -96,7 +96,7 @@ def _check_names(program: Program) -> None:
 def _check_truths(tensors: Iterable[Array]) -> None:
     """Raises `DtypeError` for truth values that stand where a tensor does."""
     for array in tensors:
-        if is_truths(array):
+        if is_bool_array(array):
             raise DtypeError(
                 f"the truth values of {array.name} are used as a tensor",
                 required="elements of it as conditions",

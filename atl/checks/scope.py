@@ -71,10 +71,10 @@ def _inside(facts: Facts, names: tuple[str, ...], name: str, low: Index, high: I
 
 def outermost(program: Program) -> Scope:
     """The scope of a program's body."""
-    return Scope(known_at_the_start(program.assumptions, program.inputs))
+    return Scope(initial_facts(program.assumptions, program.inputs))
 
 
-def known_at_the_start(assumptions: Iterable[Predicate], inputs: Iterable[Array]) -> Facts:
+def initial_facts(assumptions: Iterable[Predicate], inputs: Iterable[Array]) -> Facts:
     """What holds in the whole of a program: its assumptions; and its arrays have no negative extents."""
     computed = (extent for array in inputs for extent in array.shape if not isinstance(extent.atom, Size))
     extents = (at_most(index(0), extent) for extent in computed)

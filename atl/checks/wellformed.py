@@ -112,11 +112,11 @@ def check_wellformed(program: Program) -> None:
 
 def check_meaning(program: Program) -> None:
     """Raises the first thing in a program that has no meaning, whether or not any sizes meet its assumptions."""
-    for error in without_meaning(program):
+    for error in meaning_errors(program):
         raise error
 
 
-def without_meaning(program: Program) -> Iterator[errors.ATLError]:
+def meaning_errors(program: Program) -> Iterator[errors.ATLError]:
     """What is not proved to have a meaning, from the outside in and from left to right: what `check_meaning` raises."""
     scope = outermost(program)
     for array in program.inputs:
@@ -216,7 +216,7 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
             assert_never(expr)
 
 
-def looks_below(expr: Expr) -> bool:
+def inspects_subterms(expr: Expr) -> bool:
     """Whether the obligations of a node depend on more than its own fields and the types of its parts."""
     match expr:
         case Reduce():

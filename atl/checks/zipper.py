@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atl.checks.scope import Scope, scope_of_child
-from atl.checks.wellformed import looks_below
+from atl.checks.wellformed import inspects_subterms
 from atl.core.node import MAX_DEPTH, MAX_SIZE
 from atl.core.substitution import with_child
 from atl.core.terms import Expr
@@ -23,7 +23,7 @@ class Zipper:
 
     The place `above` holds the term around as it was when one came down from there: of its parts all but this one are
     as they are now. `indices` and `tensors` are how many are bound around the place; `size` is that of the whole term.
-    `looked_into` is whether the obligations of some term above depend on more than the types of its parts. What is
+    `is_inspected` is whether the obligations of some term above depend on more than the types of its parts. What is
     known here is worked out when it is asked for.
     """
 
@@ -33,7 +33,7 @@ class Zipper:
     size: int
     indices: int = 0
     tensors: int = 0
-    looked_into: bool = False
+    is_inspected: bool = False
     known: Scope | None = None
 
     @property
@@ -53,31 +53,33 @@ class Zipper:
 
     @property
     def whole(self) -> Expr:
-        """The whole term, for a place whose places above hold the terms as they are now (`rooted`)."""
+        """The whole term, for a place whose places above hold the terms as they are now (`up_to_date`)."""
         at = self
         while at.above is not None:
             at = at.above
         return at.term
 
     @property
-    def rooted(self) -> Zipper:
+    def up_to_date(self) -> Zipper:
         """This place, with places above that hold the terms as they are now: what changed here is built into them."""
         changed = [self]
         while (above := changed[-1].above) is not None:
             changed.append(changed[-1].up(above))
         at = changed.pop()
         for below in reversed(changed):
-            at = below if below.above is at else below.under(at)
+            at = below if below.above is at else below.with_parent(at)
         return at
 
-    def under(self, above: Zipper) -> Zipper:
+    def with_parent(self, above: Zipper) -> Zipper:
         """This place with the place above as it is now."""
-        return Zipper(self.term, above, self.path, above.size, self.indices, self.tensors, self.looked_into, self.known)
+        return Zipper(
+            self.term, above, self.path, above.size, self.indices, self.tensors, self.is_inspected, self.known
+        )
 
     def up(self, above: Zipper) -> Zipper:
         """The place above, with the term that stands here now as a part of the one there."""
         made = with_child(above.term, self.path[-1], self.term)
-        return above if made is above.term else above.holding(made)
+        return above if made is above.term else above.with_term(made)
 
     def down(self, position: int) -> Zipper:
         """The place of a direct part."""
@@ -89,7 +91,7 @@ class Zipper:
             self.size,
             self.indices + child.indices,
             self.tensors + child.tensors,
-            self.looked_into or looks_below(self.term),
+            self.is_inspected or inspects_subterms(self.term),
         )
 
     def to(self, path: Path) -> Zipper | None:
@@ -108,10 +110,10 @@ class Zipper:
             at = at.down(position)
         return at
 
-    def holding(self, term: Expr) -> Zipper:
+    def with_term(self, term: Expr) -> Zipper:
         """This place with another term there."""
         size = self.size - self.term.size + term.size
-        return Zipper(term, self.above, self.path, size, self.indices, self.tensors, self.looked_into, self.known)
+        return Zipper(term, self.above, self.path, size, self.indices, self.tensors, self.is_inspected, self.known)
 
     @property
     def fits(self) -> bool:

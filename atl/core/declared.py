@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from atl.core.dtypes import TRUTH
+from atl.core.dtypes import BOOL
 from atl.core.index import ZERO, Array, Index, Monotonicity, constant
 
 
@@ -56,14 +56,14 @@ def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
     return tuple(fact for fact in facts_of(array) if not isinstance(fact, Monotonic))
 
 
-def truths(name: str, shape: tuple[Index, ...]) -> Array:
+def bool_array(name: str, shape: tuple[Index, ...]) -> Array:
     """An input of truth values."""
-    return Array(name, shape, TRUTH, ZERO, constant(2))
+    return Array(name, shape, BOOL, ZERO, constant(2))
 
 
-def is_truths(array: Array) -> bool:
+def is_bool_array(array: Array) -> bool:
     """Whether it is an input of truth values, which is read in conditions only."""
-    return array.dtype == TRUTH and array.low is not None
+    return array.dtype == BOOL and array.low is not None
 
 
 def order_of(array: Array) -> Monotonic | None:

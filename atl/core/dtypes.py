@@ -10,15 +10,15 @@ FLOATS: Final = ("float32", "float64")
 INTEGERS: Final = ("int32", "int64")
 DTYPES: Final = FLOATS + INTEGERS
 RESERVED: Final = ("float16", "bfloat16")
-TRUTH: Final = "bool"
+BOOL: Final = "bool"
 """The element type of truth values, which are read in conditions only.
 
 An input of truth values has the elements 0 and 1, which its declaration says; 1 is true. Arrays without bounds stand
 for the conditions of rules: of those, true is an element that is not negative.
 """
-INPUTS: Final = (*DTYPES, TRUTH)
+INPUTS: Final = (*DTYPES, BOOL)
 """What the elements of an input may be."""
-KNOWN: Final = (*DTYPES, TRUTH)
+KNOWN: Final = (*DTYPES, BOOL)
 ANY_DTYPE: Final = "?"
 """The element type of the metavariables of a rule. With a number ("?0", "?1", …) it is a type variable."""
 DEFAULT: Final = "float32"
@@ -40,7 +40,7 @@ def _checked(dtype: object, among: tuple[str, ...]) -> str:
     if name in among:
         return name
     reserved = " (reserved, not supported yet)" if name in RESERVED else ""
-    reserved = " of a value (truth values are elements of inputs)" if name == TRUTH else reserved
+    reserved = " of a value (truth values are elements of inputs)" if name == BOOL else reserved
     raise DtypeError(f"there is no element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
 
 
@@ -59,7 +59,7 @@ def is_integer(dtype: str | None) -> bool:
 
 
 def bits(dtype: str) -> int:
-    return 8 if dtype == TRUTH else int(dtype.lstrip("floatin"))
+    return 8 if dtype == BOOL else int(dtype.lstrip("floatin"))
 
 
 def bytes_of(count: int | None, dtype: str) -> int | None:
@@ -73,7 +73,7 @@ def range_of(dtype: str) -> tuple[int, int]:
     >>> range_of("int32") == (-(2**31), 2**31 - 1)
     True
     """
-    if dtype == TRUTH:
+    if dtype == BOOL:
         return 0, 1
     half = 1 << (bits(dtype) - 1)
     return -half, half - 1

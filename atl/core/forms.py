@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, assert_never
 
 from atl.core.index import Array, Index
 from atl.core.marks import CALLED, Mark
-from atl.core.node import NOTHING_FREE, Node, is_position, not_made_of
+from atl.core.node import NOTHING_FREE, Node, is_position, malformed
 from atl.core.predicate import PREDICATES
 from atl.errors import InvalidArgument, brief
 
@@ -154,7 +154,7 @@ class Form:
         return tuple(name for _, names in self._roles() for name in names if name is not None)
 
     @property
-    def unseen(self) -> tuple[str, ...]:
+    def ignored(self) -> tuple[str, ...]:
         """The fields that are printed and kept, and no part of what the node is."""
         return (*self.hints, self.mark.field) if self.mark else self.hints
 
@@ -287,7 +287,7 @@ class Formed(Node):
         self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
 
     def _refused(self, slot: Slot, value: object) -> InvalidArgument:
-        return not_made_of(f"{self.form.word}, whose {slot.name} is made", value, f"a field that is {slot.role.value}")
+        return malformed(f"{self.form.word}, whose {slot.name} is made", value, f"a field that is {slot.role.value}")
 
 
 def _is_shape(extents: object) -> bool:

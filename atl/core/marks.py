@@ -75,7 +75,7 @@ THREADS: Final = (LoopMark.THREAD_X, LoopMark.THREAD_Y, LoopMark.THREAD_Z)
 LANES: Final = (LoopMark.VECTOR, LoopMark.STREAM)
 """The marks of loops whose iterations are the lanes of vector instructions."""
 
-AT_ONCE: Final = frozenset((LoopMark.PARALLEL, *LANES, *BLOCKS, *THREADS))
+CONCURRENT: Final = frozenset((LoopMark.PARALLEL, *LANES, *BLOCKS, *THREADS))
 """The marks of loops whose iterations run at the same time, so that none may touch what another one changes."""
 
 CALLED: Final[dict[type[Enum], str]] = {LoopMark: "a loop", LetMark: "a let"}

@@ -107,7 +107,7 @@ class Node:
     _what: ClassVar[str] = "expression"
 
     @classmethod
-    def made_of(cls, *values: Any) -> Self:
+    def from_fields(cls, *values: Any) -> Self:
         """The node with these fields, as the class makes its nodes."""
         return cls(*values)
 
@@ -222,7 +222,7 @@ def unpacked(entries: tuple[Packed, ...]) -> Node:
         return tuple(map(read, value)) if type(value) is tuple else value
 
     for of, values, source in entries:
-        node = of.made_of(*map(read, values))
+        node = of.from_fields(*map(read, values))
         if source is not None:
             object.__setattr__(node, "source", source)
         made.append(node)
@@ -253,7 +253,7 @@ def is_position(value: object) -> TypeGuard[int]:
     return type(value) is int and value >= 0
 
 
-def not_made_of(what: str, given: object, required: str) -> InvalidArgument:
+def malformed(what: str, given: object, required: str) -> InvalidArgument:
     """What to say of a node that was to be made of something else than its kind is made of."""
     return InvalidArgument(f"{what} of {brief(given)}", required=required)
 

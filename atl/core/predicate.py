@@ -24,7 +24,7 @@ from atl.core.index import (
     polynomial,
     value_of,
 )
-from atl.core.node import Node, not_made_of
+from atl.core.node import Node, malformed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,12 +97,12 @@ def is_predicate(value: object) -> TypeGuard[Predicate]:
 
 def _need_index(given: object) -> None:
     if type(given) is not Index:
-        raise not_made_of("a comparison", given, "an index expression")
+        raise malformed("a comparison", given, "an index expression")
 
 
 def _need_predicates(given: object) -> None:
     if type(given) is not tuple or not all(map(is_predicate, given)):
-        raise not_made_of("a condition", given, "conditions")
+        raise malformed("a condition", given, "conditions")
 
 
 TRUE: Final = All(())

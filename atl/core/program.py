@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeAlias
 from atl.core import dtypes
 from atl.core.declared import bounds_of
 from atl.core.index import Array, Index, Size, atoms
-from atl.core.node import Printed, not_made_of
+from atl.core.node import Printed, malformed
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.results import Result
 from atl.core.terms import Expr, Let, Term, Type
@@ -60,7 +60,7 @@ class SparseOperand:
             or not (self.result is None or (isinstance(self.result, Term) and self.rebuild is not None))
             or not (self.meaning is None or isinstance(self.meaning, Term))
         ):
-            raise not_made_of(
+            raise malformed(
                 "a sparse operand",
                 (self.name, self.shape, self.arrays),
                 "a name, extents over sizes, the names of inputs, and a function that unpacks an object; for a sparse "
@@ -95,22 +95,22 @@ class Program(Printed):
         results: tuple[Result, ...] = (),
     ) -> None:
         if self.__dict__:
-            raise not_made_of("a program once more", self.name, "a program of its own: dataclasses.replace(…)")
+            raise malformed("a program once more", self.name, "a program of its own: dataclasses.replace(…)")
         if type(name) is not str or not isinstance(body, Term):
-            raise not_made_of("a program", (name, body), "a name and a tensor expression")
+            raise malformed("a program", (name, body), "a name and a tensor expression")
         if type(inputs) is not tuple or any(type(array) is not Array for array in inputs):
-            raise not_made_of(f"the program {name}", inputs, "the declarations of its inputs")
+            raise malformed(f"the program {name}", inputs, "the declarations of its inputs")
         if type(assumptions) is not tuple or not all(map(is_predicate, assumptions)):
-            raise not_made_of(f"the program {name}", assumptions, "conditions")
+            raise malformed(f"the program {name}", assumptions, "conditions")
         if type(packed) is not tuple or any(type(each) is not SparseOperand for each in packed):
-            raise not_made_of(f"the program {name}", packed, "packed operands")
+            raise malformed(f"the program {name}", packed, "packed operands")
         names = [array.name for array in inputs]
         if packed and not {array for each in packed for array in each.arrays} <= set(names) - {e.name for e in packed}:
-            raise not_made_of(f"the program {name}", packed, f"operands made of its inputs: {', '.join(names)}")
+            raise malformed(f"the program {name}", packed, f"operands made of its inputs: {', '.join(names)}")
         if type(results) is not tuple or any(type(each) is not Result for each in results):
-            raise not_made_of(f"the program {name}", results, "results")
+            raise malformed(f"the program {name}", results, "results")
         if results and (body.type.rank != 1 or len({each.name for each in results}) < len(results)):
-            raise not_made_of(f"the program {name}", results, "a name for each, and a body of one dimension")
+            raise malformed(f"the program {name}", results, "a name for each, and a body of one dimension")
         self.__dict__.update(
             name=name, inputs=inputs, body=body, assumptions=assumptions, packed=packed, results=results
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 
 from atl.core.index import ONE, ZERO, Index
-from atl.core.node import not_made_of
+from atl.core.node import malformed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Result:
             or self.name.startswith("_")
             or any(not isinstance(extent, Index) or extent.loose or extent.free for extent in extents)
         ):
-            raise not_made_of(
+            raise malformed(
                 "a result",
                 (self.name, self.shape),
                 "a name that an attribute of Python can have and that does not begin with _, and extents over sizes",

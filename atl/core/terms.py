@@ -433,7 +433,7 @@ OPERATORS: Final[tuple[type[ReshapeOp], ...]] = (
     Transpose, Flatten, Split, PadLeft, PadRight, TruncateLeft, TruncateRight, Place,
 )  # fmt: skip
 """The reshape operators, in the order in which they are listed."""
-OPERATOR_CALLED: Final[dict[str, type[ReshapeOp]]] = {of.form.word: of for of in OPERATORS}
+OPERATORS_BY_WORD: Final[dict[str, type[ReshapeOp]]] = {of.form.word: of for of in OPERATORS}
 """The reshape operators by their words."""
 
 
@@ -497,7 +497,7 @@ CONSTRUCTORS: Final[tuple[type[Expr], ...]] = (
     Cast, Concat, Padding, Reshape,
 )  # fmt: skip
 """The constructors of tensor expressions: the members of `Expr`."""
-CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in CONSTRUCTORS}
+CONSTRUCTORS_BY_WORD: Final[dict[str, type[Expr]]] = {of.form.word: of for of in CONSTRUCTORS}
 """The constructors by their words."""
 
 

@@ -22,7 +22,7 @@ from atl.core.predicate import Predicate, expressions, holds
 from atl.core.program import Program, SparseOperand, checked_program, size_in
 from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
 from atl.meaning.packed import Shapes, taken_apart
-from atl.surface.refused_habits import Symbolic
+from atl.surface.symbolic import Symbolic
 from atl.text.printing import show_predicate
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -187,11 +187,11 @@ def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
     if exact:
         if dtypes.is_integer(array.dtype):
             return _exact_integers(array, held)
-        if array.dtype != dtypes.TRUTH:
+        if array.dtype != dtypes.BOOL:
             return _exact_numbers(array, held)
     if held.dtype == np.dtype(array.dtype):
         return held
-    kind = "bool" if array.dtype == dtypes.TRUTH else f"np.{array.dtype}"
+    kind = "bool" if array.dtype == dtypes.BOOL else f"np.{array.dtype}"
     cast = f"{array.name}.astype({kind})"
     made = f"np.asarray({array.name}, dtype={kind})"
     raise ArrayError(

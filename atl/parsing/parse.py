@@ -27,7 +27,7 @@ from typing import Final, TypeVar, get_args
 from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
 from atl.core import dtypes
-from atl.core.declared import MONOTONIC_NOTATION, truths
+from atl.core.declared import MONOTONIC_NOTATION, bool_array
 from atl.core.index import Array, Index, Monotonicity, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
@@ -36,7 +36,7 @@ from atl.core.program import Program
 from atl.core.results import Result, total
 from atl.core.substitution import map_type
 from atl.core.terms import (
-    OPERATOR_CALLED,
+    OPERATORS_BY_WORD,
     Access,
     BinaryOp,
     Cast,
@@ -176,8 +176,8 @@ class _Reader(IndexReader):
             return
         of = self._type(dtypes.checked_input)
         low = high = None
-        if of.dtype == dtypes.TRUTH:
-            declared.append(truths(name, of.shape))
+        if of.dtype == dtypes.BOOL:
+            declared.append(bool_array(name, of.shape))
             return
         bounded = self.sees("in")
         if self.accept("in"):
@@ -340,7 +340,7 @@ class _Reader(IndexReader):
                 return self._binder()
             case "word", "let":
                 return self._let()
-            case "word", word if word in OPERATOR_CALLED:
+            case "word", word if word in OPERATORS_BY_WORD:
                 return self._reshape()
             case "symbol", "-":
                 return self._minus()
@@ -434,7 +434,7 @@ class _Reader(IndexReader):
     def _reshape(self) -> Expr:
         """An operator before its operand, with its amounts between them; also as a call, split(k, e)."""
         token = self.advance()
-        of = OPERATOR_CALLED[token.text]
+        of = OPERATORS_BY_WORD[token.text]
         wanted = len(of.form.indices)
         amounts: list[Index] = []
         called = False

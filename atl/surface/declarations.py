@@ -28,7 +28,7 @@ class TensorSpec:
     dtype: str = dtypes.DEFAULT
 
     @staticmethod
-    def written(item: str | tuple[str, ...]) -> TensorSpec:
+    def parse(item: str | tuple[str, ...]) -> TensorSpec:
         parts = item if isinstance(item, tuple) else (item,)
         if not parts or len(parts) > 2 or not all(isinstance(part, str) for part in parts):
             raise InvalidArgument(
@@ -39,7 +39,7 @@ class TensorSpec:
         )
 
 
-def extent_written(text: str) -> Index:
+def parse_extent(text: str) -> Index:
     """The index expression that a text without spaces, such as "2*n+1", means; its names are sizes."""
     try:
         return _extent(ast.parse(text, mode="eval").body)

@@ -70,7 +70,7 @@ _AS_THEY_ARE: Final = ContextVar("_AS_THEY_ARE", default=False)
 
 
 @contextmanager
-def shapes_as_they_are() -> Iterator[None]:
+def without_broadcasting() -> Iterator[None]:
     """Within this nothing is spread: what a rule states is the same for all extents, 1 too."""
     before = _AS_THEY_ARE.set(True)
     try:
@@ -299,7 +299,7 @@ METHODS: Final = {
 """NumPy's functions that are methods of a tensor."""
 
 
-def spelled(name: str, operands: Sequence[Expr]) -> Expr | None:
+def elementwise(name: str, operands: Sequence[Expr]) -> Expr | None:
     """What one of NumPy's elementwise functions means on terms; nothing, where it means nothing here."""
     match name, operands:
         case str(), [left, right] if name in _BINARY:

@@ -46,7 +46,7 @@ from atl.core.terms import (
 )
 from atl.errors import InvalidArgument, InvalidName, RankError, ShapeError, Source, brief
 from atl.surface.declarations import checked_name
-from atl.surface.results import Results, SeveralLike, joined, several_in
+from atl.surface.results import Results, ResultsLike, joined, results_in
 from atl.surface.values import (
     Binder,
     Condition,
@@ -211,10 +211,10 @@ def guard(condition: Condition | Tensor | bool, e: TensorLike) -> Tensor:
 @overload
 def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None = ...) -> Tensor: ...
 @overload
-def let(e: TensorLike, body: Callable[[Tensor], Results | SeveralLike], *, name: str | None = ...) -> Results: ...
+def let(e: TensorLike, body: Callable[[Tensor], Results | ResultsLike], *, name: str | None = ...) -> Results: ...
 @refuse_runaway_recursion
 def let(
-    e: TensorLike, body: Callable[[Tensor], TensorLike | Results | SeveralLike], *, name: str | None = None
+    e: TensorLike, body: Callable[[Tensor], TensorLike | Results | ResultsLike], *, name: str | None = None
 ) -> Tensor | Results:
     """let name := e in body(name): as an equation body(e); a kernel computes e once, into a buffer of its own.
 
@@ -233,7 +233,7 @@ def let(
         return Tensor(located(Let(node, close_tensor(inside.node, variable), chosen)))
 
     made = body(Tensor(variable))
-    several = several_in(made)
+    several = results_in(made)
     return bound(as_tensor(made)) if several is None else several.within(bound)
 
 

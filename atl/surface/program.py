@@ -8,14 +8,14 @@ from typing import Any, TypeAlias, overload
 
 from atl.checks.assembly import make_program
 from atl.core import dtypes
-from atl.core.declared import truths
+from atl.core.declared import bool_array
 from atl.core.index import Array, Index, Monotonicity, Size, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
 from atl.core.terms import Input
 from atl.errors import ATLError, InvalidArgument, brief
-from atl.surface.declarations import TensorSpec, checked_name, extent_written
-from atl.surface.results import Results, SeveralLike, several_in
+from atl.surface.declarations import TensorSpec, checked_name, parse_extent
+from atl.surface.results import Results, ResultsLike, results_in
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
 
@@ -65,8 +65,8 @@ def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, A
         value = extent.constant
         if value is not None and value < 0:
             raise InvalidArgument(f"an extent of {name} is {value}", required="a non-negative size")
-    if kind == dtypes.TRUTH:
-        return truths(name, shape)
+    if kind == dtypes.BOOL:
+        return bool_array(name, shape)
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
     return Array(name, shape, kind, low, high, monotonic, between)
 
@@ -90,7 +90,7 @@ def _monotonicity(name: str, rank: int, declared: object) -> tuple[Monotonicity,
             )
 
 
-Body: TypeAlias = Tensor | Results | SeveralLike
+Body: TypeAlias = Tensor | Results | ResultsLike
 """What the body of a program is: a tensor, or several results."""
 
 
@@ -148,7 +148,7 @@ def program(
 
 
 def _made(name: str, inputs: tuple[Array, ...], body: Any, given: Sequence[Any]) -> Program:
-    several = several_in(body)
+    several = results_in(body)
     if several is None:
         return make_program(name, inputs, as_tensor(body).node, stated(given))
     return make_program(name, inputs, several.tensor.node, stated(given), several.each)
@@ -175,7 +175,7 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
             )
         match annotations.get(parameter):
             case TensorSpec() as spec:
-                shape = (IndexExpr(extent_written(text)) for text in spec.extents)
+                shape = (IndexExpr(parse_extent(text)) for text in spec.extents)
                 arguments.append(tensor(parameter, *shape, dtype=spec.dtype))
             case annotation if annotation is SizeAnnotation:
                 arguments.append(IndexExpr(index(Size(checked_name(parameter, "a size")))))

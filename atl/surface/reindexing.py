@@ -40,11 +40,11 @@ class Packing:
         """Where the element at this position of a segment is."""
         return as_index(self.start(IndexExpr(key))) + position
 
-    def inside(self, key: Index, position: Index) -> Predicate:
+    def contains(self, key: Index, position: Index) -> Predicate:
         """That the segment has this position."""
         return within(ZERO, position, self.count(key))
 
-    def apart(self, one: Index, other: Index) -> Predicate:
+    def disjoint(self, one: Index, other: Index) -> Predicate:
         """That the one segment ends where the other begins, or before."""
         return at_most(self.at(one, self.count(one)), self.at(other, ZERO))
 
@@ -65,16 +65,16 @@ class Reindexing:
     shape: tuple[Index, ...]
     places: tuple[Index, ...]
     to: Callable[..., Sequence[Any]]
-    back: Callable[..., Sequence[Any]] | None
+    inverse: Callable[..., Sequence[Any]] | None
     packing: Packing | None = None
 
     def __post_init__(self) -> None:
         for extents in (self.shape, self.places):
             if not isinstance(extents, tuple) or any(not isinstance(extent, Index) for extent in extents):
                 raise InvalidArgument(f"{brief(extents)} are no extents", required="a tuple of index expressions")
-        if not callable(self.to) or not (self.back is None or callable(self.back)):
+        if not callable(self.to) or not (self.inverse is None or callable(self.inverse)):
             raise InvalidArgument(
-                f"{brief(self.back if callable(self.to) else self.to)} is no function",
+                f"{brief(self.inverse if callable(self.to) else self.to)} is no function",
                 required="formulas: functions of indices that give indices",
             )
         if self.packing is not None and (not isinstance(self.packing, Packing) or len(self.places) != 2):
@@ -102,11 +102,11 @@ class Reindexing:
 
     def origin(self, at: Sequence[Index]) -> tuple[Index, ...]:
         """Which element is at this place, where one is."""
-        if self.back is None:
+        if self.inverse is None:
             raise InvalidArgument(
-                "a layout without a way back", required="back=, which leads from a place to its element"
+                "a layout without a way back", required="inverse=, which maps a place to its element"
             )
-        return _applied(self.back, "back", at, len(self.shape))
+        return _applied(self.inverse, "inverse", at, len(self.shape))
 
     def hit(self, at: Sequence[Index]) -> Predicate:
         """Whether an element is at this place: that which the way back names is within the tensor, and goes there."""
@@ -118,7 +118,7 @@ class Reindexing:
     @property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What `to` calls the indices of the tensor, and `back` those of the places."""
-        return _names(self.to, "i", len(self.shape)), _names(self.back, "p", len(self.places))
+        return _names(self.to, "i", len(self.shape)), _names(self.inverse, "p", len(self.places))
 
 
 def _applied(function: Callable[..., Sequence[Any]], name: str, at: Sequence[Index], count: int) -> tuple[Index, ...]:

@@ -15,7 +15,7 @@ from atl.surface.declarations import checked_name
 from atl.surface.values import Tensor, TensorLike, as_tensor, located
 from atl.text.latex import formula
 
-SeveralLike: TypeAlias = tuple[TensorLike, ...] | Mapping[str, TensorLike]
+ResultsLike: TypeAlias = tuple[TensorLike, ...] | Mapping[str, TensorLike]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def results(*tensors: TensorLike, **named: TensorLike) -> Results:
     return _of(given)
 
 
-def several_in(body: object) -> Results | None:
+def results_in(body: object) -> Results | None:
     """The results that a body stands for, a tuple or a dictionary of tensors among them; None of any other body."""
     match body:
         case Results():

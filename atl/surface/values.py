@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, Union, overload
 
 from atl.core import dtypes, literals, predicate
 from atl.core.index import Index, exclusive_or, floordiv, index, read
-from atl.core.node import not_made_of
+from atl.core.node import malformed
 from atl.core.predicate import Predicate
 from atl.core.terms import (
     Access,
@@ -33,7 +33,7 @@ from atl.core.terms import (
 from atl.errors import DtypeError, InvalidArgument, RankError, Source, SymbolicValue, brief
 from atl.surface import numpy_forms
 from atl.surface.declarations import TensorSpec
-from atl.surface.refused_habits import Symbolic
+from atl.surface.symbolic import Symbolic
 from atl.text.latex import formula
 from atl.text.printing import show, show_predicate
 
@@ -62,7 +62,7 @@ class IndexExpr(Symbolic):
 
     def __init__(self, node: Index) -> None:
         if not isinstance(node, Index):
-            raise not_made_of("an index expression", node, "what atl.sizes(…) makes")
+            raise malformed("an index expression", node, "what atl.sizes(…) makes")
         self.node = node
 
     def __add__(self, other: IndexLike) -> IndexExpr:
@@ -158,7 +158,7 @@ class Condition(Symbolic):
 
     def __init__(self, node: Predicate) -> None:
         if not predicate.is_predicate(node):
-            raise not_made_of("a condition", node, "what a comparison of indices makes")
+            raise malformed("a condition", node, "what a comparison of indices makes")
         self.node = node
 
     def __and__(self, other: Condition | Tensor | bool) -> Condition:
@@ -207,11 +207,11 @@ class Tensor(Symbolic):
 
     def __init__(self, node: Expr) -> None:
         if not isinstance(node, Term):
-            raise not_made_of("a tensor", node, "what atl.tensor(…) makes")
+            raise malformed("a tensor", node, "what atl.tensor(…) makes")
         self.node = node
 
     def __class_getitem__(cls, item: str | tuple[str, ...]) -> TensorSpec:
-        return TensorSpec.written(item)
+        return TensorSpec.parse(item)
 
     @property
     def shape(self) -> Shape:
@@ -352,7 +352,7 @@ class Tensor(Symbolic):
         """NumPy's elementwise functions on tensors, as terms; those that have no meaning here are refused."""
         plain = [operand.item() if getattr(operand, "ndim", None) == 0 else operand for operand in operands]
         if method == "__call__" and not options and all(type(each) in (Tensor, int, float) for each in plain):
-            meant = numpy_forms.spelled(ufunc.__name__, [as_tensor(each).node for each in plain])
+            meant = numpy_forms.elementwise(ufunc.__name__, [as_tensor(each).node for each in plain])
             if meant is not None:
                 return Tensor(located(meant))
         return super().__array_ufunc__(ufunc, method, *operands, **options)
@@ -521,8 +521,8 @@ def as_predicate(value: object) -> Predicate:
             return value.node
         case bool():
             return predicate.TRUE if value else predicate.FALSE
-        case Tensor() if value.dtype == dtypes.TRUTH and not value.rank:
-            return predicate.truth(_index_read(value.node, (dtypes.TRUTH,)))
+        case Tensor() if value.dtype == dtypes.BOOL and not value.rank:
+            return predicate.truth(_index_read(value.node, (dtypes.BOOL,)))
         case _:
             raise InvalidArgument(
                 f"{brief(value)} is not a condition",

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
-from atl.core.declared import is_truths
-from atl.core.dtypes import TRUTH
+from atl.core.declared import is_bool_array
+from atl.core.dtypes import BOOL
 from atl.core.index import (
     ONE,
     AnyAtom,
@@ -332,7 +332,7 @@ def _statement(expression: Index, naming: Naming) -> Statement | None:
     ways = ((expression, False, False), (-expression - 1, True, False), (expression + 1, False, True))
     for truth, negated, is_element in (*ways, (-expression, True, True)):
         match truth.atom:
-            case Read(array, indices) if array.dtype == TRUTH and is_element == is_truths(array):
+            case Read(array, indices) if array.dtype == BOOL and is_element == is_bool_array(array):
                 return Statement(array.name, tuple(write_index(at, naming) for at in indices), negated, is_element)
             case _:
                 pass

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from atl.core.declared import bounds_of
 from atl.core.index import Array, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, Xor, atoms
-from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Metavariable, Monoid, TensorVar
+from atl.core.terms import OPERATORS_BY_WORD, BinaryOp, Expr, Metavariable, Monoid, TensorVar
 from atl.core.traversal import arrays_in, indices_in, subterms
 
 
@@ -65,14 +65,14 @@ INFIX: Final[dict[BinaryOp, str]] = {"add": "+", "sub": "-", "mul": "*", "div": 
 
 BINDERS: Final[dict[str, Monoid | None]] = {"gen": None, "sum": "sum", "prod": "product", "max": "max", "min": "min"}
 RESERVED: Final = frozenset(
-    ("let", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *OPERATOR_CALLED)
+    ("let", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *OPERATORS_BY_WORD)
 )
 """Words that are no names unless they stand between back quotes."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-def spelled(name: str) -> str:
+def quoted_name(name: str) -> str:
     """The name as it is written: between back quotes if it is not a word, or one that means something else."""
     if _NAME.fullmatch(name) and name not in RESERVED:
         return name

@@ -125,7 +125,7 @@ def _measures(doc: Doc) -> tuple[int, int, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class TextLayout:
     """A text, and where the part between `START` and `STOP` is in it; and where the head of it ends, if it has one.
 
     `heads` are where several heads start and end.
@@ -138,7 +138,7 @@ class Laid:
     heads: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
 
 
-def lay_out(doc: Doc, width: int = WIDTH) -> Laid:
+def lay_out(doc: Doc, width: int = WIDTH) -> TextLayout:
     """The text of a document."""
     out: list[str] = []
     column = length = 0
@@ -172,7 +172,7 @@ def lay_out(doc: Doc, width: int = WIDTH) -> Laid:
             out.append(text)
             length += len(text)
             column = len(text) - 1 if text[0] == "\n" else column + len(text)
-    return Laid("".join(out), **edges, heads=heads)
+    return TextLayout("".join(out), **edges, heads=heads)
 
 
 def _trailing(stack: list[tuple[int, bool, Doc]], room: int) -> int:

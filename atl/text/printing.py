@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from atl.core import dtypes
-from atl.core.declared import MONOTONIC_NOTATION, is_truths
+from atl.core.declared import MONOTONIC_NOTATION, is_bool_array
 from atl.core.index import Array, Index
 from atl.core.marks import LoopMark, Mark
 from atl.core.predicate import Predicate, expressions
@@ -61,7 +61,18 @@ from atl.text.index_notation import (
     write_condition,
     write_index,
 )
-from atl.text.names import ASCII, INFIX, UNICODE, Level, Names, Spelling, names_in, names_of_index, sizes_of, spelled
+from atl.text.names import (
+    ASCII,
+    INFIX,
+    UNICODE,
+    Level,
+    Names,
+    Spelling,
+    names_in,
+    names_of_index,
+    quoted_name,
+    sizes_of,
+)
 from atl.text.pretty import (
     HARD,
     HEAD,
@@ -74,8 +85,8 @@ from atl.text.pretty import (
     Doc,
     Edge,
     Group,
-    Laid,
     Nest,
+    TextLayout,
     call,
     lay_out,
     separated,
@@ -162,7 +173,7 @@ def text_at(root: Program | Expr, path: Path) -> str:
     return text if len(text) <= LONGEST_PART else f"{text[: LONGEST_PART - 2]} …"
 
 
-def laid_at(root: Program | Expr, path: Path, *, width: int = WIDTH) -> Laid:
+def layout_at(root: Program | Expr, path: Path, *, width: int = WIDTH) -> TextLayout:
     """The text of all of it, and where the part is that is reached by these positions, with its head if it has one.
 
     The head of a binder is what stands before its body: `⊞[i < n]`.
@@ -170,7 +181,7 @@ def laid_at(root: Program | Expr, path: Path, *, width: int = WIDTH) -> Laid:
     return _laid(root, _Where(path), ascii=False, abridge=False, width=width)
 
 
-def laid_with_heads(program: Program, *, width: int = WIDTH) -> Laid:
+def layout_with_heads(program: Program, *, width: int = WIDTH) -> TextLayout:
     """The text of a program, and where the heads of its binders, guards and reshape operators are, by their paths."""
     return _laid(program, _Where(None, at=()), ascii=False, abridge=False, width=width)
 
@@ -188,7 +199,7 @@ def _laid(
     ascii: bool,  # noqa: A002
     abridge: bool,
     width: int = WIDTH,
-) -> Laid:
+) -> TextLayout:
     spelling = ASCII if ascii else UNICODE
     if not isinstance(what, Program):
         return lay_out(_Printer(names_in(what), spelling, abridge=abridge).piece(what, where, known=False).doc, width)
@@ -201,10 +212,10 @@ def _header(program: Program, printer: _Printer) -> Doc:
     """name (inputs and sizes) : type, given assumptions, :="""
     declared = [printer.declaration(array) for array in program.inputs]
     given = dict.fromkeys(sizes_of(program.inputs))
-    declared.extend(f"{spelled(name)} : size" for name in program.sizes if name not in given)
+    declared.extend(f"{quoted_name(name)} : size" for name in program.sizes if name not in given)
     announced = printer.announced(program)
     arguments = Group(seq(" (", Nest(4, seq(SOFT, separated(list(declared), seq(",", LINE)))), ")")) if declared else ""
-    head = seq(spelled(program.name), arguments, " : ", announced)
+    head = seq(quoted_name(program.name), arguments, " : ", announced)
     if not program.assumptions:
         return seq(head, " :=")
     facts: list[Doc] = [printer.condition(assumption) for assumption in program.assumptions]
@@ -227,7 +238,7 @@ def _index_text(written: Written, spelling: Spelling) -> tuple[str, int]:
         case Number(value):
             return str(value), _OPERAND if value >= 0 else _SUM
         case Name(name):
-            return spelled(name) if not name.startswith("#") else name, _OPERAND
+            return quoted_name(name) if not name.startswith("#") else name, _OPERAND
         case Sum(terms):
             return _sum_text(terms, spelling), _SUM
         case Product(factors):
@@ -244,7 +255,7 @@ def _index_text(written: Written, spelling: Spelling) -> tuple[str, int]:
             return f"{kind}({', '.join(index_text(choice, spelling) for choice in choices)})", _OPERAND
         case Element(array, indices):
             inside = ", ".join(index_text(position, spelling) for position in indices)
-            return f"{spelled(array)}[{inside}]" if indices else spelled(array), _OPERAND
+            return f"{quoted_name(array)}[{inside}]" if indices else quoted_name(array), _OPERAND
         case _:
             assert_never(written)
 
@@ -264,7 +275,7 @@ def _sum_text(terms: tuple[tuple[bool, Written], ...], spelling: Spelling) -> st
 
 def _applied(name: str, arguments: list[str]) -> str:
     """A function of a rule with its arguments."""
-    return f"{spelled(name)}({', '.join(arguments)})" if arguments else spelled(name)
+    return f"{quoted_name(name)}({', '.join(arguments)})" if arguments else quoted_name(name)
 
 
 def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = False) -> str:
@@ -282,7 +293,7 @@ def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = Fa
             written = [index_text(at, spelling) for at in indices]
             text = _applied(name, written)
             if is_element:
-                text = f"{spelled(name)}[{', '.join(written)}]" if written else spelled(name)
+                text = f"{quoted_name(name)}[{', '.join(written)}]" if written else quoted_name(name)
             return f"not {text}" if negated else text
         case Connected(every, parts):
             word = spelling.conjunction if every else spelling.disjunction
@@ -368,17 +379,19 @@ class _Printer:
         """The type of the result, or the name and the type of each."""
         if not program.results:
             return self.type(Type(program.dtype, program.type.shape))
-        each: list[Doc] = [f"{spelled(r.name)} : {self.type(Type(program.dtype, r.shape))}" for r in program.results]
+        each: list[Doc] = [
+            f"{quoted_name(r.name)} : {self.type(Type(program.dtype, r.shape))}" for r in program.results
+        ]
         return Group(seq("(", Nest(4, seq(SOFT, separated(each, seq(",", LINE)))), ")"))
 
     def declaration(self, array: Array) -> str:
-        text = f"{spelled(array.name)} : {self.type(Type(array.dtype, array.shape))}"
-        if not is_truths(array) and (array.low is not None or array.high is not None):
+        text = f"{quoted_name(array.name)} : {self.type(Type(array.dtype, array.shape))}"
+        if not is_bool_array(array) and (array.low is not None or array.high is not None):
             low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
             high = self.index(array.high) if array.high is not None else self._spelling.infinity
             text += f" in {low}, {high})"
         text += f" {MONOTONIC_NOTATION[array.monotonic]}" if array.monotonic else ""
-        return f"{text} between {spelled(array.between.name)}" if array.between is not None else text
+        return f"{text} between {quoted_name(array.between.name)}" if array.between is not None else text
 
     def _typed_by_itself(self, expr: Expr) -> bool:
         """Whether the element type is told by something in the term."""
@@ -425,16 +438,16 @@ class _Printer:
     def _piece(self, expr: Expr, where: _Where, known: bool) -> _Piece:
         match expr:
             case Input(array):
-                return _Piece(spelled(array.name))
+                return _Piece(quoted_name(array.name))
             case Local(position, _):
                 name = self._names.of_tensor(position)
-                return _Piece(name if name.startswith("#") else spelled(name))
+                return _Piece(name if name.startswith("#") else quoted_name(name))
             case TensorVar():
-                return _Piece(spelled(self._names.of_variable(expr)))
+                return _Piece(quoted_name(self._names.of_variable(expr)))
             case Metavariable(name=name, indices=indices, tensors=tensors):
                 parts = (self.piece(at, where.below(position), known=True) for position, at in enumerate(tensors))
                 arguments = [*map(self.index, indices), *(part.doc for part in parts)]
-                return _Piece(call(spelled(name), arguments) if arguments else spelled(name))
+                return _Piece(call(quoted_name(name), arguments) if arguments else quoted_name(name))
             case Constant(value, dtype):
                 text = repr(value)
                 return _Piece(text + self._suffix(dtype, known), Level.MINUS if text.startswith("-") else Level.ATOM)
@@ -578,7 +591,7 @@ class _Printer:
     def _range(self, low: Index, high: Index, hint: str, mark: LoopMark) -> str:
         start = "" if low.constant == 0 else f"{self.index(low)} <= "
         stop = self.index(high)
-        return f"{start}{spelled(self._names.bind_index(hint))} < {stop}{_mark(mark)}"
+        return f"{start}{quoted_name(self._names.bind_index(hint))} < {stop}{_mark(mark)}"
 
     def _reshape(self, op: ReshapeOp) -> str:
         return " ".join((op.form.word, *map(self.amount, amounts(op))))
@@ -591,7 +604,7 @@ class _Printer:
         name = self._names.bind_tensor(expr.name)
         body = self.piece(expr.body, where.below(1), known=known)
         self._names.unbind_tensor()
-        first = Group(seq(f"let {spelled(name)}{_mark(expr.mark)} :=", Nest(2, seq(LINE, value.doc)), LINE, "in"))
+        first = Group(seq(f"let {quoted_name(name)}{_mark(expr.mark)} :=", Nest(2, seq(LINE, value.doc)), LINE, "in"))
         short = width_of(first) + width_of(body.doc) < SHORT_LET
         return _Piece(Group(seq(first, LINE if short else HARD, body.doc)), Level.BINDER, open=True)
 

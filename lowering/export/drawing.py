@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Read, atoms
 from lowering.c.values.index import count_text, index_text
@@ -183,8 +183,8 @@ class Drawing:
         lines = [f"const int64_t {count} = {elements_text(self.scope, array.shape)};"]
         lines.append(f"{kind} *{name} = atl_room({count}, sizeof *{name});")
         loop = f"for (int64_t {at} = 0; {at} < {count}; {at}++) {{"
-        if is_truths(array) or not is_integer(array.dtype):
-            value = "(atl_random() & 1)" if is_truths(array) else "atl_number()"
+        if is_bool_array(array) or not is_integer(array.dtype):
+            value = "(atl_random() & 1)" if is_bool_array(array) else "atl_number()"
             return [*lines, loop, f"    {name}[{at}] = ({kind}){value};", "}"]
         lines.append(f"int64_t *{drawn} = atl_room({count}, sizeof *{drawn});")
         lines.append(f"{there} = {there} && {self._integers(array, drawn, count)};")
@@ -198,7 +198,7 @@ class Drawing:
         ]
 
     def _scalar(self, array: Array, name: str, kind: str, drawn: str) -> list[str]:
-        if is_truths(array):
+        if is_bool_array(array):
             return [f"const {kind} {name} = ({kind})(atl_random() & 1);"]
         if not is_integer(array.dtype):
             return [f"const {kind} {name} = ({kind})atl_number();"]
@@ -235,7 +235,7 @@ class Drawing:
         for array in self.inputs:
             if array.shape:
                 lines.append(f"free({self.scope.name(array.name)});")
-                if is_integer(array.dtype) and not is_truths(array):
+                if is_integer(array.dtype) and not is_bool_array(array):
                     lines.append(f"free({self.scope.name(_drawn(array))});")
         return lines
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program, checked_program
@@ -62,7 +62,7 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
         return value_of(expression, lambda leaf: _size(leaf, sizes), index_elements(made))
 
     shape = tuple(value(extent) for extent in array.shape)
-    if is_truths(array):
+    if is_bool_array(array):
         return random.integers(0, 2, shape).astype(np.bool_)
     if not is_integer(array.dtype):
         return (random.random(shape) + 0.5).astype(array.dtype)

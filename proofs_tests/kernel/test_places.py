@@ -139,9 +139,9 @@ def test_the_size_of_the_whole_is_known_before_it_is_built() -> None:
         at = theorem.place(cursor.path)
         assert at is not None
         if not cursor.term.type.shape:
-            changed = at.holding(longer)
-            assert changed.size == changed.rooted.size == changed.rooted.whole.size
-            assert changed.holding(at.term).size == theorem.rhs.body.size
+            changed = at.with_term(longer)
+            assert changed.size == changed.up_to_date.size == changed.up_to_date.whole.size
+            assert changed.with_term(at.term).size == theorem.rhs.body.size
 
 
 def test_the_right_side_is_put_together_once() -> None:

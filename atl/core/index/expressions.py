@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
 from atl.core import dtypes
-from atl.core.node import NOTHING_FREE, Identity, Node, Printed, is_position, not_made_of
+from atl.core.node import NOTHING_FREE, Identity, Node, Printed, is_position, malformed
 from atl.errors import ExtentError, TooLarge
 
 Order: TypeAlias = tuple[object, ...]
@@ -64,7 +64,7 @@ class Size(Atom):
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name or not is_position(self.minimum):
-            raise not_made_of("a size", (self.name, self.minimum), "a name, and a minimum >= 0")
+            raise malformed("a size", (self.name, self.minimum), "a name, and a minimum >= 0")
         self._seal_atom((self.name,), (0, self.name))
 
 
@@ -76,7 +76,7 @@ class Bound(Atom):
 
     def __post_init__(self) -> None:
         if not is_position(self.position):
-            raise not_made_of("a bound index", self.position, "a position, an integer >= 0")
+            raise malformed("a bound index", self.position, "a position, an integer >= 0")
         self._seal_atom((self.position,), (1, -self.position), loose=self.position + 1)
 
 
@@ -89,7 +89,7 @@ class Var(Atom):
 
     def __post_init__(self) -> None:
         if type(self.uid) is not int or type(self.name) is not str:
-            raise not_made_of("an index variable", (self.uid, self.name), "an integer and a name")
+            raise malformed("an index variable", (self.uid, self.name), "an integer and a name")
         self._seal_atom((self.uid,), (2, self.uid), free=frozenset((self.uid,)))
 
 
@@ -116,7 +116,7 @@ class Extremum(Atom):
     def __post_init__(self) -> None:
         _need_indices("an extremum", self.choices)
         if self.kind not in ("min", "max") or len(self.choices) < 2:
-            raise not_made_of("an extremum", (self.kind, self.choices), '"min" or "max", and two or more choices')
+            raise malformed("an extremum", (self.kind, self.choices), '"min" or "max", and two or more choices')
         order = (4, self.kind, *(choice.order for choice in self.choices))
         self._seal_atom((self.kind, self.choices), order, self.choices)
 
@@ -157,23 +157,23 @@ class Array(Node):
     def _check(self, bounds: tuple[Index, ...]) -> None:
         """A declaration is about sizes and elements of other inputs, not about the indices of a place."""
         if type(self.name) is not str or type(self.shape) is not tuple or self.dtype not in dtypes.KNOWN:
-            raise not_made_of("an input", (self.name, self.shape, self.dtype), "a name, extents and an element type")
+            raise malformed("an input", (self.name, self.shape, self.dtype), "a name, extents and an element type")
         _need_indices(f"the input {self.name}", (*self.shape, *bounds))
         if any(stated.loose or stated.free for stated in (*self.shape, *bounds)):
-            raise not_made_of(f"the input {self.name}", self.shape, "extents and bounds that speak of no index")
-        truths = self.dtype == dtypes.TRUTH and bounds in ((), (ZERO, constant(2))) and not self.monotonic
+            raise malformed(f"the input {self.name}", self.shape, "extents and bounds that speak of no index")
+        truths = self.dtype == dtypes.BOOL and bounds in ((), (ZERO, constant(2))) and not self.monotonic
         ordered = self.monotonic in ("", "nondecreasing", "increasing")
         if not ordered or ((bounds or self.monotonic) and not truths and not dtypes.is_integer(self.dtype)):
-            raise not_made_of(f"the input {self.name} with facts", self.dtype, "an integer element type")
+            raise malformed(f"the input {self.name} with facts", self.dtype, "an integer element type")
         if self.between is not None:
             self._check_positions(self.between)
 
     def _check_positions(self, between: Array) -> None:
         row = type(between) is Array and dtypes.is_integer(between.dtype) and len(between.shape) == 1
         if not row or between.between is not None:
-            raise not_made_of(f"the order of {self.name}", between, "a row of integers, an input too, for positions")
+            raise malformed(f"the order of {self.name}", between, "a row of integers, an input too, for positions")
         if not self.monotonic or len(self.shape) != 1:
-            raise not_made_of(
+            raise malformed(
                 f"the order of {self.name}", self.shape, "a one-dimensional array that is nondecreasing or increasing"
             )
 
@@ -202,9 +202,9 @@ class Read(Atom):
     def __post_init__(self) -> None:
         _need_indices("a read", self.indices)
         if type(self.array) is not Array or len(self.indices) != len(self.array.shape):
-            raise not_made_of("a read", (self.array, self.indices), "an input, and an index for each dimension of it")
+            raise malformed("a read", (self.array, self.indices), "an input, and an index for each dimension of it")
         if self.array.dtype in dtypes.FLOATS:
-            raise not_made_of("a read", (self.array.name, self.array.dtype), "an input whose elements are integers")
+            raise malformed("a read", (self.array.name, self.array.dtype), "an input whose elements are integers")
         # The whole declaration is part of the term: of one name different facts may hold in two programs.
         order = (5, self.array.order, *(index.order for index in self.indices))
         self._seal_atom((self.array, self.indices), order, self.indices)
@@ -222,7 +222,7 @@ class Xor(Atom):
     def __post_init__(self) -> None:
         _need_indices("an exclusive or", self.parts)
         if len(self.parts) < 2:
-            raise not_made_of("an exclusive or", self.parts, "two or more parts")
+            raise malformed("an exclusive or", self.parts, "two or more parts")
         self._seal_atom((self.parts,), (6, *(part.order for part in self.parts)), self.parts)
 
 
@@ -240,10 +240,10 @@ class Index(Printed, Node):
 
     def __post_init__(self) -> None:
         """The canonical form is made by the functions below, and by hand it is not made at all."""
-        raise not_made_of("an index expression", self.terms, "the result of index, linear, floordiv, extremum or read")
+        raise malformed("an index expression", self.terms, "the result of index, linear, floordiv, extremum or read")
 
     @classmethod
-    def made_of(cls, *values: tuple[tuple[Monomial, int], ...]) -> Index:
+    def from_fields(cls, *values: tuple[tuple[Monomial, int], ...]) -> Index:
         return linear((value, prod(map(index, monomial), start=ONE)) for monomial, value in values[0])
 
     def _seal_terms(self) -> None:
@@ -355,7 +355,7 @@ def _canonical(terms: tuple[tuple[Monomial, int], ...]) -> Index:
 
 def _need_indices(what: str, given: object) -> None:
     if type(given) is not tuple or any(type(part) is not Index for part in given):
-        raise not_made_of(what, given, "index expressions")
+        raise malformed(what, given, "index expressions")
 
 
 def _operand(value: object) -> Index | None:
@@ -417,7 +417,7 @@ def linear(parts: Iterable[tuple[int, Index]]) -> Index:
 @lru_cache(maxsize=1024, typed=True)  # True is no coefficient, though it equals 1
 def constant(value: int) -> Index:
     if type(value) is not int:
-        raise not_made_of("an index expression", value, "an integer")
+        raise malformed("an index expression", value, "an integer")
     return polynomial({(): value})
 
 

@@ -35,7 +35,7 @@ from atl.core.index import (
     linear,
     read,
 )
-from atl.core.node import Node, not_made_of
+from atl.core.node import Node, malformed
 from atl.core.predicate import (
     All,
     Any,
@@ -69,7 +69,7 @@ _known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
 """What was made of each object that is still in use, by the object's number; None for what was made here itself."""
 
 
-def remade_term(term: Expr) -> Expr:
+def validated_term(term: Expr) -> Expr:
     """The term made anew. Raises what its constructors raise, and `InvalidArgument` for what is no term."""
     _check_term(term)
     return _once(term, _term)
@@ -88,7 +88,7 @@ def check_class(term: Expr) -> None:
 
 def _check_term(term: object) -> None:
     if id(type(term)) not in _TERMS:
-        raise not_made_of("a term", term, "a tensor expression")
+        raise malformed("a term", term, "a tensor expression")
 
 
 def _plain(slot: Slot, value: Anything) -> Anything:
@@ -96,37 +96,39 @@ def _plain(slot: Slot, value: Anything) -> Anything:
     wanted = _PLAIN[slot.role]
     if type(value) not in wanted:
         required = f"a plain {' or '.join(of.__name__ for of in wanted)}"
-        raise not_made_of(f"a term, whose {slot.name} is made", value, required)
+        raise malformed(f"a term, whose {slot.name} is made", value, required)
     return value
 
 
-def remade_index(expression: Index) -> Index:
+def validated_index(expression: Index) -> Index:
     """The index expression made anew. Raises `ExtentError` for a divisor that is a number below one."""
     if type(expression) is not Index:
-        raise not_made_of("an index expression", expression, "an index expression")
+        raise malformed("an index expression", expression, "an index expression")
     return _once(expression, _index)
 
 
-def remade_predicate(predicate: Predicate) -> Predicate:
+def validated_predicate(predicate: Predicate) -> Predicate:
     """The condition made anew."""
     if not is_predicate(predicate):
-        raise not_made_of("a condition", predicate, "a comparison of indices, or several joined")
+        raise malformed("a condition", predicate, "a comparison of indices, or several joined")
     return _once(predicate, _predicate)
 
 
-def remade_array(array: Array) -> Array:
+def validated_array(array: Array) -> Array:
     """The declaration made anew."""
     if type(array) is not Array:
-        raise not_made_of("an input", array, "the declaration of an array")
+        raise malformed("an input", array, "the declaration of an array")
     return _once(array, _array)
 
 
-def remade_type(of: Type) -> Type:
+def validated_type(of: Type) -> Type:
     """The type made anew."""
     if type(of) is not Type:
-        raise not_made_of("a type", of, "an element type and extents")
+        raise malformed("a type", of, "an element type and extents")
     dtype, shape = _read(of)
-    return Type(None if dtype is None else dtypes.checked_dtype(dtype), tuple(map(remade_index, _several(of, shape))))
+    return Type(
+        None if dtype is None else dtypes.checked_dtype(dtype), tuple(map(validated_index, _several(of, shape)))
+    )
 
 
 def _once(node: N, make: Callable[[N], N]) -> N:
@@ -161,7 +163,7 @@ def _several(node: object, values: Anything) -> tuple[Anything, ...]:
 
 
 def _lacking(node: object) -> InvalidArgument:
-    return not_made_of("a node", type(node).__name__, "fields as its constructor sets them")
+    return malformed("a node", type(node).__name__, "fields as its constructor sets them")
 
 
 def _remember(node: Node, made: Node | None) -> None:
@@ -172,11 +174,11 @@ def _remember(node: Node, made: Node | None) -> None:
 def _predicate(given: Predicate) -> Predicate:
     match given:
         case All():
-            return conjunction(map(remade_predicate, _several(given, *_read(given))))
+            return conjunction(map(validated_predicate, _several(given, *_read(given))))
         case Any():
-            return disjunction(map(remade_predicate, _several(given, *_read(given))))
+            return disjunction(map(validated_predicate, _several(given, *_read(given))))
         case NonNegative() | Zero() | NonZero():
-            remade_index(*_read(given))  # which one without that field does not survive
+            validated_index(*_read(given))  # which one without that field does not survive
             return map_indices(given, _remade_apart)
         case _:
             assert_never(given)
@@ -184,14 +186,14 @@ def _predicate(given: Predicate) -> Predicate:
 
 def _remade_apart(expression: Index) -> Index:
     """The same, as another object: so that a condition on it is put together again."""
-    made = remade_index(expression)
+    made = validated_index(expression)
     return linear(((1, made),)) if made is expression else made
 
 
 def _term(term: Expr) -> Expr:
     made: Expr = type(term)(**_remade_fields(term))
     if not binds_by_type(made):
-        raise not_made_of(
+        raise malformed(
             f"a term that binds {', '.join(names_given(made))} with another type than its value has",
             type(made).__name__,
             "a let as atl.let makes it",
@@ -210,21 +212,21 @@ def _remade_fields(node: Formed) -> dict[str, Anything]:
 def _field(node: Formed, slot: Slot, value: Anything) -> object:
     match slot.role:
         case Role.PART:
-            return remade_term(value)
+            return validated_term(value)
         case Role.PARTS:
-            return tuple(map(remade_term, _several(node, value)))
+            return tuple(map(validated_term, _several(node, value)))
         case Role.INDEX:
-            return remade_index(value)
+            return validated_index(value)
         case Role.INDICES:
-            return tuple(map(remade_index, _several(node, value)))
+            return tuple(map(validated_index, _several(node, value)))
         case Role.PREDICATE:
-            return remade_predicate(value)
+            return validated_predicate(value)
         case Role.OPERATOR:
             return _operator(value)
         case Role.TYPE | Role.KNOWN_TYPE:
-            return remade_type(value)
+            return validated_type(value)
         case Role.ARRAY:
-            return remade_array(value)
+            return validated_array(value)
         case Role.DTYPE:
             return None if _plain(slot, value) is None else dtypes.checked_dtype(value)
         case Role.STATIC | Role.LITERAL | Role.HINT:
@@ -237,7 +239,7 @@ def _field(node: Formed, slot: Slot, value: Anything) -> object:
 
 def _check_operator(op: object) -> None:
     if id(type(op)) not in _OPERATORS:
-        raise not_made_of("a reshape", op, "a reshape operator")
+        raise malformed("a reshape", op, "a reshape operator")
 
 
 def _operator(op: ReshapeOp) -> Formed:
@@ -247,9 +249,9 @@ def _operator(op: ReshapeOp) -> Formed:
 
 def _array(array: Array) -> Array:
     name, extents, dtype, low, high, monotonic, between = _read(array)
-    shape = tuple(map(remade_index, _several(array, extents)))
-    first, end = (None if bound is None else remade_index(bound) for bound in (low, high))
-    return Array(name, shape, dtype, first, end, monotonic, None if between is None else remade_array(between))
+    shape = tuple(map(validated_index, _several(array, extents)))
+    first, end = (None if bound is None else validated_index(bound) for bound in (low, high))
+    return Array(name, shape, dtype, first, end, monotonic, None if between is None else validated_array(between))
 
 
 def _index(expression: Index) -> Index:
@@ -257,7 +259,7 @@ def _index(expression: Index) -> Index:
     total = []
     for term in _several(expression, terms):
         if type(term) is not tuple or len(term) != 2 or type(term[0]) is not tuple or type(term[1]) is not int:
-            raise not_made_of("an index expression", term, "products of atoms with integers as coefficients")
+            raise malformed("an index expression", term, "products of atoms with integers as coefficients")
         total.append((term[1], prod(map(_atom, term[0]), start=ONE)))
     return linear(total)
 
@@ -265,7 +267,7 @@ def _index(expression: Index) -> Index:
 def _atom(atom: AnyAtom) -> Index:
     """The atom made anew, as what an expression is a product of; what only looks like one is none."""
     if id(type(atom)) not in _ATOMS:
-        raise not_made_of("an index expression", atom, "sizes, indices, quotients, extrema, exclusive ors and reads")
+        raise malformed("an index expression", atom, "sizes, indices, quotients, extrema, exclusive ors and reads")
     values = _read(atom)
     if type(atom) is Size:
         return index(Size(*values))
@@ -274,12 +276,12 @@ def _atom(atom: AnyAtom) -> Index:
     if type(atom) is Var:
         return index(Var(*values))
     if type(atom) is Xor:
-        return exclusive_or(*map(remade_index, _several(atom, values[0])))
+        return exclusive_or(*map(validated_index, _several(atom, values[0])))
     first, second = values
     if type(atom) is Quotient:
-        return floordiv(remade_index(first), remade_index(second))
+        return floordiv(validated_index(first), validated_index(second))
     if type(atom) is Extremum:
         if first not in ("min", "max") or not _several(atom, second):
-            raise not_made_of("an extremum", first, '"min" or "max", and choices')
-        return extremum(first, *map(remade_index, second))
-    return read(remade_array(first), tuple(map(remade_index, _several(atom, second))))
+            raise malformed("an extremum", first, '"min" or "max", and choices')
+        return extremum(first, *map(validated_index, second))
+    return read(validated_array(first), tuple(map(validated_index, _several(atom, second))))
