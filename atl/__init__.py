@@ -1,4 +1,4 @@
-"""ATL: tensor computations written as mathematics, made fast by proved rewrites, and run as C.
+"""ATL: tensor computations written as mathematics, optimised by proved rewrites, and compiled to C.
 
 >>> import atl
 >>> n, m, k = atl.sizes("n m k")
@@ -6,7 +6,7 @@
 >>> matmul = atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
 >>> kernel = atl.compile(atl.reschedule(matmul).tile(["i", "j"], 8).goal)
 
-`import atl` loads the language alone. The names of `LAZY` load their packages when they are first used.
+`import atl` loads only the language. The names in `LAZY` load their packages on first use.
 """
 
 import sys as _sys
@@ -127,7 +127,7 @@ if _typing.TYPE_CHECKING:
         random_inputs,
         trace,
     )
-    from lowering.lower import lower  # mypy takes the names of three functions for those of modules
+    from lowering.lower import lower  # mypy confuses functions of `lowering` with its modules of the same name
     from rewrites import (
         Derivation,
         DoesNotApply,
@@ -169,7 +169,7 @@ if _typing.TYPE_CHECKING:
         to_scipy,
     )
 
-# Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
+# Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a recursive pass uses several Python frames per level.
 _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 
 LAZY: _typing.Final[_Mapping[str, str]] = {
@@ -183,8 +183,8 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             Device Gpu GpuKernel Kernel compile lower measure print_c print_nest random_inputs trace
         """,
         "rewrites": """
-            ProofTrace Derivation proof_trace Handle NoMatch DoesNotApply Rule Session Theorem Tuned Undetermined autotune
-            reschedule rules
+            Derivation DoesNotApply Handle NoMatch ProofTrace Rule Session Theorem Tuned Undetermined autotune
+            proof_trace reschedule rules
         """,
         "sparse": """
             BCSR BITMASK COO CSB CSC CSF CSR DCSC DCSR DIA HASH MODE_GENERIC VECTOR Format FormatError
@@ -193,7 +193,7 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
     }.items()
     for name in names.split()
 }
-"""Names that users need from packages above this one, each with its package; the imports for type checkers agree."""
+"""Public names from higher-level packages, each with its package. The imports for type checkers list the same names."""
 
 __version__ = "0.1.0"
 __all__ = [
@@ -344,7 +344,7 @@ __all__ = [
 
 
 def _no_such_name(name: str) -> AttributeError:
-    if name.startswith("_"):  # Python asks for these
+    if name.startswith("_"):  # Python looks up such names itself
         return AttributeError(f"module 'atl' has no attribute {name!r}")
     known = {public.lower(): public for public in __all__}
     near = _get_close_matches(name.lower(), known, 1)
@@ -358,7 +358,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# Hidden from type checkers, for which every name would exist.
+# Hidden from type checkers: with `__getattr__`, they would accept every name.
 if not _typing.TYPE_CHECKING:
 
     def __getattr__(name: str) -> _typing.Any:
@@ -368,8 +368,8 @@ if not _typing.TYPE_CHECKING:
         package = _import_module(LAZY[name])
         if not hasattr(package, name):
             raise LibraryMissing(
-                f"atl.{name} needs the package {LAZY[name]} of atl-tensor; another one of that name was imported",
-                required=f"not {package.__file__}",
+                f"atl.{name} needs the package {LAZY[name]} of atl-tensor, but a different {LAZY[name]} was imported",
+                required=f"a package other than {package.__file__}",
                 suggestions=(f"pip uninstall {LAZY[name]}, then pip install --force-reinstall atl-tensor",),
             )
         globals()[name] = found = getattr(package, name)

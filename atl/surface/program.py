@@ -1,4 +1,4 @@
-"""How a program is declared: its inputs, then its body, in a call or as a decorated function."""
+"""Declaration of inputs and programs, by calls or by decorated functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tensor(
     range: tuple[Any, Any] | None = None,  # noqa: A002 (the contract's name)
     monotonic: str | tuple[str, Tensor] | None = None,
 ) -> Tensor:
-    """An input tensor of this name, shape and element type; no extents declare a scalar.
+    """Declare an input tensor with a name, a shape and an element type. Without extents, it is a scalar.
 
     Three facts can be declared for an integer array. The prover uses them, and each call checks them:
 
@@ -91,11 +91,11 @@ def _monotonicity(name: str, rank: int, declared: object) -> tuple[Monotonicity,
 
 
 Body: TypeAlias = Tensor | Results | ResultsLike
-"""What the body of a program is: a tensor, or several results."""
+"""Body of a program: a tensor, or several results."""
 
 
 class SizeAnnotation:
-    """In the signature of an `@atl.program`, a parameter that is a size of its own: `k: atl.Size`."""
+    """Annotation `k: atl.Size` for a parameter of an `@atl.program` that is a size."""
 
 
 @overload
@@ -112,11 +112,11 @@ def program(
     *,
     given: Sequence[Any] = (),
 ) -> Program | Callable[[Callable[..., Body]], Program]:
-    """A program: `atl.program("matmul", [A, B], body)`, or a decorator of a function whose annotations declare inputs.
+    """Make a program: `atl.program("matmul", [A, B], body)`, or decorate a function whose annotations declare inputs.
 
-    `given` are conditions on sizes, assumed by proofs and checked by each call. The program is checked for
-    well-formedness here: equal shapes where they must be, ranges that do not run backwards, positive divisors and tile
-    sizes. Several results are a tuple or a dictionary of tensors, or what `results` makes.
+    `given` are conditions on sizes, which proofs assume and every call checks. The program is checked for
+    well-formedness: equal shapes where required, ranges that do not run backwards, positive divisors and tile sizes.
+    A body with several results is a tuple or a dictionary of tensors, or a value of `results`.
 
     Raises `ShapeError`, `ExtentError`, `EscapedIndex`, `ContradictoryAssumptions`, each with the place in the program.
 
@@ -132,26 +132,26 @@ def program(
     if callable(name):
         return _from_function(name, given)
     if inputs is None or body is None:
-        raise InvalidArgument("a program lacks its inputs or its body", required='atl.program("name", [A, B], body)')
+        raise InvalidArgument("missing inputs or body of a program", required='atl.program("name", [A, B], body)')
     declared: list[Array] = []
     if not isinstance(inputs, list | tuple):
         raise InvalidArgument(
-            f"the inputs are {brief(inputs)}",
-            required='a list of tensors declared by atl.tensor(…): atl.program("name", [A, B], body)',
+            f"inputs must be a list of tensors, got {brief(inputs)}",
+            required='tensors declared by atl.tensor(…): atl.program("name", [A, B], body)',
         )
     for item in inputs:
         node = item.node if isinstance(item, Tensor) else None
         if not isinstance(node, Input):
             raise InvalidArgument(f"{brief(item)} is not an input", required="tensors declared by atl.tensor(…)")
         declared.append(node.array)
-    return _made(checked_name(name, "a program"), tuple(declared), body, given)
+    return _checked_program(checked_name(name, "a program"), tuple(declared), body, given)
 
 
-def _made(name: str, inputs: tuple[Array, ...], body: Any, given: Sequence[Any]) -> Program:
+def _checked_program(name: str, inputs: tuple[Array, ...], body: Any, given: Sequence[Any]) -> Program:
     several = results_in(body)
     if several is None:
-        return make_program(name, inputs, as_tensor(body).node, stated(given))
-    return make_program(name, inputs, several.tensor.node, stated(given), several.each)
+        return make_program(name, inputs, as_tensor(body).node, as_predicates(given))
+    return make_program(name, inputs, several.tensor.node, as_predicates(given), several.each)
 
 
 def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Program:
@@ -164,14 +164,14 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
             raise
         raise InvalidArgument(
             f"{brief(function)} cannot be read as a program: {error}",
-            required="a function written in Python, whose annotations have a meaning where it stands",
+            required="a Python function with annotations that can be evaluated",
         ) from None
     arguments: list[Tensor | IndexExpr] = []
     for parameter, declared_as in parameters.items():
         if declared_as.kind in (declared_as.VAR_POSITIONAL, declared_as.VAR_KEYWORD):
             raise InvalidArgument(
-                f"{function.__name__} collects its arguments in *{parameter}",
-                required="a parameter of its own for each input",
+                f"{function.__name__} has the variadic parameter *{parameter}",
+                required="one parameter for each input",
             )
         match annotations.get(parameter):
             case TensorSpec() as spec:
@@ -188,11 +188,11 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
                 )
     body = function(*arguments)
     inputs = tuple(a.node.array for a in arguments if isinstance(a, Tensor) and isinstance(a.node, Input))
-    return _made(function.__name__, inputs, body, given)
+    return _checked_program(function.__name__, inputs, body, given)
 
 
-def stated(given: Sequence[Any]) -> list[Predicate]:
-    """The conditions that a program is given, as predicates."""
+def as_predicates(given: Sequence[Any]) -> list[Predicate]:
+    """Return the conditions of `given=` as predicates. Raises `InvalidArgument`."""
     if isinstance(given, Condition):
         raise InvalidArgument(
             f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
@@ -204,9 +204,9 @@ def stated(given: Sequence[Any]) -> list[Predicate]:
     found = list(conditions)
     for condition in found:
         if condition is False:
-            # A true one says nothing, and may well come of `rows >= 1` where rows is a number.
+            # A condition that is True is harmless: it may come from `rows >= 1` where rows is a number.
             raise InvalidArgument(
-                "given=[False] holds for no sizes: Python has decided this condition already",
+                "given=[False] holds for no sizes: Python has evaluated a condition to False",
                 required="comparisons of sizes: given=[n > 0]",
             )
     return [as_predicate(condition) for condition in found]

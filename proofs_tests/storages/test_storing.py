@@ -169,9 +169,9 @@ def test_what_has_no_storage_is_refused() -> None:
 
 
 def test_what_is_no_reindexing_is_refused_where_it_is_made() -> None:
-    with pytest.raises(InvalidArgument, match="3 are no extents"):
+    with pytest.raises(InvalidArgument, match="3 are not extents"):
         Reindexing(3, (), tuple, tuple)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="5 is no function"):
+    with pytest.raises(InvalidArgument, match="5 is not a function"):
         Reindexing((), (), tuple, 5)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="names no input"):
         reschedule(matmul()).view(0, skewed)  # type: ignore[arg-type]

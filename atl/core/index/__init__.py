@@ -1,4 +1,4 @@
-"""Index expressions: `expressions` has what they are and their canonical form, `walking` what looks at them."""
+"""Index expressions: `expressions` defines them and their canonical form, `walking` traverses them."""
 
 from atl.core.index.expressions import (
     ONE,

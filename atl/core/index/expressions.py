@@ -1,10 +1,10 @@
-"""Index expressions, kept in one canonical form.
+"""Index expressions in canonical form.
 
 An index expression is a polynomial with integer coefficients over *atoms*: sizes, bound indices, quotients, minima,
-maxima, exclusive ors and reads of integer arrays. `i + j` and `j + i` are one expression, so nothing is ever spent on
-commutativity. A remainder is written with its quotient, a % b = a - b * (a // b), and a ceiling as (a + b - 1) // b: so
-the Euclidean identities hold by themselves. Division is floor division and has its meaning only where the divisor is
-positive.
+maxima, exclusive ors and reads of integer arrays. `i + j` and `j + i` are the same expression, so that no rule about
+commutativity is needed. A remainder a % b is stored as a - b * (a // b), and a rounded-up quotient as
+(a + b - 1) // b. The Euclidean identities therefore hold by construction. Division is floor division, which is defined
+only for positive divisors.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MAX_COEFFICIENT: Final = 2**62
 
 
 class Atom(Node):
-    """An indivisible part of an index expression; `order` sorts atoms, the same in every run.
+    """Base class of the atoms of index expressions.
 
-    What an atom is, its fields say (but for hints), not its place in the order. Each atom remembers the expression that
-    is nothing but it.
+    `order` is a sort key that is the same in every run. It is not part of the identity, which depends only on the
+    fields other than hints. `alone` caches the expression that consists of the atom.
     """
 
     __slots__ = ("alone", "order")
@@ -54,9 +54,9 @@ class Atom(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Size(Atom):
-    """A symbolic size: a non-negative integer, known when a kernel is called. A size is its name.
+    """A symbolic size: a non-negative integer that is known when a kernel is called. The name identifies the size.
 
-    `minimum` is not part of what the size is: it becomes an assumption of the program in which it occurs.
+    `minimum` is ignored by equality. It becomes an assumption of the programs that use the size.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Size(Atom):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound(Atom):
-    """The index of the `position`-th binder around, counted from the innermost (de Bruijn)."""
+    """The index of the `position`-th enclosing binder, counted from the innermost (de Bruijn)."""
 
     position: int
 
@@ -82,7 +82,7 @@ class Bound(Atom):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Var(Atom):
-    """An opened index variable: a binder's index while its body is looked at. `name` is a hint."""
+    """An opened index variable: a binder's index while its body is processed. `name` is a hint."""
 
     uid: int
     name: str = field(default="i")
@@ -95,7 +95,7 @@ class Var(Atom):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quotient(Atom):
-    """numerator // denominator, rounded towards minus infinity; the denominator is to be positive."""
+    """numerator // denominator, rounded towards minus infinity; the denominator must be positive."""
 
     numerator: Index
     denominator: Index
@@ -108,7 +108,7 @@ class Quotient(Atom):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extremum(Atom):
-    """The least or the greatest of two or more expressions, in canonical order."""
+    """The minimum or maximum of two or more expressions, in canonical order."""
 
     kind: Literal["min", "max"]
     choices: tuple[Index, ...]
@@ -155,23 +155,23 @@ class Array(Node):
         self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds, *positions))
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
-        """A declaration is about sizes and elements of other inputs, not about the indices of a place."""
+        """Check that the declaration depends only on sizes and on elements of other inputs."""
         if type(self.name) is not str or type(self.shape) is not tuple or self.dtype not in dtypes.KNOWN:
             raise malformed("an input", (self.name, self.shape, self.dtype), "a name, extents and an element type")
         _need_indices(f"the input {self.name}", (*self.shape, *bounds))
-        if any(stated.loose or stated.free for stated in (*self.shape, *bounds)):
-            raise malformed(f"the input {self.name}", self.shape, "extents and bounds that speak of no index")
-        truths = self.dtype == dtypes.BOOL and bounds in ((), (ZERO, constant(2))) and not self.monotonic
+        if any(expression.loose or expression.free for expression in (*self.shape, *bounds)):
+            raise malformed(f"the input {self.name}", self.shape, "extents and bounds without indices")
+        boolean = self.dtype == dtypes.BOOL and bounds in ((), (ZERO, constant(2))) and not self.monotonic
         ordered = self.monotonic in ("", "nondecreasing", "increasing")
-        if not ordered or ((bounds or self.monotonic) and not truths and not dtypes.is_integer(self.dtype)):
-            raise malformed(f"the input {self.name} with facts", self.dtype, "an integer element type")
+        if not ordered or ((bounds or self.monotonic) and not boolean and not dtypes.is_integer(self.dtype)):
+            raise malformed(f"the input {self.name} with declared facts", self.dtype, "an integer element type")
         if self.between is not None:
             self._check_positions(self.between)
 
     def _check_positions(self, between: Array) -> None:
         row = type(between) is Array and dtypes.is_integer(between.dtype) and len(between.shape) == 1
         if not row or between.between is not None:
-            raise malformed(f"the order of {self.name}", between, "a row of integers, an input too, for positions")
+            raise malformed(f"the order of {self.name}", between, "a one-dimensional input of integers")
         if not self.monotonic or len(self.shape) != 1:
             raise malformed(
                 f"the order of {self.name}", self.shape, "a one-dimensional array that is nondecreasing or increasing"
@@ -179,7 +179,7 @@ class Array(Node):
 
     @property
     def order(self) -> Order:
-        """A key that sorts declarations; two that differ in their bounds only may share it."""
+        """A sort key for declarations, which may be equal if only bounds differ."""
         bounds = tuple(() if bound is None else bound.order for bound in (self.low, self.high))
         positions = () if self.between is None else (self.between.order,)
         return (
@@ -202,19 +202,19 @@ class Read(Atom):
     def __post_init__(self) -> None:
         _need_indices("a read", self.indices)
         if type(self.array) is not Array or len(self.indices) != len(self.array.shape):
-            raise malformed("a read", (self.array, self.indices), "an input, and an index for each dimension of it")
+            raise malformed("a read", (self.array, self.indices), "an input, and an index for each of its dimensions")
         if self.array.dtype in dtypes.FLOATS:
             raise malformed("a read", (self.array.name, self.array.dtype), "an input whose elements are integers")
-        # The whole declaration is part of the term: of one name different facts may hold in two programs.
+        # The key includes the whole declaration, because two programs may declare different facts for one name.
         order = (5, self.array.order, *(index.order for index in self.indices))
         self._seal_atom((self.array, self.indices), order, self.indices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Xor(Atom):
-    """The exclusive or of two or more expressions, bit by bit in two's complement, in canonical order.
+    """The bitwise exclusive or of two or more expressions in two's complement, in canonical order.
 
-    No two of the parts are equal, as these cancel, and at most one, the last, is a number.
+    The parts are distinct, because equal parts cancel. Only the last part may be a number.
     """
 
     parts: tuple[Index, ...]
@@ -229,17 +229,17 @@ class Xor(Atom):
 Leaf: TypeAlias = Size | Bound | Var
 AnyAtom: TypeAlias = Size | Bound | Var | Quotient | Extremum | Xor | Read
 Monomial: TypeAlias = tuple[AnyAtom, ...]
-"""A product of atoms in canonical order, with repetition; the empty one is 1."""
+"""A product of atoms in canonical order, with repetition; the empty product is 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Index(Printed, Node):
-    """A polynomial: its monomials with their non-zero coefficients, in canonical order, the constant last."""
+    """A polynomial: monomials with non-zero coefficients in canonical order, the constant last."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
     def __post_init__(self) -> None:
-        """The canonical form is made by the functions below, and by hand it is not made at all."""
+        """Refuse direct construction: only the functions below build canonical forms."""
         raise malformed("an index expression", self.terms, "the result of index, linear, floordiv, extremum or read")
 
     @classmethod
@@ -247,18 +247,18 @@ class Index(Printed, Node):
         return linear((value, prod(map(index, monomial), start=ONE)) for monomial, value in values[0])
 
     def _seal_terms(self) -> None:
-        # The key is made of the atoms' identities, not of the atoms: those hash and compare without a call in Python.
+        # The key contains the identities of the atoms, because hashing and comparing these calls no Python code.
         atoms: dict[Identity, AnyAtom] = {}
         key: list[tuple[tuple[Identity, ...], int]] = []
         loose = 0
         for monomial, coefficient in self.terms:
-            own = []
+            identities = []
             for atom in monomial:
-                own.append(atom.identity)
+                identities.append(atom.identity)
                 atoms[atom.identity] = atom
                 if atom.loose > loose:  # noqa: PLR1730 (as in `_seal`)
                     loose = atom.loose
-            key.append((tuple(own), coefficient))
+            key.append((tuple(identities), coefficient))
         self._seal(tuple(key), tuple(atoms.values()), loose=loose)
 
     @property
@@ -267,7 +267,7 @@ class Index(Printed, Node):
 
     @property
     def constant(self) -> int | None:
-        """The value, if the expression is a constant."""
+        """The value of a constant expression; None for any other."""
         if not self.terms:
             return 0
         if len(self.terms) == 1 and not self.terms[0][0]:
@@ -281,12 +281,12 @@ class Index(Printed, Node):
 
     @property
     def atom(self) -> AnyAtom | None:
-        """The atom, if the expression is nothing but one."""
+        """The atom of an expression that consists of one atom; None for any other."""
         if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
             return self.terms[0][0][0]
         return None
 
-    # Of anything else than nodes and integers, such as what a person writes with, the other operand knows more.
+    # Operators return NotImplemented for other operands, such as `IndexExpr`, so that the other operand decides.
 
     def __add__(self, other: Index | int) -> Index:
         added = _operand(other)
@@ -346,7 +346,7 @@ class Index(Printed, Node):
 
 
 def _canonical(terms: tuple[tuple[Monomial, int], ...]) -> Index:
-    """The expression of these terms, which are known to be in canonical form."""
+    """Return the expression with these terms, which are in canonical form."""
     made = object.__new__(Index)
     object.__setattr__(made, "terms", terms)
     made._seal_terms()
@@ -363,7 +363,7 @@ def _operand(value: object) -> Index | None:
 
 
 def polynomial(coefficients: Mapping[Monomial, int]) -> Index:
-    """The canonical polynomial with these coefficients; zero ones drop."""
+    """Return the canonical polynomial with these coefficients, without zero ones."""
     kept = [(monomial, value) for monomial, value in coefficients.items() if value]
     if len(kept) > 1:
         kept.sort(key=_term_order)
@@ -376,7 +376,7 @@ def _term_order(term: tuple[Monomial, int]) -> Order:
 
 
 def _within_limits(terms: tuple[tuple[Monomial, int], ...]) -> Index:
-    """The expression of these terms, which are in canonical form, if it is not too large."""
+    """Return the expression with these canonical terms. Raises `TooLarge`."""
     small = len(terms) <= MAX_TERMS
     for monomial, value in terms:
         if not -MAX_COEFFICIENT < value < MAX_COEFFICIENT or len(monomial) > MAX_DEGREE:
@@ -384,20 +384,20 @@ def _within_limits(terms: tuple[tuple[Monomial, int], ...]) -> Index:
     if small:
         return _canonical(terms)
     raise TooLarge(
-        "an index expression has grown beyond what a machine integer or a reader could hold",
+        "an index expression is too large",
         required=f"at most {MAX_TERMS} terms, degree {MAX_DEGREE}, and coefficients below 2^62",
     )
 
 
 def _scaled(expression: Index, by: int) -> Index:
-    """The expression times an integer: its terms stay in their order."""
+    """Return the expression times an integer, which keeps the order of the terms."""
     if by in (0, 1):
         return expression if by else ZERO
     return _within_limits(tuple([(monomial, by * value) for monomial, value in expression.terms]))
 
 
 def _plus_constant(expression: Index, value: int) -> Index:
-    """The expression plus an integer: the constant is the last of its terms."""
+    """Return the expression plus an integer. The constant is the last term."""
     if not value:
         return expression
     offset = expression.offset
@@ -406,7 +406,7 @@ def _plus_constant(expression: Index, value: int) -> Index:
 
 
 def linear(parts: Iterable[tuple[int, Index]]) -> Index:
-    """The sum of the parts, each times its integer."""
+    """Return the sum of the parts, each multiplied by its integer."""
     gathered: dict[Monomial, int] = {}
     for factor, part in parts:
         for monomial, coefficient in part.terms:
@@ -414,7 +414,7 @@ def linear(parts: Iterable[tuple[int, Index]]) -> Index:
     return polynomial(gathered)
 
 
-@lru_cache(maxsize=1024, typed=True)  # True is no coefficient, though it equals 1
+@lru_cache(maxsize=1024, typed=True)  # True equals 1, but is not a coefficient
 def constant(value: int) -> Index:
     if type(value) is not int:
         raise malformed("an index expression", value, "an integer")
@@ -426,7 +426,7 @@ ONE: Final = constant(1)
 
 
 def index(value: Index | int | AnyAtom) -> Index:
-    """The index expression that is this integer, atom or expression."""
+    """Return an integer, an atom or an expression as an index expression."""
     if isinstance(value, Index):
         return value
     if isinstance(value, int):
@@ -444,12 +444,12 @@ def size(name: str) -> Index:
 
 @lru_cache(maxsize=1024, typed=True)
 def bound(position: int) -> Index:
-    """The index of the `position`-th binder around, as an expression."""
+    """Return the index of the `position`-th enclosing binder as an expression."""
     return index(Bound(position))
 
 
 def floordiv(a: Index, b: Index, *, positive: bool = False) -> Index:
-    """a // b rounded down. With `positive=True` the caller knows that b > 0, and multiples of b are taken out too."""
+    """Return a // b, rounded down. With `positive=True`, the caller knows b > 0, and multiples of b are extracted."""
     divisor = b.constant
     if divisor is not None:
         return _divide_by_constant(a, divisor)
@@ -460,14 +460,14 @@ def floordiv(a: Index, b: Index, *, positive: bool = False) -> Index:
         if rest.constant == -1:
             return out - 1
         if rest.offset < 0 < out.offset:
-            # A ceiling stays (n + k - 1) // k: its numerator is not negative, as that of (n - 1) // k + 1 can be.
+            # Keep a ceiling as (n + k - 1) // k, whose numerator is non-negative, unlike that of (n - 1) // k + 1.
             out, rest = out - 1, rest + b
         return out + floordiv(rest, b) if out.terms else index(Quotient(a, b))
     return index(Quotient(a, b))
 
 
 def divide_out(a: Index, b: Index) -> Index:
-    """a // b for b > 0, with every multiple of b taken out: the same for all ways to write one quotient."""
+    """Return a // b for b > 0 with every multiple of b extracted: a normal form of quotients."""
     if b.constant is not None or len(b.terms) != 1:
         return floordiv(a, b)
     out, rest = _multiples(a, b)
@@ -505,7 +505,7 @@ def _divide_by_constant(a: Index, divisor: int) -> Index:
 
 
 def _multiples(a: Index, b: Index) -> tuple[Index, Index]:
-    """a = out * b + rest, where `out` takes the terms of `a` that are multiples of the single term `b`."""
+    """Return (out, rest) with a = out * b + rest; `out` collects the terms of `a` that the single term `b` divides."""
     ((factor, coefficient),) = b.terms
     out: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
@@ -519,7 +519,7 @@ def _multiples(a: Index, b: Index) -> tuple[Index, Index]:
 
 
 def quotient_exactly(a: Index, b: Index) -> Index | None:
-    """The expression that times the single term `b` is `a`, if there is one."""
+    """Return a / b if the single term `b` divides every term of `a`; else None."""
     if len(b.terms) != 1:
         return None
     out, rest = _multiples(a, b)
@@ -527,7 +527,7 @@ def quotient_exactly(a: Index, b: Index) -> Index | None:
 
 
 def without(monomial: Monomial, factor: Monomial) -> Monomial | None:
-    """The monomial divided by a factor of it; None if it is none."""
+    """Return the monomial divided by a factor; None if it is not a factor."""
     left = list(monomial)
     for atom in factor:
         if atom not in left:
@@ -537,12 +537,12 @@ def without(monomial: Monomial, factor: Monomial) -> Monomial | None:
 
 
 def ceildiv(a: Index, b: Index, *, positive: bool = False) -> Index:
-    """a / b rounded up, for b > 0."""
+    """Return a / b rounded up, for b > 0."""
     return floordiv(a + b - ONE, b, positive=positive)
 
 
 def extremum(kind: Literal["min", "max"], *choices: Index) -> Index:
-    """The least or greatest of the choices. Choices that differ by a constant are decided here."""
+    """Return the minimum or maximum of the choices, without choices that a constant difference rules out."""
     kept: list[Index] = []
     for choice in choices:
         atom = choice.atom
@@ -565,7 +565,7 @@ def _keep_extreme(kind: Literal["min", "max"], kept: list[Index], option: Index)
 
 
 def exclusive_or(*parts: Index) -> Index:
-    """The exclusive or of the parts. Equal ones cancel: a ^ b ^ b is a; so a swizzle is its own way back."""
+    """Return the exclusive or of the parts. Equal parts cancel (a ^ b ^ b is a): a swizzle is its own inverse."""
     number = 0
     kept: dict[Index, None] = {}
     for part in parts:

@@ -340,8 +340,8 @@ def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> Non
     [
         ([], lambda: True, lambda: a[0], "two or more fingers"),
         ([(a, 0, x)], lambda p: True, lambda p: a[p], "two or more fingers"),
-        ([(a, 0, x), (a, 0)], lambda p, q: True, lambda p, q: a[p], "the finger"),
-        ([(a, 0, x), (a, 0, x)], True, lambda p, q: a[p], "a condition and a term"),
+        ([(a, 0, x), (a, 0)], lambda p, q: True, lambda p, q: a[p], "invalid finger"),
+        ([(a, 0, x), (a, 0, x)], True, lambda p, q: a[p], "a condition and a body"),
     ],
     ids=["none", "one", "no end", "no condition"],
 )
@@ -355,5 +355,5 @@ def test_coiteration_of_coordinates_that_are_no_integers_is_refused() -> None:
     row = keys("c", x, "increasing")
     with pytest.raises(atl.ATLError):
         atl.coiter([(a, 0, x), (b, 0, y)], lambda p, q: True, lambda p, q: a[p])
-    with pytest.raises(atl.ATLError, match="coiter over 2 ranges is given a function"):
+    with pytest.raises(atl.ATLError, match="coiter over 2 ranges got a function"):
         atl.coiter([(row, 0, x), (row, 0, x)], lambda p: True, lambda p, q: a[p])
