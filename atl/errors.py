@@ -283,7 +283,7 @@ class UnsafeTruncation(ATLError, ValueError):
 
 
 class UnsafeGuard(ATLError, ValueError):
-    """A reduction whose neutral element is not zero contains a guard that may be false."""
+    """The body of a reduction whose neutral element is not zero contains padding, for example from a guard."""
 
     code = "ATL303"
 

@@ -174,7 +174,7 @@ class Slot:
 
     name: str
     role: Role
-    type: Any
+    value_type: Any
     part: Part
     indices: int = 0
     tensors: int = 0
@@ -244,7 +244,7 @@ class Formed(Node):
         free = NOTHING_FREE
         for slot in slots_of(type(self)):
             value: Any = getattr(self, slot.name)
-            if not isinstance(value, slot.type):
+            if not isinstance(value, slot.value_type):
                 raise self._refused(slot, value)
             match slot.role:
                 case Role.PART:

@@ -254,8 +254,8 @@ def is_position(value: object) -> TypeGuard[int]:
 
 
 def malformed(what: str, given: object, required: str) -> InvalidArgument:
-    """Return the error for a node whose fields are invalid."""
-    return InvalidArgument(f"invalid fields of {what}: {brief(given)}", required=required)
+    """Return the error for a value from which a node cannot be built."""
+    return InvalidArgument(f"invalid value for {what}: {brief(given)}", required=required)
 
 
 P = ParamSpec("P")

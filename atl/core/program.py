@@ -95,7 +95,9 @@ class Program(Printed):
         results: tuple[Result, ...] = (),
     ) -> None:
         if self.__dict__:
-            raise malformed("an existing program", self.name, "a new program: dataclasses.replace(…)")
+            raise InvalidArgument(
+                f"the program {self.name} is already initialised", required="a new program: dataclasses.replace(…)"
+            )
         if type(name) is not str or not isinstance(body, Term):
             raise malformed("a program", (name, body), "a name and a tensor expression")
         if type(inputs) is not tuple or any(type(array) is not Array for array in inputs):

@@ -54,7 +54,7 @@ def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, A
     kind = dtypes.checked_input(dtype)
     if (bounds is not None or declared is not None) and not dtypes.is_integer(kind):
         raise InvalidArgument(
-            f"range= and monotonic= of {name}, whose elements are {kind}",
+            f"range= and monotonic= are for integers, but the elements of {name} are {kind}",
             required="an integer array",
             suggestions=('declare it with dtype="int32" or "int64"',),
         )
@@ -84,7 +84,7 @@ def _monotonicity(name: str, rank: int, declared: object) -> tuple[Monotonicity,
             return monotonic, between
         case _:
             raise InvalidArgument(
-                f"monotonic={brief(declared)} of {name}, of {rank} dimension{'' if rank == 1 else 's'}",
+                f"invalid monotonic={brief(declared)} for {name}, which has {rank} dimension{'' if rank == 1 else 's'}",
                 required='None, "nondecreasing" or "increasing"; for a one-dimensional array also ("increasing", pos), '
                 "where pos is another one-dimensional input of integers that is not itself ordered in segments",
             )

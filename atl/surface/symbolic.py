@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
-from atl.errors import ATLError, InvalidArgument, Location, NoSuchAttribute, Source, SymbolicValue
+from atl.errors import ATLError, InvalidArgument, Location, NoSuchAttribute, Source, SymbolicValue, brief
 from atl.text.latex import formula
 
 
@@ -94,7 +94,7 @@ class Symbolic:
 
     def __rmatmul__(self, other: object) -> NoReturn:
         raise InvalidArgument(
-            f"an operand of @ is not a tensor but {self._kind}",
+            f"@ needs two tensors, got {self._kind} and {brief(other)}",
             place=_here(),
             suggestions=(f"write a matrix product as {_MATRIX_PRODUCT}",),
         )

@@ -340,7 +340,7 @@ def test_all_results_of_a_program_are_those_of_its_theorem() -> None:
 
 def test_a_program_is_made_once() -> None:
     theorem = start()
-    with pytest.raises(InvalidArgument, match="an existing program"):
+    with pytest.raises(InvalidArgument, match="is already initialised"):
         theorem.rhs.__init__("p", (DATA,), (2 * x).node)  # type: ignore[misc]
     assert theorem.rhs.body == x.node
 

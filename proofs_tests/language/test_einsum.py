@@ -125,7 +125,11 @@ REFUSED: dict[str, tuple[tuple[Any, ...], type[ATLError], str]] = {
     "a label too many": (("ij,ijk", A, B), RankError, "operand 2 has 2 dimensions, but 3 labels"),
     "two extents": (("ij,ij", A, B), ShapeError, "the label i of 'ij,ij' has two extents, n and k"),
     "dots of two extents": (("...,...", A, B), ShapeError, "the ellipsis of '...,...' has two extents"),
-    "an extent of one under a label": (("i,i", atl.tensor("o", 1), atl.tensor("v", n)), ShapeError, "two extents, 1 and n"),
+    "an extent of one under a label": (
+        ("i,i", atl.tensor("o", 1), atl.tensor("v", n)),
+        ShapeError,
+        "two extents, 1 and n",
+    ),
     "a label of the result only": (("ij->ijk", A), InvalidArgument, "has the label k, which no operand has"),
     "a label of the result twice": (("ij->ii", A), InvalidArgument, "repeats a label"),
     "dots of the result only": (("ij->...ij", A), InvalidArgument, "has an ellipsis, but no operand has one"),

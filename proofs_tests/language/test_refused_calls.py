@@ -86,7 +86,7 @@ HABITS: list[tuple[Callable[[], object], str]] = [
     (lambda: math.sqrt(size), "instead of functions of `math`"),
     (lambda: size**2, "write a square as a . a"),
     (lambda: 2**vector, "write a square as a . a"),
-    (lambda: size @ x, "an operand of @ is not a tensor but an index expression"),
+    (lambda: size @ x, "@ needs two tensors, got an index expression and x"),
     (assigned, "a tensor is immutable: cannot assign to an element"),
     (lambda: np.array(x), "NumPy needs the elements of a tensor"),
     (lambda: np.float64(2) * (n >= 1), "a condition does not support this operation"),

@@ -92,7 +92,7 @@ def test_truth_values_stand_in_no_other_place(made: Callable[[], atl.Tensor]) ->
 
 @pytest.mark.parametrize("given", [{"range": (0, 2)}, {"monotonic": "increasing"}])
 def test_truth_values_have_neither_a_range_nor_an_order(given: Any) -> None:
-    with pytest.raises(atl.ATLError, match="whose elements are bool"):
+    with pytest.raises(atl.ATLError, match="the elements of mask are bool"):
         atl.tensor("mask", n, dtype="bool", **given)
 
 

@@ -14,7 +14,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "always::0": _NOTHING_BOUND,
     "atl/checks/scope.py::Scope.predicate::predicates.substitute(predicate, self._leaf) if predicate.loose else p: "
     "always::0": _NOTHING_BOUND,
-    "atl/checks/scope.py::_told_apart::Names(others).fresh(name) if name in others else name: always::0": (
+    "atl/checks/scope.py::_unique_name::Names(others).fresh(name) if name in others else name: always::0": (
         "equivalent: a name that no other variable has is fresh"
     ),
     "atl/checks/scope.py::_direct_parts::True: negated::0": SAME_LENGTH,
