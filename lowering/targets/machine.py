@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from atl.core import dtypes
 from atl.errors import InvalidArgument, brief
@@ -132,9 +132,9 @@ def caches(folder: Path = CACHES) -> tuple[int, int, int, int]:
     return sizes[1], sizes[2], sizes[3], line
 
 
-def _overrides(text: str) -> dict[str, int | bool]:
+def _overrides(text: str) -> dict[str, Any]:
     names = [field.name for field in fields(Machine)]
-    found: dict[str, int | bool] = {}
+    found: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
         if name not in names or not value.strip().isdecimal():
