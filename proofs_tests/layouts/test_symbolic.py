@@ -10,60 +10,40 @@ from typing import Any
 import pytest
 
 import atl
+import layouts
 from atl.prove import Proved, Refuted, Unknown
-from layouts import (
-    Box,
-    CannotTabulate,
-    Chain,
-    Coordinate,
-    E,
-    IndexFunction,
-    Layout,
-    NoLayout,
-    Swizzle,
-    bijective,
-    coalesce,
-    complement,
-    composition,
-    cosize,
-    equal,
-    injective,
-    inverse,
-    logical_divide,
-    right_inverse,
-    row_major,
-    zipped_divide,
-)
 
 N, M, K, B = atl.sizes("N M K B")
 
-COMPOSITIONS: list[tuple[str, Layout, Layout, list[object]]] = [
-    ("rows of columns", Layout((N, M), (M, 1)), Layout((M, N), (N, 1)), []),
-    ("a row", Layout((N, M), (M, 1)), Layout(M, N), []),
-    ("a column", Layout((N, M), (M, 1)), Layout(N, 1), []),
-    ("every second", Layout((2 * N, M), (M, 1)), Layout(N, 2), []),
-    ("halves", Layout((4, N), (N, 1)), Layout((2, 2 * N), (1, 2)), []),
-    ("tiles", Layout((N, M), (M, 1)), Layout((4, N // 4), (1, 4)), [N % 4 == 0]),
-    ("tiles of B", Layout((N, M), (M, 1)), Layout((B, N // B), (1, B)), [N % B == 0, B >= 1]),
-    ("across modes", Layout((4, N, M), (N * M, M, 1)), Layout(4 * N, 1), []),
-    ("with an offset", Layout((N, M), (M, 1)), Layout(M, N, offset=2), [N >= 3]),
-    ("three modes", Layout((N, M, K), (M * K, K, 1)), Layout((M, K), (N, N * M)), []),
+COMPOSITIONS: list[tuple[str, layouts.Layout, layouts.Layout, list[object]]] = [
+    ("rows of columns", layouts.Layout((N, M), (M, 1)), layouts.Layout((M, N), (N, 1)), []),
+    ("a row", layouts.Layout((N, M), (M, 1)), layouts.Layout(M, N), []),
+    ("a column", layouts.Layout((N, M), (M, 1)), layouts.Layout(N, 1), []),
+    ("every second", layouts.Layout((2 * N, M), (M, 1)), layouts.Layout(N, 2), []),
+    ("halves", layouts.Layout((4, N), (N, 1)), layouts.Layout((2, 2 * N), (1, 2)), []),
+    ("tiles", layouts.Layout((N, M), (M, 1)), layouts.Layout((4, N // 4), (1, 4)), [N % 4 == 0]),
+    ("tiles of B", layouts.Layout((N, M), (M, 1)), layouts.Layout((B, N // B), (1, B)), [N % B == 0, B >= 1]),
+    ("across modes", layouts.Layout((4, N, M), (N * M, M, 1)), layouts.Layout(4 * N, 1), []),
+    ("with an offset", layouts.Layout((N, M), (M, 1)), layouts.Layout(M, N, offset=2), [N >= 3]),
+    ("three modes", layouts.Layout((N, M, K), (M * K, K, 1)), layouts.Layout((M, K), (N, N * M)), []),
 ]
 
 
 @pytest.mark.parametrize(
     ("outer", "inner", "given"), [case[1:] for case in COMPOSITIONS], ids=[case[0] for case in COMPOSITIONS]
 )
-def test_symbolic_compositions_agree_at_sampled_sizes(outer: Layout, inner: Layout, given: list[object]) -> None:
-    made = composition(outer, inner, given=given)
-    assert isinstance(made, Layout), made.reason
+def test_symbolic_compositions_agree_at_sampled_sizes(
+    outer: layouts.Layout, inner: layouts.Layout, given: list[object]
+) -> None:
+    made = layouts.composition(outer, inner, given=given)
+    assert isinstance(made, layouts.Layout), made.reason
     tried = 0
     for n, m, k, b in product((1, 2, 3, 4, 8, 12), (1, 2, 5), (1, 3), (1, 2, 4)):
         if n % 4 or n % b or n < 3:
             continue
         numbers = {"N": n, "M": m, "K": k, "B": b}
         placed = made.where(**numbers)
-        one_after_another = Chain(outer.where(**numbers), inner.where(**numbers))
+        one_after_another = layouts.Chain(outer.where(**numbers), inner.where(**numbers))
         assert placed.table().tolist() == one_after_another.table().tolist(), numbers
         tried += 1
     assert tried > 10
@@ -73,59 +53,59 @@ def test_symbolic_compositions_agree_at_sampled_sizes(outer: Layout, inner: Layo
 
 
 def test_the_unproved_condition_is_the_reason() -> None:
-    made = composition(Layout((N, 8), (8, 1)), Layout((4, 2), (1, N)))
+    made = layouts.composition(layouts.Layout((N, 8), (8, 1)), layouts.Layout((4, 2), (1, N)))
     assert not made.is_layout
     assert "4 divides N" in made.reason or "4 < N" in made.reason or "N divides" in made.reason
-    with pytest.raises(NoLayout, match="N"):
-        logical_divide(Layout((N, M), (M, 1)), Layout(4))
+    with pytest.raises(layouts.NoLayout, match="N"):
+        layouts.logical_divide(layouts.Layout((N, M), (M, 1)), layouts.Layout(4))
 
 
 def test_a_fact_enables_a_composition() -> None:
-    layout = Layout((N, M), (M, 1), given=[N % 4 == 0])
-    assert str(zipped_divide(layout, (4, M))) == "((4,M),(N // 4,1)):((M,1),(4*M,0))"
-    assert (N % 4 == 0).node in zipped_divide(layout, (4, M)).known.facts.predicates
+    layout = layouts.Layout((N, M), (M, 1), given=[N % 4 == 0])
+    assert str(layouts.zipped_divide(layout, (4, M))) == "((4,M),(N // 4,1)):((M,1),(4*M,0))"
+    assert (N % 4 == 0).node in layouts.zipped_divide(layout, (4, M)).known.facts.predicates
 
 
 def test_divisibility_prints_away() -> None:
-    layout = Layout(K, 1, given=[K % B == 0, B >= 1])
-    tiled = logical_divide(layout, Layout(B))
+    layout = layouts.Layout(K, 1, given=[K % B == 0, B >= 1])
+    tiled = layouts.logical_divide(layout, layouts.Layout(B))
     assert str(tiled) == "(B,K // B):(1,B)"
-    assert str(coalesce(tiled)) == "K:1"
-    assert str(cosize(tiled)) == "K"
+    assert str(layouts.coalesce(tiled)) == "K:1"
+    assert str(layouts.cosize(tiled)) == "K"
 
 
-STORAGES: list[tuple[str, Layout]] = [
-    ("column-major", Layout((N, M), (1, N))),
-    ("blocked with constant tiles", Layout(((8, N), (8, M)), ((8, 64 * M), (1, 64)))),
-    ("blocked with symbolic tiles", Layout(((K, N), (B, M)), ((B, K * B * M), (1, K * B)))),
-    ("padded", Layout((N, M), (M + 1, 1))),
-    ("bricks", Layout(((2, N), (4, M), (2, K)), ((8, 16 * M * K), (2, 16 * K), (1, 16)))),
-    ("six modes", Layout((N, M, K, B, 3, 4), (M * K * B * 12, K * B * 12, B * 12, 12, 4, 1))),
+STORAGES: list[tuple[str, layouts.Layout]] = [
+    ("column-major", layouts.Layout((N, M), (1, N))),
+    ("blocked with constant tiles", layouts.Layout(((8, N), (8, M)), ((8, 64 * M), (1, 64)))),
+    ("blocked with symbolic tiles", layouts.Layout(((K, N), (B, M)), ((B, K * B * M), (1, K * B)))),
+    ("padded", layouts.Layout((N, M), (M + 1, 1))),
+    ("bricks", layouts.Layout(((2, N), (4, M), (2, K)), ((8, 16 * M * K), (2, 16 * K), (1, 16)))),
+    ("six modes", layouts.Layout((N, M, K, B, 3, 4), (M * K * B * 12, K * B * 12, B * 12, 12, 4, 1))),
 ]
 
 
 @pytest.mark.parametrize("layout", [case[1] for case in STORAGES], ids=[case[0] for case in STORAGES])
-def test_storages_are_injective_for_every_size(layout: Layout) -> None:
-    assert injective(layout) == Proved("structure")
-    back = inverse(layout)
+def test_storages_are_injective_for_every_size(layout: layouts.Layout) -> None:
+    assert layouts.injective(layout) == Proved("structure")
+    back = layouts.inverse(layout)
     random = Random(0)
     for _ in range(10):
         numbers = {name: random.randint(1, 4) for name in "NMKB"}
         placed = layout.where(**numbers)
-        undone = inverse(placed)
+        undone = layouts.inverse(placed)
         assert undone(placed.table()).tolist() == list(range(len(placed.table())))
-        if isinstance(back, Layout):
-            assert equal(back.where(**numbers), undone) in (Proved("structure"), Proved("table"))
+        if isinstance(back, layouts.Layout):
+            assert layouts.equal(back.where(**numbers), undone) in (Proved("structure"), Proved("table"))
 
 
 @pytest.mark.parametrize("layout", [case[1] for case in STORAGES], ids=[case[0] for case in STORAGES])
-def test_a_planted_fault_causes_a_collision(layout: Layout) -> None:
+def test_a_planted_fault_causes_a_collision(layout: layouts.Layout) -> None:
     """The greatest stride is made one too small to hold what is before it."""
     greatest = max(range(len(layout.modes)), key=lambda k: layout.where(N=3, M=5, K=2, B=7).modes[k][1])  # type: ignore[arg-type, return-value]
     strides = [d for _, d in layout.modes]
     smaller = [1 if k == greatest else d for k, d in enumerate(strides)]
-    wrong = Layout(tuple(n for n, _ in layout.modes), tuple(smaller))
-    answer = injective(wrong)
+    wrong = layouts.Layout(tuple(n for n, _ in layout.modes), tuple(smaller))
+    answer = layouts.injective(wrong)
     assert isinstance(answer, Refuted)
     numbers = answer.model.numbers
     placed = wrong.where(**{name: value for name, value in numbers.items() if name.isupper()})
@@ -135,24 +115,28 @@ def test_a_planted_fault_causes_a_collision(layout: Layout) -> None:
 
 
 def test_column_major_is_onto_for_every_size() -> None:
-    assert bijective(Layout((N, M), (1, N))) == Proved("structure")
-    assert bijective(Layout((N, M), (M, 1)), N * M) == Proved("structure")
-    answer = bijective(Layout((N, M), (M + 1, 1)))
+    assert layouts.bijective(layouts.Layout((N, M), (1, N))) == Proved("structure")
+    assert layouts.bijective(layouts.Layout((N, M), (M, 1)), N * M) == Proved("structure")
+    answer = layouts.bijective(layouts.Layout((N, M), (M + 1, 1)))
     assert isinstance(answer, Refuted)
-    assert inverse(Layout((N, M), (M, 1))) == Layout((M, N), (N, 1))
+    assert layouts.inverse(layouts.Layout((N, M), (M, 1))) == layouts.Layout((M, N), (N, 1))
 
 
 def test_equal_layouts_of_other_shapes_are_proved_equal() -> None:
-    assert equal(Layout((4, N), (1, 4)), Layout((2, 2 * N), (1, 2))) == Proved("structure")
-    four = Layout((4, N, 2), (N, 1, 4 * N))
-    assert isinstance(equal(four, Layout((2, 2, N, 2), (N, 2 * N, 1, 4 * N))), Proved)
-    assert isinstance(equal(row_major((N, M)), Layout((N, M))), Refuted)
+    assert layouts.equal(layouts.Layout((4, N), (1, 4)), layouts.Layout((2, 2 * N), (1, 2))) == Proved("structure")
+    four = layouts.Layout((4, N, 2), (N, 1, 4 * N))
+    assert isinstance(layouts.equal(four, layouts.Layout((2, 2, N, 2), (N, 2 * N, 1, 4 * N))), Proved)
+    assert isinstance(layouts.equal(layouts.row_major((N, M)), layouts.Layout((N, M))), Refuted)
 
 
 def test_one_extent_or_stride_that_is_changed_is_found_with_numbers() -> None:
-    a = Layout((4, N), (N, 1))
-    for wrong in (Layout((4, N), (N + 1, 1)), Layout((4, N), (N, 2)), Layout((4, N), (N, 1), offset=1)):
-        answer = equal(a, wrong)
+    a = layouts.Layout((4, N), (N, 1))
+    for wrong in (
+        layouts.Layout((4, N), (N + 1, 1)),
+        layouts.Layout((4, N), (N, 2)),
+        layouts.Layout((4, N), (N, 1), offset=1),
+    ):
+        answer = layouts.equal(a, wrong)
         assert isinstance(answer, Refuted)
         numbers = answer.model.numbers
         digits = tuple(numbers[name] for name in ("i0", "i1"))
@@ -160,18 +144,18 @@ def test_one_extent_or_stride_that_is_changed_is_found_with_numbers() -> None:
 
 
 def test_complements_and_inverses_at_sampled_sizes() -> None:
-    layout = Layout((4, N), (1, 4 * M), given=[M >= 1])
-    rest = complement(layout, 4 * N * M)
+    layout = layouts.Layout((4, N), (1, 4 * M), given=[M >= 1])
+    rest = layouts.complement(layout, 4 * N * M)
     assert str(rest) == "M:4"
     for n, m in product((1, 2, 5), (1, 3)):
         numbers = {"N": n, "M": m}
         both = [a + b for a in layout.where(**numbers).table() for b in rest.where(**numbers).table()]
         assert sorted(both) == list(range(4 * n * m))
-    assert str(right_inverse(Layout((N, M), (M, 1)))) == "(M,N):(N,1)"
-    tiled = zipped_divide(Layout((N, M), (M, 1), given=[N % B == 0]), (B, M))
-    assert str(complement(tiled, 2 * N * M)) == "2:M*N"
-    tiles = zipped_divide(Layout((N, 8), (8, 1), given=[N % B == 0]), (B, 2))
-    assert str(right_inverse(tiles)) == "(2,4,B,N // B):(B,2*N,1,2*B)"
+    assert str(layouts.right_inverse(layouts.Layout((N, M), (M, 1)))) == "(M,N):(N,1)"
+    tiled = layouts.zipped_divide(layouts.Layout((N, M), (M, 1), given=[N % B == 0]), (B, M))
+    assert str(layouts.complement(tiled, 2 * N * M)) == "2:M*N"
+    tiles = layouts.zipped_divide(layouts.Layout((N, 8), (8, 1), given=[N % B == 0]), (B, 2))
+    assert str(layouts.right_inverse(tiles)) == "(2,4,B,N // B):(B,2*N,1,2*B)"
 
 
 def skewed(i: Any, j: Any) -> Any:
@@ -196,12 +180,12 @@ def grouped(i: Any, j: Any) -> Any:
     return i // 8, j, i % 8
 
 
-def boxed(*extents: object) -> Box:
-    return Box(tuple(extents), row_major=True)  # type: ignore[arg-type]
+def boxed(*extents: object) -> layouts.Box:
+    return layouts.Box(tuple(extents), row_major=True)  # type: ignore[arg-type]
 
 
 TALL, WIDE = (N + 7) // 8, (M + 3) // 4
-WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], Box]] = {
+WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], layouts.Box]] = {
     "padded pitch": ((N, M), lambda i, j: (i, j), lambda i, j: (i, j), boxed(N, M + 1)),
     "reversed": ((N,), lambda i: (N - 1 - i,), lambda p: (N - 1 - p,), boxed(N)),
     "skewed": ((N, M), skewed, unskewed, boxed(N, M)),
@@ -220,7 +204,7 @@ WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], B
 @pytest.mark.parametrize("name", WAYS)
 def test_an_inverse_on_digits_proves_injectivity_for_every_size(name: str) -> None:
     shape, to, back, onto = WAYS[name]
-    assert injective(IndexFunction(shape, to, back, onto=onto)) == Proved("linear")
+    assert layouts.injective(layouts.IndexFunction(shape, to, back, onto=onto)) == Proved("linear")
 
 
 @pytest.mark.sampled
@@ -238,65 +222,70 @@ def test_faults_in_function_inverse_or_extent_are_not_proved(name: str) -> None:
 
     small = boxed(*onto.extents[:-1], onto.extents[-1] - 1)
     tight = small if name != "padded pitch" else boxed(*onto.extents[:-1], onto.extents[-1] - 2)
-    met = injective(IndexFunction(shape, elsewhere, back, onto=onto))
+    met = layouts.injective(layouts.IndexFunction(shape, elsewhere, back, onto=onto))
     assert isinstance(met, Refuted)
     numbers = met.model.numbers
-    placed = IndexFunction(shape, elsewhere, onto=onto).where(**{k: v for k, v in numbers.items() if k.isupper()})
+    placed = layouts.IndexFunction(shape, elsewhere, onto=onto).where(
+        **{k: v for k, v in numbers.items() if k.isupper()}
+    )
     one, other = (tuple(v for k, v in numbers.items() if k[0] == letter) for letter in "ij")
     assert one != other
     assert placed.at(one) == placed.at(other)
-    for wrong in (IndexFunction(shape, to, wrongly, onto=onto), IndexFunction(shape, to, back, onto=tight)):
+    for wrong in (
+        layouts.IndexFunction(shape, to, wrongly, onto=onto),
+        layouts.IndexFunction(shape, to, back, onto=tight),
+    ):
         assert not proved_by_the_inverse(wrong)
 
 
-def proved_by_the_inverse(function: IndexFunction) -> bool:
+def proved_by_the_inverse(function: layouts.IndexFunction) -> bool:
     """Where isl is installed, it may prove that no two places meet, and looks at no way back."""
-    answer = injective(function)
+    answer = layouts.injective(function)
     return isinstance(answer, Proved) and answer.layer != "isl"
 
 
 def test_a_wrong_inverse_proves_nothing() -> None:
-    right = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 17, p % 17))
-    wrong = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 16, p % 16))
+    right = layouts.IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 17, p % 17))
+    wrong = layouts.IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 16, p % 16))
     assert proved_by_the_inverse(right)
     assert not proved_by_the_inverse(wrong)
-    folded = IndexFunction(8, lambda i: i // 2, lambda p: (2 * p,))
-    assert isinstance(injective(folded), Refuted)
+    folded = layouts.IndexFunction(8, lambda i: i // 2, lambda p: (2 * p,))
+    assert isinstance(layouts.injective(folded), Refuted)
 
 
 def test_facts_that_are_given_with_a_question_count() -> None:
-    meets = Layout((N, M), (1, 1))
-    assert isinstance(injective(meets), Refuted)
-    assert not isinstance(injective(meets, given=[N <= 1]), Refuted)
-    a, b = Layout((4, N), (N, 1)), Layout((4, N), (3, 1))
-    assert isinstance(equal(a, b), Refuted)
-    assert isinstance(equal(a, b, given=[N == 3]), Proved)
-    assert not isinstance(equal(Layout(N, M), Layout(N, 3 * M), given=[N <= 1]), Refuted)
-    assert isinstance(bijective(Layout(N, M)), Refuted)
-    assert not isinstance(bijective(Layout(N, M), given=[M == 1]), Refuted)
-    stands = Layout((2, N), (0, 1))
-    assert isinstance(injective(stands), Refuted)
-    assert not isinstance(injective(stands, given=[N >= 5, N <= 4]), Refuted)
+    meets = layouts.Layout((N, M), (1, 1))
+    assert isinstance(layouts.injective(meets), Refuted)
+    assert not isinstance(layouts.injective(meets, given=[N <= 1]), Refuted)
+    a, b = layouts.Layout((4, N), (N, 1)), layouts.Layout((4, N), (3, 1))
+    assert isinstance(layouts.equal(a, b), Refuted)
+    assert isinstance(layouts.equal(a, b, given=[N == 3]), Proved)
+    assert not isinstance(layouts.equal(layouts.Layout(N, M), layouts.Layout(N, 3 * M), given=[N <= 1]), Refuted)
+    assert isinstance(layouts.bijective(layouts.Layout(N, M)), Refuted)
+    assert not isinstance(layouts.bijective(layouts.Layout(N, M), given=[M == 1]), Refuted)
+    stands = layouts.Layout((2, N), (0, 1))
+    assert isinstance(layouts.injective(stands), Refuted)
+    assert not isinstance(layouts.injective(stands, given=[N >= 5, N <= 4]), Refuted)
 
 
 def test_symbolic_values_on_numeric_boxes_are_compared() -> None:
-    pitch, turned = (IndexFunction((4, 4), to) for to in (lambda i, j: N * i + j, lambda i, j: j + i * N))
-    wider = IndexFunction((4, 4), lambda i, j: (N + 1) * i + j)
-    rows = Layout((4, 4), (N, 1))
-    after = Chain(rows, Layout(16))
-    assert isinstance(equal(pitch, turned), Proved)
-    assert isinstance(equal(pitch, rows), Proved)
-    assert isinstance(equal(after, rows), Proved)
-    for other in (wider, Layout((4, 4), (M, 1))):
-        answer = equal(pitch, other)
+    pitch, turned = (layouts.IndexFunction((4, 4), to) for to in (lambda i, j: N * i + j, lambda i, j: j + i * N))
+    wider = layouts.IndexFunction((4, 4), lambda i, j: (N + 1) * i + j)
+    rows = layouts.Layout((4, 4), (N, 1))
+    after = layouts.Chain(rows, layouts.Layout(16))
+    assert isinstance(layouts.equal(pitch, turned), Proved)
+    assert isinstance(layouts.equal(pitch, rows), Proved)
+    assert isinstance(layouts.equal(after, rows), Proved)
+    for other in (wider, layouts.Layout((4, 4), (M, 1))):
+        answer = layouts.equal(pitch, other)
         assert isinstance(answer, Refuted)
         sizes_ = {name: value for name, value in answer.model.numbers.items() if name in "NM"}
         at = [answer.model.numbers[f"i{k}"] for k in range(2)]
         assert pitch.where(**sizes_)(*at) != other.where(**sizes_)(*at)
-    for function in (pitch, after, composition(Swizzle(2, 0, 2), rows)):
-        assert isinstance(injective(function), Refuted)
-    assert not composition(pitch, Layout(4)).is_layout
-    with pytest.raises(CannotTabulate, match="depend on symbolic sizes"):
+    for function in (pitch, after, layouts.composition(layouts.Swizzle(2, 0, 2), rows)):
+        assert isinstance(layouts.injective(function), Refuted)
+    assert not layouts.composition(pitch, layouts.Layout(4)).is_layout
+    with pytest.raises(layouts.CannotTabulate, match="depend on symbolic sizes"):
         pitch.table()
 
 
@@ -307,18 +296,24 @@ def test_symbolic_values_on_numeric_boxes_are_compared() -> None:
     ("question", "why"),
     [
         (
-            lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)),
+            lambda: layouts.equal(layouts.IndexFunction((N,), lambda i: [3, 1][i % 2]), layouts.Layout(N)),
             "is not a formula over index expressions",
         ),
         (
-            lambda: equal(Layout((N, 2), (E(0), E(1))), IndexFunction((N, 2), lambda i, j: Coordinate((i, j)))),
+            lambda: layouts.equal(
+                layouts.Layout((N, 2), (layouts.E(0), layouts.E(1))),
+                layouts.IndexFunction((N, 2), lambda i, j: layouts.Coordinate((i, j))),
+            ),
             "the values are not index expressions",
         ),
         (
-            lambda: injective(composition(Swizzle(3, 3, 3), Layout((N, 8), (8, 1)))),
+            lambda: layouts.injective(layouts.composition(layouts.Swizzle(3, 3, 3), layouts.Layout((N, 8), (8, 1)))),
             "are not proved to be in the domain of Swizzle",
         ),
-        (lambda: injective(IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))), "is not a formula over index"),
+        (
+            lambda: layouts.injective(layouts.IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))),
+            "is not a formula over index",
+        ),
     ],
     ids=["no formula", "coordinates", "domain", "the inverse is not proved"],
 )
@@ -331,23 +326,25 @@ def test_unknown_answers_give_the_reason(question: Callable[[], object], why: st
 @pytest.mark.parametrize(
     ("function", "onto", "numbers"),
     [
-        (Layout((N, 2), (E(0), 2 * E(1))), (N, 2), {"N": 2, "i0": 0, "i1": 1}),
-        (Layout((N, 2), (-1 * E(0), E(1))), (N, 2), {"N": 2, "i0": 1, "i1": 0}),
-        (Layout((2, 2), (E(0), E(0))), (4, 1), {"i0": 0, "i1": 1, "j0": 1, "j1": 0}),
+        (layouts.Layout((N, 2), (layouts.E(0), 2 * layouts.E(1))), (N, 2), {"N": 2, "i0": 0, "i1": 1}),
+        (layouts.Layout((N, 2), (-1 * layouts.E(0), layouts.E(1))), (N, 2), {"N": 2, "i0": 1, "i1": 0}),
+        (layouts.Layout((2, 2), (layouts.E(0), layouts.E(0))), (4, 1), {"i0": 0, "i1": 1, "j0": 1, "j1": 0}),
     ],
     ids=["beyond", "below", "meets"],
 )
-def test_steps_that_collide_or_leave_the_box_are_not_bijective(function: Layout, onto: Any, numbers: object) -> None:
-    found = bijective(function, onto)
+def test_steps_that_collide_or_leave_the_box_are_not_bijective(
+    function: layouts.Layout, onto: Any, numbers: object
+) -> None:
+    found = layouts.bijective(function, onto)
     assert isinstance(found, Refuted)
     assert found.model.numbers == numbers
 
 
 def test_steps_backwards_stay_in_the_domain_of_what_follows_or_leave_it() -> None:
     """Where they leave it, what is known of the outer function on its domain proves nothing."""
-    outer = IndexFunction((N,), lambda i: i, lambda x: (x,))
-    within = injective(Chain(outer, Layout(N, -1, offset=N - 1, given=[N >= 2])))
-    beyond = injective(Chain(outer, Layout(N, -1, offset=N - 2, given=[N >= 2])))
+    outer = layouts.IndexFunction((N,), lambda i: i, lambda x: (x,))
+    within = layouts.injective(layouts.Chain(outer, layouts.Layout(N, -1, offset=N - 1, given=[N >= 2])))
+    beyond = layouts.injective(layouts.Chain(outer, layouts.Layout(N, -1, offset=N - 2, given=[N >= 2])))
     assert isinstance(within, Proved)
     assert within.layer == "linear"
     assert isinstance(beyond, Unknown) or (isinstance(beyond, Proved) and beyond.layer == "isl")
@@ -374,8 +371,8 @@ def test_modes_cut_in_two_ways_are_merged_to_the_same() -> None:
         one, other = ([part for mode in modes for part in _cut(*mode, random)] for _ in range(2))
         given = random.choice([[], [K == N], [M == 2 * N]])
         first, second = (
-            Layout(tuple(n for n, _ in each), tuple(d for _, d in each), given=given) for each in (one, other)
+            layouts.Layout(tuple(n for n, _ in each), tuple(d for _, d in each), given=given) for each in (one, other)
         )
-        assert equal(first, second) == Proved("structure"), (first, second)
+        assert layouts.equal(first, second) == Proved("structure"), (first, second)
         cut_apart += len(one) != len(other)
     assert cut_apart > 15

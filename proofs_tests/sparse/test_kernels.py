@@ -22,11 +22,7 @@ B = atl.tensor("B", m, 3, dtype="float64")
 U, V = atl.tensor("U", n, 3, dtype="float64"), atl.tensor("V", 3, m, dtype="float64")
 D = atl.tensor("D", n, m, dtype="float64")
 FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
-    "A @ B": (
-        [A, B],
-        atl.gen(n, 3, lambda i, k: atl.sum(m, lambda j: A[i, j] * B[j, k])),
-        lambda a, b: a @ b,
-    ),
+    "A @ B": ([A, B], atl.gen(n, 3, lambda i, k: atl.sum(m, lambda j: A[i, j] * B[j, k])), lambda a, b: a @ b),
     "A * (U @ V)": (
         [A, U, V],
         atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])),
@@ -54,11 +50,7 @@ FORMULAS["rows added"] = (
     lambda a: a + np.concatenate([np.zeros((1, a.shape[1])), a])[: a.shape[0]],
 )
 FORMULAS["A * A"] = ([A], atl.gen(n, m, lambda i, j: A[i, j] * A[i, j]), lambda a: a * a)
-FORMULAS["A @ A.T"] = (
-    [A],
-    atl.gen(n, n, lambda i, k: atl.sum(m, lambda j: A[i, j] * A[k, j])),
-    lambda a: a @ a.T,
-)
+FORMULAS["A @ A.T"] = ([A], atl.gen(n, n, lambda i, k: atl.sum(m, lambda j: A[i, j] * A[k, j])), lambda a: a @ a.T)
 FORMS = (sparse.CSR, sparse.CSC, sparse.COO, sparse.BCSR(2, 3))
 
 

@@ -13,28 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+import layouts
 from atl.core.index import constant
 from atl.core.program import Program
 from atl.errors import ATLError
-from layouts import (
-    F2,
-    Function,
-    IndexFunction,
-    Layout,
-    LinearLayout,
-    Segments,
-    Swizzle,
-    antidiagonal,
-    backwards,
-    blocked,
-    column_major,
-    compact_antidiagonal,
-    composition,
-    morton,
-    padded,
-    skewed,
-    swizzled,
-)
 from layouts.axe import S, axis
 from lowering import lower
 from lowering.nest.machine import execute
@@ -56,26 +38,28 @@ REORDERED: Final = (
     "f (A : float32[{0}, {1}]) : float32 := Σ[i < {0}] Σ[j < {1}] A[i, j] * A[i, j]",
 )
 WORDS: Final[tuple[Callable[[Random], Any], ...]] = (
-    lambda _: column_major,
-    lambda r: blocked(r.randint(1, 4), r.randint(1, 5)),
-    lambda r: padded(r.randint(0, 3)),
-    lambda _: skewed,
-    lambda r: swizzled(r.choice((1, 2, 4)), r.choice((1, 2, 3))),
-    lambda r: morton(r.choice((1, 2, 4))),
-    lambda _: backwards,
-    lambda _: antidiagonal,
-    lambda _: compact_antidiagonal,
+    lambda _: layouts.column_major,
+    lambda r: layouts.blocked(r.randint(1, 4), r.randint(1, 5)),
+    lambda r: layouts.padded(r.randint(0, 3)),
+    lambda _: layouts.skewed,
+    lambda r: layouts.swizzled(r.choice((1, 2, 4)), r.choice((1, 2, 3))),
+    lambda r: layouts.morton(r.choice((1, 2, 4))),
+    lambda _: layouts.backwards,
+    lambda _: layouts.antidiagonal,
+    lambda _: layouts.compact_antidiagonal,
     lambda r: in_segments(r.randint(0, 2), r.randint(0, 2)),
 )
 
 
-def in_segments(apart: int, growing: int) -> Callable[[Any], IndexFunction]:
+def in_segments(apart: int, growing: int) -> Callable[[Any], layouts.IndexFunction]:
     """Rows one after the other, with room between them that grows."""
 
-    def storage(shape: Any) -> IndexFunction:
+    def storage(shape: Any) -> layouts.IndexFunction:
         rows, columns = shape
-        segments = Segments(rows, lambda i: i * (columns + apart + growing * i), lambda _: columns)
-        return IndexFunction((rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=segments, name="segments")
+        segments = layouts.Segments(rows, lambda i: i * (columns + apart + growing * i), lambda _: columns)
+        return layouts.IndexFunction(
+            (rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=segments, name="segments"
+        )
 
     return storage
 
@@ -100,13 +84,16 @@ def of_powers(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
                 given = [1 << k for k in random.sample(range(width), a + b)]
                 for k in range(1, len(given)):
                     given[k] ^= given[random.randrange(k)] if random.random() < 0.5 else 0
-            made = LinearLayout.from_bases([("i", given[:a]), ("j", given[a:])], [("at", 1 << width)])
+            made = layouts.LinearLayout.from_bases([("i", given[:a]), ("j", given[a:])], [("at", 1 << width)])
         case 1:
-            made = Layout((rows, columns), (F2(random.randint(1, 2 * columns)), F2(random.choice((1, 1, 2, 3)))))
+            made = layouts.Layout(
+                (rows, columns), (layouts.F2(random.randint(1, 2 * columns)), layouts.F2(random.choice((1, 1, 2, 3))))
+            )
         case 2:
             bits, base = random.randint(0, 2), random.randint(0, 2)
-            made = composition(
-                Swizzle(bits, base, random.randint(max(bits, 1), 4)), Layout((rows, columns), (columns, 1))
+            made = layouts.composition(
+                layouts.Swizzle(bits, base, random.randint(max(bits, 1), 4)),
+                layouts.Layout((rows, columns), (columns, 1)),
             )
         case _:
             lane = axis("lane")
@@ -122,12 +109,12 @@ def by_strides(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
     strides = (
         (columns + random.randint(-1, 2), 1) if random.random() < 0.6 else (random.randint(0, 6), random.randint(0, 6))
     )
-    return Layout((rows, columns), strides), [rows, columns], {}
+    return layouts.Layout((rows, columns), strides), [rows, columns], {}
 
 
 def is_storage(layout: Any, rows: int, columns: int) -> bool:
     """Whether each element has a place of its own, by enumeration; words always give each one."""
-    if not isinstance(layout, Function):
+    if not isinstance(layout, layouts.Function):
         return True
     values = layout.table().reshape(rows * columns, -1)
     return len(np.unique(values, axis=0)) == rows * columns
@@ -175,6 +162,6 @@ def tried(random: Random, what: str) -> tuple[str, str]:
 
 def _leads_back(layout: Any, rows: int, columns: int) -> bool:
     """Whether a formula leads back from places: strides in no order may store, and loops in their order need one."""
-    if not isinstance(layout, Layout):
+    if not isinstance(layout, layouts.Layout):
         return True
     return layout.stored((constant(rows), constant(columns))).inverse is not None

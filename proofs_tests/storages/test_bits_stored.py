@@ -40,10 +40,7 @@ STORED: Final[dict[str, tuple[Function, str]]] = {
     ),
     "room that no element has": (LinearLayout.from_bases([("i", [32, 64, 128]), ("j", [1, 2, 4, 8])], ["offset"]), ""),
     "CuTe's swizzle after rows": (composition(Swizzle(2, 0, 3), Layout((8, 16), (16, 1))), ""),
-    "CuTe's swizzle in chunks": (
-        composition(Swizzle(2, 2, 3), Layout((8, 16), (16, 1))),
-        "",
-    ),
+    "CuTe's swizzle in chunks": (composition(Swizzle(2, 2, 3), Layout((8, 16), (16, 1))), ""),
     "strides over F2": (Layout((8, 16), (F2(17), F2(1))), "i, j // 8, xor(i, j % 8)"),
     "modes within modes": (Layout(((2, 4), (4, 4)), ((F2(1), F2(10)), (F2(66), F2(16)))), ""),
     "Axe's lanes and registers": (

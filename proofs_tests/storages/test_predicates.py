@@ -47,8 +47,7 @@ def in_tiles(loop: Loop, tile: tuple[Any, Any]) -> atl.Program:
     body = loop(
         atl.IndexExpr(rows),
         lambda io: loop(
-            atl.IndexExpr(columns),
-            lambda jo: loop(height, lambda ii: loop(width, lambda ji: element(io, jo, ii, ji))),
+            atl.IndexExpr(columns), lambda jo: loop(height, lambda ii: loop(width, lambda ji: element(io, jo, ii, ji)))
         ),
     )
     return atl.program("f", [A], body, given=[T >= 1])
@@ -140,11 +139,7 @@ def test_what_does_not_move_is_at_the_first_element() -> None:
             LayoutError,
             "arrays and index expressions",
         ),
-        (
-            lambda: PredicateTensor(coordinates((3, n)), (3, n))(n - n - 1 + 0 * n, n),
-            LayoutError,
-            "is outside",
-        ),
+        (lambda: PredicateTensor(coordinates((3, n)), (3, n))(n - n - 1 + 0 * n, n), LayoutError, "is outside"),
         (
             lambda: PredicateTensor(IndexFunction(3, lambda i: i), 3),  # type: ignore[arg-type]
             atl.errors.InvalidArgument,

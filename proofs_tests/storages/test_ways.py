@@ -9,22 +9,10 @@ from itertools import product
 import pytest
 
 import atl
+import layouts
 from atl.core.index import Index, index, size
 from atl.prove import Facts, Proved, Refuted, forget, statistics, without_smt
 from atl.surface.reindexing import Reindexing
-from layouts import (
-    IndexFunction,
-    LayoutError,
-    backwards,
-    bijective,
-    blocked,
-    column_major,
-    compact_antidiagonal,
-    injective,
-    morton,
-    skewed,
-    swizzled,
-)
 from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
 from rewrites import reschedule
 from rewrites.errors import NotInjective
@@ -44,8 +32,8 @@ def stored(name: str) -> Reindexing:
 def test_a_storage_gives_each_element_a_place_of_its_own_for_every_size(name: str) -> None:
     check_reindexing(stored(name), POSITIVE)
     layout = WAYS[name]((N, M))
-    if isinstance(layout, IndexFunction):
-        assert isinstance(injective(layout, given=[T >= 1]), Proved)
+    if isinstance(layout, layouts.IndexFunction):
+        assert isinstance(layouts.injective(layout, given=[T >= 1]), Proved)
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -66,31 +54,33 @@ def test_what_is_proved_is_what_is_enumerated(name: str) -> None:
 
 def test_bricks_are_blocks_of_three_dimensions() -> None:
     shape = (N, M, size("k"))
-    check_reindexing(blocked(2, 4, 8)(shape).stored(shape), Facts())
-    check_reindexing(morton(8)(shape).stored(shape), Facts())
+    check_reindexing(layouts.blocked(2, 4, 8)(shape).stored(shape), Facts())
+    check_reindexing(layouts.morton(8)(shape).stored(shape), Facts())
 
 
-@pytest.mark.parametrize("way", [skewed, backwards, compact_antidiagonal, column_major])
-def test_a_storage_without_padding_is_proved_onto_all_places_of_every_size(way: Callable[..., IndexFunction]) -> None:
+@pytest.mark.parametrize("way", [layouts.skewed, layouts.backwards, layouts.compact_antidiagonal, layouts.column_major])
+def test_a_storage_without_padding_is_proved_onto_all_places_of_every_size(
+    way: Callable[..., layouts.IndexFunction],
+) -> None:
     n, m = atl.sizes("n m")
-    assert isinstance(bijective(way((n, m))), Proved)
-    assert isinstance(bijective(way((n, m)), 2 * n * m), Refuted)
+    assert isinstance(layouts.bijective(way((n, m))), Proved)
+    assert isinstance(layouts.bijective(way((n, m)), 2 * n * m), Refuted)
 
 
 def test_an_antidiagonal_lies_side_by_side_without_padding_in_its_compact_storage() -> None:
     for n, m in ((1, 1), (4, 4), (3, 5), (7, 2)):
-        layout = compact_antidiagonal((n, m))
+        layout = layouts.compact_antidiagonal((n, m))
         assert sorted(layout.table().tolist()) == list(range(n * m))
         neighbours = [(i, j) for i, j in product(range(n - 1), range(1, m))]
         assert all(layout(i + 1, j - 1) == layout(i, j) + 1 for i, j in neighbours)
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
-    assert "⊞[d < m] ⊞[i < n] A[i, (d - i) % m]" in str(reschedule(program).store("A", compact_antidiagonal))
+    assert "⊞[d < m] ⊞[i < n] A[i, (d - i) % m]" in str(reschedule(program).store("A", layouts.compact_antidiagonal))
 
 
 def test_a_storage_of_six_digits_is_checked_by_few_questions_without_a_search() -> None:
     """That is what it takes to be checked in milliseconds."""
     shape = (N, M, size("k"))
-    made = blocked(2, 4, 8)(shape).stored(shape)
+    made = layouts.blocked(2, 4, 8)(shape).stored(shape)
     forget()
     before = statistics.snapshot()
     check_reindexing(made, Facts())
@@ -180,15 +170,15 @@ def test_a_planted_fault_is_refused_with_two_elements_that_meet_or_one_that_is_l
 
 
 def test_what_is_no_storage_is_refused_where_it_is_made() -> None:
-    with pytest.raises(LayoutError, match="the extent of a tile is 0"):
-        blocked(0)
+    with pytest.raises(layouts.LayoutError, match="the extent of a tile is 0"):
+        layouts.blocked(0)
     for wrong in (3, 0, 2048, 4.0):
         with pytest.raises(atl.errors.InvalidArgument, match="a power of two"):
-            morton(wrong)  # type: ignore[arg-type]
-    with pytest.raises(LayoutError, match="swizzled of a tensor with 1 dimension"):
-        swizzled(4)((N,))
+            layouts.morton(wrong)  # type: ignore[arg-type]
+    with pytest.raises(layouts.LayoutError, match="swizzled of a tensor with 1 dimension"):
+        layouts.swizzled(4)((N,))
     with pytest.raises(atl.errors.InvalidArgument, match="chunk=0"):
-        swizzled(4, 0)
+        layouts.swizzled(4, 0)
 
 
 def test_a_layout_of_another_shape_is_refused() -> None:

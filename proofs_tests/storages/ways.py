@@ -8,22 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+import layouts
 from atl.core.index import Index, Leaf, Size, Var, index, value_of
 from atl.core.program import Program
-from layouts import (
-    Box,
-    IndexFunction,
-    Layout,
-    antidiagonal,
-    backwards,
-    blocked,
-    column_major,
-    compact_antidiagonal,
-    morton,
-    padded,
-    skewed,
-    swizzled,
-)
 from lowering.lower import lower
 from proofs_tests.programs.agreement import own_cache
 from proofs_tests.programs.batch import Call, Sanitized, compile_many
@@ -33,35 +20,37 @@ from rewrites import Session
 T = atl.sizes("T", min=1)
 
 
-def turning(shape: Sequence[Any]) -> IndexFunction:
+def turning(shape: Sequence[Any]) -> layouts.IndexFunction:
     """Every second row from right to left."""
     m = shape[1]
 
     def turned(i: Any, j: Any) -> tuple[Any, Any]:
         return i, j + (i % 2) * (m - 1 - 2 * j)
 
-    return IndexFunction(tuple(shape), turned, turned, onto=Box(tuple(shape), row_major=True), name="turning")
+    return layouts.IndexFunction(
+        tuple(shape), turned, turned, onto=layouts.Box(tuple(shape), row_major=True), name="turning"
+    )
 
 
-def pitch(shape: Sequence[Any]) -> Layout:
+def pitch(shape: Sequence[Any]) -> layouts.Layout:
     """Rows of three elements more, by strides."""
     n, m = shape
-    return Layout((n, m), (m + 3, 1))
+    return layouts.Layout((n, m), (m + 3, 1))
 
 
 WAYS: Final[dict[str, Callable[[Any], Any]]] = {
-    "column-major": column_major,
-    "blocked": blocked(4, 8),
-    "blocked by a size": blocked(T, 4),
-    "padded": padded(1),
+    "column-major": layouts.column_major,
+    "blocked": layouts.blocked(4, 8),
+    "blocked by a size": layouts.blocked(T, 4),
+    "padded": layouts.padded(1),
     "pitch by strides": pitch,
-    "skewed": skewed,
-    "swizzled": swizzled(8),
-    "swizzled in chunks": swizzled(4, 2),
-    "morton": morton(4),
-    "backwards": backwards,
-    "antidiagonal": antidiagonal,
-    "compact antidiagonal": compact_antidiagonal,
+    "skewed": layouts.skewed,
+    "swizzled": layouts.swizzled(8),
+    "swizzled in chunks": layouts.swizzled(4, 2),
+    "morton": layouts.morton(4),
+    "backwards": layouts.backwards,
+    "antidiagonal": layouts.antidiagonal,
+    "compact antidiagonal": layouts.compact_antidiagonal,
     "turning": turning,
 }
 """Storages of a matrix of any shape."""

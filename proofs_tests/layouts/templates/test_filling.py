@@ -107,10 +107,7 @@ def test_definitions_print_as_unique_names() -> None:
 
 @pytest.mark.parametrize(
     ("layout", "wanted"),
-    [
-        (Layout((4, 8), (8, 1)), "8*i + y"),
-        (LinearLayout.from_bases([("r", [1]), ("t", [2, 4])], ["i"]), None),
-    ],
+    [(Layout((4, 8), (8, 1)), "8*i + y"), (LinearLayout.from_bases([("r", [1]), ("t", [2, 4])], ["i"]), None)],
     ids=["strides", "linear"],
 )
 def test_every_family_of_memory_fills_a_template(layout: Any, wanted: str | None) -> None:

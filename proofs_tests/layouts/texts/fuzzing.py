@@ -8,25 +8,8 @@ from random import Random
 from typing import Any, Final
 
 import atl
+import layouts
 from atl.prove import Proved, Refuted
-from layouts import (
-    F2,
-    Chain,
-    E,
-    Layout,
-    LinearLayout,
-    NoLayout,
-    Swizzle,
-    as_axe,
-    as_function,
-    as_layout,
-    as_lego,
-    as_linear,
-    bijective,
-    equal,
-    injective,
-    read_function,
-)
 from layouts.axe import Axe, R, S, axis, canonicalize, locations
 from layouts.axe.replicas import number as as_number
 from layouts.errors import CannotTabulate, LayoutError
@@ -56,16 +39,16 @@ def drawn(random: Random) -> Function:
 def _strides(random: Random) -> Function:
     extents = tuple(random.choice((1, 2, 3, 4, 8)) for _ in range(random.randint(1, 3)))
     if random.random() < 0.3:
-        return Layout(extents, tuple(F2(random.randrange(32)) for _ in extents))
+        return layouts.Layout(extents, tuple(layouts.F2(random.randrange(32)) for _ in extents))
     strides, step = [0] * len(extents), 1
     for place in random.sample(range(len(extents)), len(extents)):
         strides[place], step = step, step * extents[place] * random.choice((1, 1, 1, 2))
-    return Layout(extents, tuple(strides), offset=random.choice((0, 0, 3)))
+    return layouts.Layout(extents, tuple(strides), offset=random.choice((0, 0, 3)))
 
 
 def _coordinates(random: Random) -> Function:
     extents = tuple(random.choice((1, 2, 3, 4)) for _ in range(random.randint(1, 3)))
-    return Layout(extents, tuple(random.randint(1, 3) * E(random.randrange(2)) for _ in extents))
+    return layouts.Layout(extents, tuple(random.randint(1, 3) * layouts.E(random.randrange(2)) for _ in extents))
 
 
 def _matrix(random: Random) -> Function:
@@ -92,8 +75,8 @@ def _chain(random: Random) -> Function:
 
 def _swizzled(random: Random) -> Function:
     bits = random.randint(1, 3)
-    swizzle = Swizzle(bits, random.randint(0, 1), random.choice((-1, 1)) * random.randint(bits, 3))
-    return swizzle if random.random() < 0.5 else Chain(swizzle, Layout((4, 8), (8, 1)))
+    swizzle = layouts.Swizzle(bits, random.randint(0, 1), random.choice((-1, 1)) * random.randint(bits, 3))
+    return swizzle if random.random() < 0.5 else layouts.Chain(swizzle, layouts.Layout((4, 8), (8, 1)))
 
 
 def _partial(random: Random) -> Function:
@@ -118,7 +101,7 @@ def at(function: Function, where: tuple[int, ...]) -> tuple[Place, ...]:
         return tuple(sorted(tuple(sorted((a.name, as_number(s)) for a, s in place.parts.items())) for place in found))
     value: Any = function(where if len(where) > 1 else where[0])
     if (
-        isinstance(function, LinearLayout)
+        isinstance(function, layouts.LinearLayout)
         and len(function.out_dims) > 1
         and all(n[:5] == "place" for n in function.out_dims)
     ):
@@ -138,7 +121,7 @@ def nameless(found: list[tuple[Place, ...]]) -> list[list[list[int]]]:
 
 
 WAYS: Final[dict[str, Callable[[Function], Function]]] = {
-    "layout": as_layout, "linear": as_linear, "axe": as_axe, "lego": as_lego, "function": as_function
+    "layout": layouts.as_layout, "linear": layouts.as_linear, "axe": layouts.as_axe, "lego": layouts.as_lego, "function": layouts.as_function
 }  # fmt: skip
 
 
@@ -149,7 +132,7 @@ def converts(random: Random, need: Need) -> str:
     wanted = [at(function, where) for where in coordinates(function)]
     try:
         made = WAYS[name](function)
-    except NoLayout:
+    except layouts.NoLayout:
         need(not _expressed(name, function, wanted), f"as_{name}({function}) is refused")
         return f"no {name}"
     if name == "axe" and not isinstance(function, Axe):
@@ -167,7 +150,7 @@ def _expressed(name: str, function: Function, wanted: list[tuple[Place, ...]]) -
         return name == "axe"
     numbers = [each[0][0][1] if each[0] else 0 for each in wanted]
     flat = all(len(each[0]) < 2 and (not each[0] or each[0][0][0] == "m") for each in wanted)
-    flat &= not (isinstance(function, Layout) and function.semimodule is COORDINATES)
+    flat &= not (isinstance(function, layouts.Layout) and function.semimodule is COORDINATES)
     match name:
         case "lego":
             return flat and sorted(numbers) == list(range(len(numbers)))
@@ -191,19 +174,19 @@ def judges(random: Random, need: Need) -> str:
     found = [at(function, where) for where in coordinates(function)]
     if any(len(each) > 1 for each in found):
         assert isinstance(function, Axe)
-        same = equal(function, canonicalize(function))
+        same = layouts.equal(function, canonicalize(function))
         need(isinstance(same, Proved), f"{function} and its canonical form: {same}")
         return "replicas"
     once = len(set(found)) == len(found)
-    answer = injective(function)
+    answer = layouts.injective(function)
     need(isinstance(answer, Proved if once else Refuted), f"injective {function}: {answer}")
-    if isinstance(function, Axe) or (isinstance(function, Layout) and function.semimodule is COORDINATES):
+    if isinstance(function, Axe) or (isinstance(function, layouts.Layout) and function.semimodule is COORDINATES):
         return "verdicts on coordinates"
     numbers = [each[0][0][1] if each[0] else 0 for each in found]
-    onto = bijective(function)
+    onto = layouts.bijective(function)
     wanted = sorted(numbers) == list(range(len(numbers)))
     need(isinstance(onto, Proved if wanted else Refuted), f"bijective {function}: {onto}")
-    need(isinstance(equal(function, function), Proved), f"{function} equal to itself")
+    need(isinstance(layouts.equal(function, function), Proved), f"{function} equal to itself")
     return "verdicts of all families"
 
 
@@ -211,9 +194,9 @@ def reads(random: Random, need: Need) -> str:
     """What is printed is read back."""
     function = drawn(random)
     text = str(function)
-    if "GenP" in text or (isinstance(function, LinearLayout) and not function.in_dims):
+    if "GenP" in text or (isinstance(function, layouts.LinearLayout) and not function.in_dims):
         return "not read: functions"
-    made = read_function(text)
+    made = layouts.read_function(text)
     need(
         [at(made, w) for w in coordinates(made)] == [at(function, w) for w in coordinates(function)], f"reading {text}"
     )
@@ -228,10 +211,10 @@ def turns_back(random: Random, need: Need) -> str:
             back = function.inv(function.apply(*where))
             need((back if isinstance(back, tuple) else (back,)) == where, f"inv of {function} at {where}")
         return "inv"
-    if isinstance(function, LinearLayout):
+    if isinstance(function, layouts.LinearLayout):
         try:
             made = function.invert()
-        except NoLayout:
+        except layouts.NoLayout:
             need(not function.is_invertible, f"invert {function}")
             return "no inverse"
         both = function.compose(made)
@@ -240,7 +223,7 @@ def turns_back(random: Random, need: Need) -> str:
     return "no way back"
 
 
-def _named(layout: LinearLayout) -> list[dict[str, int]]:
+def _named(layout: layouts.LinearLayout) -> list[dict[str, int]]:
     return [dict(zip(layout.in_dims, where, strict=True)) for where in coordinates(layout)] if layout.in_dims else []
 
 
@@ -252,7 +235,7 @@ def relates(random: Random, need: Need) -> str:
     if (
         not isinstance(function.size, int)
         or function.size > 32
-        or (isinstance(function, LinearLayout) and not function.in_dims)
+        or (isinstance(function, layouts.LinearLayout) and not function.in_dims)
     ):
         return "no relation: too large"
     made = Relation(function)
@@ -264,7 +247,7 @@ def relates(random: Random, need: Need) -> str:
             wanted = sorted({tuple(place[each] for each in axes) or (0,) for place in found})
         else:
             value: Any = function.at(digits)
-            if isinstance(function, Layout) and function.width > 1:
+            if isinstance(function, layouts.Layout) and function.width > 1:
                 wanted = (
                     [tuple(int(str(value[k])) for k in range(function.width))]
                     if isinstance(value, Coordinate)
@@ -272,7 +255,7 @@ def relates(random: Random, need: Need) -> str:
                 )
             else:
                 number_of = int(str(value[0])) if isinstance(value, Coordinate) else int(value)
-                wanted = [] if number_of == -1 and not isinstance(function, Layout) else [(number_of,)]
+                wanted = [] if number_of == -1 and not isinstance(function, layouts.Layout) else [(number_of,)]
         need(
             made.locations(*digits) == wanted,
             f"{function} at {digits} is related to {made.locations(*digits)}, not {wanted}",
@@ -291,7 +274,7 @@ def fills(random: Random, need: Need) -> str:
         names = [f"x{k}" for k in range(len(part.axes))]
         call = ", ".join(f"'{name}'" for name in names)
         text = fill(f"{{{{ p({call}) }}}}", "triton", {"p": part}).text
-    except (NoLayout, CannotTabulate, LayoutError):
+    except (layouts.NoLayout, CannotTabulate, LayoutError):
         return "not filled"
     tl = type("tl", (), {"minimum": min, "maximum": max})
     for where in coordinates(function):
