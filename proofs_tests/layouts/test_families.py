@@ -1,4 +1,4 @@
-"""The ways between the families keep every place of every coordinate, or refuse with an element that is in the way."""
+"""Conversions between layout families keep all locations, or name an element that prevents the conversion."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from layouts.foundation.tuples import modes_of
 from layouts.foundation.tuples import product as size_of
 from layouts.lego import GenP, GroupBy, RegP
 from proofs_tests.layouts.axe.test_enumeration import drawn
-from proofs_tests.layouts.lego.by_hand import any_chain
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.lego.reference import any_chain
+from proofs_tests.layouts.linear import random_layouts
 
-WAYS: dict[str, Callable[[Function], Any]] = {
+CONVERSIONS: dict[str, Callable[[Function], Any]] = {
     "layout": layouts.as_layout,
     "linear": layouts.as_linear,
     "axe": layouts.as_axe,
@@ -34,7 +34,7 @@ WAYS: dict[str, Callable[[Function], Any]] = {
 
 
 def drawn_of(family: str, random: Random) -> Function:
-    """A random layout of a family."""
+    """Return a random layout of a family."""
     match family:
         case "layout":
             extents = [random.choice((1, 2, 3, 4, 8)) for _ in range(random.randint(1, 3))]
@@ -48,7 +48,7 @@ def drawn_of(family: str, random: Random) -> Function:
                 return layouts.Layout(tuple(extents), tuple(layouts.F2(random.randrange(16)) for _ in extents))
             return layouts.Layout(tuple(extents), tuple(random.randint(0, 8) for _ in extents))
         case "linear":
-            return drawing.any_layout(random, 2)
+            return random_layouts.any_layout(random, 2)
         case "axe":
             return drawn(random)
         case _:
@@ -56,7 +56,7 @@ def drawn_of(family: str, random: Random) -> Function:
 
 
 def place(function: Function, at: tuple[int, ...]) -> object:
-    """The place of a coordinate, in a form that all families share: nonzero steps by number, or by axis."""
+    """Return the location of a coordinate as its nonzero steps, comparable across families."""
     if isinstance(function, Axe):
         (only,) = locations_of(function, at if len(at) > 1 else at[0])
         return tuple(step for _, step in only.parts.items())
@@ -74,7 +74,7 @@ def test_conversions_keep_every_location(family: str) -> None:
         function = drawn_of(family, Random(seed))
         extents = [size_of(mode) for mode in modes_of(function.shape)]
         coordinates = list(product(*(range(n) for n in extents if isinstance(n, int))))
-        for name, way in WAYS.items():
+        for name, way in CONVERSIONS.items():
             try:
                 made = way(function)
             except layouts.NoLayout:
@@ -91,7 +91,7 @@ def test_conversions_keep_every_location(family: str) -> None:
                 continue
             kept = [place(made, at) for at in coordinates] == [place(function, at) for at in coordinates]
             assert kept, (function, made)
-    assert all(came[name] >= 2 for name in WAYS), came
+    assert all(came[name] >= 2 for name in CONVERSIONS), came
 
 
 def test_refusals_name_the_obstacle() -> None:
@@ -111,7 +111,7 @@ def test_refusals_name_the_obstacle() -> None:
 
 
 def shifted(size: int) -> GenP:
-    """Everything moved on by one, in a ring."""
+    """Return a rotation by one."""
     return GenP([size], lambda i: (i + 1) % size, lambda x: ((x - 1) % size,))
 
 
@@ -152,7 +152,7 @@ def test_row_major_families_are_compared_by_coordinate() -> None:
 
 
 FRAGMENT = layouts.Layout(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128)))
-"""Which element of a 16 x 16 tile each thread of a warp holds, as which value: the left operand of a tensor core."""
+"""Left operand of a tensor core: (thread, value) to element of a 16 x 16 tile."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The ten tests of pycute, as post-conditions over lists of layouts, through the names of the adapter."""
+"""The ten tests of pycute, through the adapter."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from proofs_tests.layouts import pycute_adapter
+from proofs_tests.layouts import pycute_adapter as pycute
 
 Written = tuple[Any, ...]
-"""A shape, and strides after it where it is not compact."""
+"""A shape, followed by strides if the layout is not compact."""
 
 TWOS = ((2, 2, 2), (2, 2, 2)), ((1, 16, 4), (8, 2, 32))
 
@@ -41,79 +41,73 @@ UNDONE: list[Written] = [
 UNDONE_BEFORE: list[Written] = [*UNDONE, ((3, 7), (0, 0)), (4, 0), ((2, 4), (0, 2))]
 
 
-def made(written: Written) -> pycute_adapter.Layout:
-    return pycute_adapter.Layout(*written)
+def made(written: Written) -> pycute.Layout:
+    return pycute.Layout(*written)
 
 
 def test_coalesce() -> None:
     for written in COALESCED:
         layout = made(written)
-        merged = pycute_adapter.coalesce(layout)
-        assert pycute_adapter.size(merged) == pycute_adapter.size(layout)
-        assert [merged(i) for i in range(pycute_adapter.size(layout))] == [
-            layout(i) for i in range(pycute_adapter.size(layout))
-        ]
+        merged = pycute.coalesce(layout)
+        assert pycute.size(merged) == pycute.size(layout)
+        assert [merged(i) for i in range(pycute.size(layout))] == [layout(i) for i in range(pycute.size(layout))]
 
 
 def test_complement() -> None:
     for written in COMPLEMENTED:
         layout = made(written)
-        places = {layout(i) for i in range(pycute_adapter.size(layout))}
-        rest = pycute_adapter.complement(layout)
-        assert places & {rest(i) for i in range(pycute_adapter.size(rest))} <= {0}
+        places = {layout(i) for i in range(pycute.size(layout))}
+        rest = pycute.complement(layout)
+        assert places & {rest(i) for i in range(pycute.size(rest))} <= {0}
 
 
 def test_composition() -> None:
     for outer, inner in COMPOSED:
         a, b = made(outer), made(inner)
-        both = pycute_adapter.composition(a, b)
+        both = pycute.composition(a, b)
         assert both.is_layout
-        assert [both(i) for i in range(pycute_adapter.size(b))] == [a(b(i)) for i in range(pycute_adapter.size(b))]
+        assert [both(i) for i in range(pycute.size(b))] == [a(b(i)) for i in range(pycute.size(b))]
 
 
 def test_left_inverse() -> None:
     for written in UNDONE:
         layout = made(written)
-        back = pycute_adapter.left_inverse(layout)
-        assert [back(layout(i)) for i in range(pycute_adapter.size(layout))] == list(range(pycute_adapter.size(layout)))
+        back = pycute.left_inverse(layout)
+        assert [back(layout(i)) for i in range(pycute.size(layout))] == list(range(pycute.size(layout)))
 
 
 def test_right_inverse() -> None:
     for written in UNDONE_BEFORE:
         layout = made(written)
-        back = pycute_adapter.right_inverse(layout)
-        assert [layout(back(i)) for i in range(pycute_adapter.size(back))] == list(range(pycute_adapter.size(back)))
+        back = pycute.right_inverse(layout)
+        assert [layout(back(i)) for i in range(pycute.size(back))] == list(range(pycute.size(back)))
 
 
 def test_product() -> None:
-    assert (pycute_adapter.product(2), pycute_adapter.product((3, 2)), pycute_adapter.product(((2, 3), 4))) == (
-        2,
-        6,
-        24,
-    )
+    assert (pycute.product(2), pycute.product((3, 2)), pycute.product(((2, 3), 4))) == (2, 6, 24)
 
 
 def test_inner_product() -> None:
-    assert pycute_adapter.inner_product(2, 3) == 6
-    assert pycute_adapter.inner_product((1, 2), (3, 2)) == 7
-    assert pycute_adapter.inner_product(((2, 3), 4), ((2, 1), 2)) == 15
+    assert pycute.inner_product(2, 3) == 6
+    assert pycute.inner_product((1, 2), (3, 2)) == 7
+    assert pycute.inner_product(((2, 3), 4), ((2, 1), 2)) == 15
 
 
 def test_shape_div() -> None:
-    assert [pycute_adapter.shape_div((3, 4), by) for by in (6, 12, 36)] == [(1, 2), (1, 1), (1, 1)]
-    assert pycute_adapter.shape_div(((3, 4), 6), 36) == ((1, 1), 2)
-    assert pycute_adapter.shape_div((6, (3, 4)), 36) == (1, (1, 2))
+    assert [pycute.shape_div((3, 4), by) for by in (6, 12, 36)] == [(1, 2), (1, 1), (1, 1)]
+    assert pycute.shape_div(((3, 4), 6), 36) == ((1, 1), 2)
+    assert pycute.shape_div((6, (3, 4)), 36) == (1, (1, 2))
 
 
 def test_prefix_product() -> None:
-    assert pycute_adapter.prefix_product(2) == 1
-    assert pycute_adapter.prefix_product((3, 2, 4)) == (1, 3, 6)
+    assert pycute.prefix_product(2) == 1
+    assert pycute.prefix_product((3, 2, 4)) == (1, 3, 6)
     nested = (2, 3), (2, 1, 2), (5, 2, 1)
-    assert pycute_adapter.prefix_product(nested) == ((1, 2), (6, 12, 12), (24, 120, 240))
+    assert pycute.prefix_product(nested) == ((1, 2), (6, 12, 12), (24, 120, 240))
 
 
 @pytest.mark.parametrize(("kind", "value", "is_one"), [(int, 1, True), (float, 1.0, False), (str, "", False)])
 def test_typing(kind: type, value: object, is_one: bool) -> None:
-    assert issubclass(kind, pycute_adapter.Integer) == is_one
-    assert isinstance(value, pycute_adapter.Integer) == is_one
-    assert not isinstance(False, pycute_adapter.Integer)
+    assert issubclass(kind, pycute.Integer) == is_one
+    assert isinstance(value, pycute.Integer) == is_one
+    assert not isinstance(False, pycute.Integer)

@@ -1,4 +1,4 @@
-"""Every operation on random layouts in Axe's words, beside the sets of places by their definition."""
+"""Operations on random Axe layouts, compared with sets of locations by definition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRIDES = (1, 1, 2, 3, 4, 6, 8, 12, -1, -2, 24)
 
 
 def drawn(random: Random, size: int | None = None, *, replicas: bool = True) -> axe.Axe:
-    """A random layout, of so many elements or any."""
+    """Return a random layout, with `size` elements if given."""
     if size is None:
         extents = [random.choice(EXTENTS) for _ in range(random.randint(1, 3))]
     else:
@@ -43,7 +43,7 @@ def drawn(random: Random, size: int | None = None, *, replicas: bool = True) -> 
 
 
 def sets(layout: axe.Axe) -> list[frozenset[axe.Location]]:
-    """The places of each element, by the definition."""
+    """Return the locations of each element, by definition."""
     out = []
     for digits in product(*(range(number(each.extent)) for each in layout.sharded)):
         found = set()
@@ -57,7 +57,7 @@ def sets(layout: axe.Axe) -> list[frozenset[axe.Location]]:
 
 
 @pytest.mark.long
-def test_normal_forms_are_the_same_map_and_one_for_each() -> None:
+def test_canonical_forms_are_unique_and_equal() -> None:
     seen: dict[tuple[frozenset[axe.Location], ...], set[str]] = {}
     for seed in range(700):
         layout = drawn(Random(seed))
@@ -118,7 +118,7 @@ def test_spans_groups_and_slices() -> None:
 
 
 def factored(random: Random, size: int) -> tuple[int, ...]:
-    """A shape of so many elements."""
+    """Return a random shape with `size` elements."""
     out: list[int] = []
     while size > 1 and len(out) < 2:
         out.append(random.choice([d for d in range(1, size + 1) if size % d == 0]))
@@ -127,7 +127,7 @@ def factored(random: Random, size: int) -> tuple[int, ...]:
 
 
 def expressible(wanted: list[frozenset[axe.Location]]) -> bool:
-    """Whether some iters give these places: every factorisation of the number is tried."""
+    """Return whether some iters give these locations, by trying all factorisations."""
     least = [min(each, key=lambda place: [place[at] for at in AXES]) for each in wanted]
     steps = [tuple(number(place[at]) - number(least[0][at]) for at in AXES) for place in least]
 
@@ -137,7 +137,7 @@ def expressible(wanted: list[frozenset[axe.Location]]) -> bool:
         for extent in range(2, len(steps) + 1):
             if len(steps) % extent:
                 continue
-            count = len(steps) // extent  # the slowest iter has so many blocks
+            count = len(steps) // extent  # size of a block of the slowest iter
             stride = steps[count]
             blocks = [steps[k * count : (k + 1) * count] for k in range(extent)]
             moved = all(
@@ -153,7 +153,7 @@ def expressible(wanted: list[frozenset[axe.Location]]) -> bool:
 
 
 @pytest.mark.long
-def test_sums_and_tiles_are_their_definitions_and_are_found_again() -> None:
+def test_sums_and_tiles_agree_and_are_recovered() -> None:
     came: Counter[str] = Counter()
     for seed in range(250):
         random = Random(seed)
@@ -218,4 +218,4 @@ def test_axes_are_fused_and_split_again() -> None:
 def test_a_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(axe.operations, "_sums_of_runs", lambda steps: [(len(steps), 1)] if len(steps) > 1 else [])
     with pytest.raises(AssertionError):
-        test_normal_forms_are_the_same_map_and_one_for_each()
+        test_canonical_forms_are_unique_and_equal()

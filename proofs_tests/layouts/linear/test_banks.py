@@ -1,4 +1,4 @@
-"""Bank conflicts by count, their absence by proof, and swizzles that are chosen so that there are none."""
+"""Bank conflicts: counts, proofs of absence, and swizzles that avoid them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 import layouts
 from atl.prove import Proved, Refuted
 from layouts.linear import banks, bits
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.linear import random_layouts
 
 ROW, COLUMN = layouts.Layout(32, 32), layouts.Layout(32, 1)
-"""32 lanes along a row of a 32 x 32 tile, and along a column; the first index of the tile moves fastest."""
+"""32 lanes along a row and along a column of a 32 x 32 tile; the first index of the tile is the fastest."""
 
 
 def rounds_by_hand(places: list[int], element: int, together: int) -> int:
-    """The rounds of lanes, each of which takes some bytes from a place on, in 32 banks of 4 bytes."""
+    """Count the rounds of a request to 32 banks of 4 bytes."""
     total = 0
     for start in range(0, len(places), together):
-        asked = defaultdict(set)
+        words = defaultdict(set)
         for place in places[start : start + together]:
             for byte in range(place * element, (place + 1) * element):
-                asked[byte // 4 % 32].add(byte // 4)
-        total += max(map(len, asked.values()))
+                words[byte // 4 % 32].add(byte // 4)
+        total += max(map(len, words.values()))
     return total
 
 
@@ -49,8 +49,8 @@ def test_counts_and_proofs_agree_with_enumeration(element: int) -> None:
     came: Counter[str] = Counter()
     for seed in range(120):
         random = Random(seed)
-        storage = drawing.layout(random, {"at": 8}, {"place": 8})
-        access = drawing.layout(random, {"lane": random.choice((3, 5))}, {"at": 8})
+        storage = random_layouts.layout(random, {"at": 8}, {"place": 8})
+        access = random_layouts.layout(random, {"lane": random.choice((3, 5))}, {"at": 8})
         counted = layouts.bank_conflicts(storage, access, element=element)
         together = 32 * 4 // max(element, 4)
         places = [storage(access(lane)) for lane in range(access.in_dims["lane"])]
@@ -74,7 +74,7 @@ def test_a_swizzle_for_two_accesses() -> None:
     assert chosen.storage.columns == layouts.as_linear(layouts.Swizzle(5, 0, 5)).columns
     wide = layouts.swizzle_for(2048, layouts.Layout((8, 4), (64, 16)), layouts.Layout(32, 1), element=16)
     assert (wide.first.rounds, wide.second.rounds) == (wide.first.least, wide.second.least)
-    assert layouts.swizzle_for(1024, COLUMN, COLUMN).swizzle == (0, 0, 0), "nothing is done where nothing is needed"
+    assert layouts.swizzle_for(1024, COLUMN, COLUMN).swizzle == (0, 0, 0), "no swizzle if there are no conflicts"
 
 
 @pytest.mark.parametrize("element", [2, 4, 8])
@@ -83,7 +83,7 @@ def test_any_two_linear_accesses_have_a_storage_without_conflicts(element: int) 
     for seed in range(40):
         random = Random(seed)
         width = random.randint(5, 9)
-        first, second = (drawing.layout(random, {"lane": random.randint(2, 5)}, {"at": width}) for _ in range(2))
+        first, second = (random_layouts.layout(random, {"lane": random.randint(2, 5)}, {"at": width}) for _ in range(2))
         chosen = layouts.swizzle_for(1 << width, first, second, element=element)
         came[chosen.swizzle is None] += 1
         assert isinstance(layouts.bijective(chosen.storage), Proved)
@@ -107,7 +107,7 @@ def test_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bits_of_units(space: list[int], width: int) -> list[int]:
-    """A complement of one space alone."""
+    """Return a complement of one space only."""
     out: list[int] = []
     for bit in range(width):
         if bits.rank([*space, *out, 1 << bit]) > len(space) + len(out):

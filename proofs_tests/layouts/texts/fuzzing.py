@@ -1,4 +1,4 @@
-"""Random layouts of all families: what is said of them, and the ways between them, beside plain enumeration."""
+"""Random layouts of all families: proofs, conversions, parsing and templates, compared with enumeration."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from layouts.foundation.semimodule import COORDINATES, Coordinate
 from layouts.foundation.tuples import modes_of
 from layouts.foundation.tuples import product as size_of
 from layouts.lego import Col, CoverBy, GroupBy, RegP, Row, TileInto
-from proofs_tests.layouts.lego.by_hand import any_chain
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.lego.reference import any_chain
+from proofs_tests.layouts.linear import random_layouts
 
 Need = Callable[[bool, str], None]
-"""Notes a finding where something does not hold."""
+"""Records a finding if a condition does not hold."""
 Place = tuple[tuple[str, int], ...]
-"""The steps that are not 0, by axis; along memory, or along a numbered coordinate."""
+"""The nonzero steps, by axis, memory or numbered coordinate."""
 MOST: Final = 128
 
 
 def drawn(random: Random) -> Function:
-    """A layout of any family, with up to so many places; never empty."""
+    """Return a nonempty random layout of any family, with at most MOST elements."""
     while True:
         made = random.choice((_strides, _matrix, _axe, _chain, _swizzled, _partial, _coordinates))(random)
         if isinstance(made.size, int) and 0 < made.size <= MOST:
@@ -52,7 +52,7 @@ def _coordinates(random: Random) -> Function:
 
 
 def _matrix(random: Random) -> Function:
-    return drawing.any_layout(random, 2)
+    return random_layouts.any_layout(random, 2)
 
 
 def _axe(random: Random) -> Function:
@@ -85,7 +85,7 @@ def _partial(random: Random) -> Function:
 
 
 def coordinates(function: Function) -> list[tuple[int, ...]]:
-    """All coordinates by modes, whatever way indices count."""
+    """Return all coordinates by modes, in any order of indices."""
     found: list[tuple[int, ...]] = [()]
     for mode in modes_of(function.shape):
         extent = size_of(mode)
@@ -95,7 +95,7 @@ def coordinates(function: Function) -> list[tuple[int, ...]]:
 
 
 def at(function: Function, where: tuple[int, ...]) -> tuple[Place, ...]:
-    """All places of a coordinate."""
+    """Return all locations of a coordinate."""
     if isinstance(function, Axe):
         found = locations(function, where if len(where) > 1 else where[0])
         return tuple(sorted(tuple(sorted((a.name, as_number(s)) for a, s in place.parts.items())) for place in found))
@@ -109,29 +109,33 @@ def at(function: Function, where: tuple[int, ...]) -> tuple[Place, ...]:
         for size in function.out_dims.values():
             digits, part = divmod(digits, size)
             parts.append(part)
-        value = Coordinate(tuple(parts))  # as_linear calls the axes of a coordinate so
+        value = Coordinate(tuple(parts))  # names that as_linear gives to coordinate axes
     if isinstance(value, Coordinate):
         return (tuple((str(k), int(part)) for k, part in enumerate(value) if part),)  # type: ignore[arg-type]
     return ((("m", int(value)),) if int(value) else (),)
 
 
 def nameless(found: list[tuple[Place, ...]]) -> list[list[list[int]]]:
-    """Places without the names of axes, which families call differently."""
+    """Return the locations without names of axes, which differ between families."""
     return [[[step for _, step in place] for place in each] for each in found]
 
 
-WAYS: Final[dict[str, Callable[[Function], Function]]] = {
-    "layout": layouts.as_layout, "linear": layouts.as_linear, "axe": layouts.as_axe, "lego": layouts.as_lego, "function": layouts.as_function
-}  # fmt: skip
+CONVERSIONS: Final[dict[str, Callable[[Function], Function]]] = {
+    "layout": layouts.as_layout,
+    "linear": layouts.as_linear,
+    "axe": layouts.as_axe,
+    "lego": layouts.as_lego,
+    "function": layouts.as_function,
+}
 
 
 def converts(random: Random, need: Need) -> str:
-    """A way keeps every place of every coordinate; where it refuses, none of the family has these places."""
+    """Check that a conversion keeps all locations, and is refused only if impossible."""
     function = drawn(random)
-    name = random.choice([*WAYS])
+    name = random.choice([*CONVERSIONS])
     wanted = [at(function, where) for where in coordinates(function)]
     try:
-        made = WAYS[name](function)
+        made = CONVERSIONS[name](function)
     except layouts.NoLayout:
         need(not _expressed(name, function, wanted), f"as_{name}({function}) is refused")
         return f"no {name}"
@@ -145,7 +149,7 @@ def converts(random: Random, need: Need) -> str:
 
 
 def _expressed(name: str, function: Function, wanted: list[tuple[Place, ...]]) -> bool:
-    """Whether the family has a function of these places: by definition, where that is easily said."""
+    """Return whether the family can express these locations, if that is easy to decide."""
     if any(len(each) > 1 for each in wanted):
         return name == "axe"
     numbers = [each[0][0][1] if each[0] else 0 for each in wanted]
@@ -160,7 +164,7 @@ def _expressed(name: str, function: Function, wanted: list[tuple[Place, ...]]) -
             powers = all(isinstance(n := size_of(mode), int) and n & (n - 1) == 0 for mode in modes_of(function.shape))
             return powers and flat and min(numbers) >= 0 and numbers[0] == 0 and _linear(function)
         case _:
-            return False  # the strides of a table are tried by the other fuzzer
+            return False  # `layouts.fuzz` tests the strides of tables
 
 
 def _linear(function: Function) -> bool:
@@ -168,8 +172,8 @@ def _linear(function: Function) -> bool:
     return all(values[a ^ b] == values[a] ^ values[b] for a in range(len(values)) for b in range(len(values)))
 
 
-def judges(random: Random, need: Need) -> str:
-    """Injective, onto, and equal, of any family."""
+def decides(random: Random, need: Need) -> str:
+    """Check injectivity, bijectivity and equality for any family."""
     function = drawn(random)
     found = [at(function, where) for where in coordinates(function)]
     if any(len(each) > 1 for each in found):
@@ -191,7 +195,7 @@ def judges(random: Random, need: Need) -> str:
 
 
 def reads(random: Random, need: Need) -> str:
-    """What is printed is read back."""
+    """Check that printed text parses to the same function."""
     function = drawn(random)
     text = str(function)
     if "GenP" in text or (isinstance(function, layouts.LinearLayout) and not function.in_dims):
@@ -203,8 +207,8 @@ def reads(random: Random, need: Need) -> str:
     return "read"
 
 
-def turns_back(random: Random, need: Need) -> str:
-    """LEGO's `inv` undoes `apply`; a matrix's inverse undoes it."""
+def inverts(random: Random, need: Need) -> str:
+    """Check that LEGO's `inv` inverts `apply`, and the inverse of a linear layout."""
     function = drawn(random)
     if isinstance(function, GroupBy) and function.known_injective:
         for where in coordinates(function):
@@ -220,7 +224,7 @@ def turns_back(random: Random, need: Need) -> str:
         both = function.compose(made)
         need(all(both.apply(w) == w for w in _named(function)), f"invert {function} is {made}")
         return "inverse of a matrix"
-    return "no way back"
+    return "no inverse tested"
 
 
 def _named(layout: layouts.LinearLayout) -> list[dict[str, int]]:
@@ -228,7 +232,7 @@ def _named(layout: layouts.LinearLayout) -> list[dict[str, int]]:
 
 
 def relates(random: Random, need: Need) -> str:
-    """The relation has the function's pairs."""
+    """Check that the relation has the function's pairs."""
     from layouts import Relation
 
     function = drawn(random)
@@ -264,7 +268,7 @@ def relates(random: Random, need: Need) -> str:
 
 
 def fills(random: Random, need: Need) -> str:
-    """The text of a template has the place's value, in Triton's words under Python."""
+    """Check that template text, in Triton's language under Python, has the value of the function."""
     from layouts.lego import part_of
     from layouts.templates import fill
 
@@ -285,7 +289,7 @@ def fills(random: Random, need: Need) -> str:
 
 
 def symbols(random: Random, need: Need) -> str:
-    """Tiles over sizes, at numbers: places, the way back, and the text of a template."""
+    """Check symbolic tiles at numbers: locations and slices."""
     n, m, b, c = atl.sizes("n m b c")
     order = random.choice((Row, Col))
     view = TileInto([n, m], [b, c]).OrderBy(order(n, m))
@@ -304,7 +308,7 @@ def symbols(random: Random, need: Need) -> str:
 
 
 KINDS: Final[tuple[Callable[[Random, Need], str], ...]] = (
-    converts, converts, converts, judges, judges, reads, turns_back, fills, symbols,
+    converts, converts, converts, decides, decides, reads, inverts, fills, symbols,
     *((relates,) if find_spec("islpy") else ()),
 )  # fmt: skip
-"""What is tried; relations where isl is installed."""
+"""The kinds of checks; relations only if isl is installed."""

@@ -1,4 +1,4 @@
-"""Layouts of all families are read as they are printed, and what is none is refused; nothing is evaluated."""
+"""Parsing printed layouts of all families, refusing invalid text, and the `layout` command."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from layouts.axe import Axe, locations
 from layouts.foundation.function import Function
 from layouts.lego import CoverBy, GenP, GroupBy
 from proofs_tests.layouts.axe.test_enumeration import drawn
-from proofs_tests.layouts.lego.by_hand import any_chain
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.lego.reference import any_chain
+from proofs_tests.layouts.linear import random_layouts
 
 
 def same(a: Function, b: Function) -> bool:
-    """Whether two read the same: those that can be, are compared; else all values are."""
+    """Return whether two functions are equal: directly, or by text and values."""
     if isinstance(a, Axe | layouts.LinearLayout):
         return a == b
     return str(a) == str(b) and a.table().tolist() == b.table().tolist()
@@ -32,13 +32,13 @@ def same(a: Function, b: Function) -> bool:
 def test_printed_layouts_of_every_family_parse() -> None:
     random = Random(21)
     for _ in range(40):
-        for made in (drawing.any_layout(random, 2), drawn(random), any_chain(random)[0]):
+        for made in (random_layouts.any_layout(random, 2), drawn(random), any_chain(random)[0]):
             if isinstance(made, GroupBy) and any(isinstance(p, GenP) for link in made.chain for p in link.permutations):
                 with pytest.raises(ParseError, match="functions"):
                     layouts.read_function(str(made))
                 continue
             if isinstance(made, layouts.LinearLayout) and not made.in_dims:
-                continue  # it is printed in words
+                continue  # its text cannot be parsed
             assert same(layouts.read_function(str(made)), made), str(made)
 
 
@@ -89,14 +89,14 @@ def test_invalid_text_raises_atl_errors(text: str) -> None:
 
 
 def test_invalid_text_prints_no_python_warning() -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(ParseError):
             layouts.read_function("4and:1")
-    assert not told
+    assert not caught
 
 
-def test_quotients_that_are_rounded_up_are_read_as_they_are_printed() -> None:
+def test_ceiling_quotients_parse_as_printed() -> None:
     n, m = atl.sizes("n m")
     for made in (CoverBy([n], [4]), CoverBy([n, 7], [m, 2], given=[m >= 1]), GroupBy([((n + 3) // 4 + m - 1) // m])):
         again = layouts.read_function(str(made), given=[m >= 1])
@@ -151,10 +151,10 @@ def test_locations_on_several_axes_are_not_integers() -> None:
     ],
 )
 def test_an_operation_may_precede_or_follow_its_first_layout(words: list[str], kind: type) -> None:
-    asked = layouts.ask(words)
-    assert isinstance(asked.result, kind)
-    assert asked.text
-    assert json.loads(json.dumps(asked.data))["operation"] in words
+    answer = layouts.ask(words)
+    assert isinstance(answer.result, kind)
+    assert answer.text
+    assert json.loads(json.dumps(answer.data))["operation"] in words
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_an_operation_may_precede_or_follow_its_first_layout(words: list[str], k
 def test_parenthesised_tilers_go_by_mode(text: str, tiler: tuple[object, ...]) -> None:
     nested = layouts.Layout(((2, 4), 6), ((24, 6), 1))
     for operation in (layouts.composition, layouts.zipped_divide):
-        asked = layouts.ask([str(nested), operation.__name__, text])
-        assert asked.result == operation(nested, tiler)
-        assert str(asked.result) in asked.text
-        assert json.loads(json.dumps(asked.data))["result"]["layout"] == str(asked.result)
+        answer = layouts.ask([str(nested), operation.__name__, text])
+        assert answer.result == operation(nested, tiler)
+        assert str(answer.result) in answer.text
+        assert json.loads(json.dumps(answer.data))["result"]["layout"] == str(answer.result)
     assert layouts.ask(["composition", str(nested), "(2,4):(1,2)"]).result == layouts.composition(
         nested, layouts.Layout((2, 4))
     )
@@ -183,8 +183,8 @@ def test_an_unknown_operation_is_named(words: list[str]) -> None:
 def test_the_command_answers_in_json_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chain = "TileBy([3,2],[4,5]).OrderBy(Row(12,10))"
     assert command_line(["layout", chain, "--json", "--svg", str(tmp_path / "out.svg")]) == 0
-    told = json.loads(capsys.readouterr().out)["result"]
-    assert (told["size"], told["onto"], told["locations"][:6]) == (
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert (result["size"], result["onto"], result["locations"][:6]) == (
         120,
         {"answer": "proved", "by": "structure"},
         [0, 1, 2, 3, 4, 10],
