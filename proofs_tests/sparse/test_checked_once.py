@@ -205,7 +205,7 @@ def test_packed_values_are_validated_in_each_call() -> None:
     assert np.array_equal(kernel(packed, vector), matrix @ vector)
 
 
-# -- vector length of gather loops -----------------------------------------------------------------------------------
+# -- vector length of gather loops ------------------------------------------------------------------------------------
 
 
 @pytest.mark.long

@@ -101,7 +101,7 @@ def test_sparse_operand_fields() -> None:
     assert (PACKED.name, PACKED.arrays, PACKED.format) == ("A", ("A_pos", "A_crd", "A_val"), "CSR")
 
 
-# -- invalid matrices ------------------------------------------------------------------------------------------------
+# -- invalid matrices -------------------------------------------------------------------------------------------------
 
 DAMAGE: dict[str, Callable[[Any], object]] = {
     "coordinate too large": lambda a: a.indices.__setitem__(3, 10**6),

@@ -13,7 +13,7 @@ from lowering.nest.loopnest import Accumulate, LoopNest, statements
 from lowering.passes.single_stores import with_single_stores
 from proofs_tests.nests.by_hand import at, cell, i, j, loop, m, n, nest, output, tensor, vi, vj
 from proofs_tests.nests.scatters.nests import ONCE, TWICE, scatters
-from proofs_tests.storages.ways import WAYS, T, faults_in_c
+from proofs_tests.storages.storages import WAYS, T, faults_in_c
 from rewrites import reschedule
 
 

@@ -1,4 +1,4 @@
-"""The ways to store a matrix that the tests speak of, and calls of programs."""
+"""Storages of a matrix for tests, and comparison of kernels with programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = atl.sizes("T", min=1)
 
 
 def turning(shape: Sequence[Any]) -> layouts.IndexFunction:
-    """Every second row from right to left."""
+    """Return a storage with every second row reversed."""
     m = shape[1]
 
     def turned(i: Any, j: Any) -> tuple[Any, Any]:
@@ -33,12 +33,12 @@ def turning(shape: Sequence[Any]) -> layouts.IndexFunction:
 
 
 def pitch(shape: Sequence[Any]) -> layouts.Layout:
-    """Rows of three elements more, by strides."""
+    """Return rows padded by three elements, as strides."""
     n, m = shape
     return layouts.Layout((n, m), (m + 3, 1))
 
 
-WAYS: Final[dict[str, Callable[[Any], Any]]] = {
+STORAGES: Final[dict[str, Callable[[Any], Any]]] = {
     "column-major": layouts.column_major,
     "blocked": layouts.blocked(4, 8),
     "blocked by a size": layouts.blocked(T, 4),
@@ -59,19 +59,19 @@ SIZES: Final = tuple(
     {"n": a, "k": b, "m": c, "T": d}
     for a, b, c, d in ((3, 8, 16, 2), (5, 9, 13, 3), (1, 1, 1, 4), (2, 0, 3, 2), (0, 4, 2, 5))
 )
-"""Sizes that tiles divide, and others; empty ones too."""
+"""Sizes that are and are not multiples of tiles, some of them zero."""
 
 
 def faults_in_c(sessions: Sequence[Session], sizes: Sequence[Mapping[str, int]] = SIZES) -> list[str]:
-    """Where the C of goals does not compute what the starts mean, under sanitizers or as users call it."""
+    """Return the differences between kernels of goals and the original programs, with and without sanitizers."""
     goals = [session.goal for session in sessions]
     found: list[str] = []
     with own_cache():
         nests = [lower(goal) for goal in goals]
         sanitized, kernels = Sanitized(goals, nests), compile_many(goals, nests=nests)
-        asked = [(at, arguments(session.theorem.lhs, each)) for at, session in enumerate(sessions) for each in sizes]
-        results = sanitized.run([Call(at, given) for at, given in asked])
-        for (at, given), result in zip(asked, results, strict=True):
+        calls = [(at, arguments(session.theorem.lhs, each)) for at, session in enumerate(sessions) for each in sizes]
+        results = sanitized.run([Call(at, given) for at, given in calls])
+        for (at, given), result in zip(calls, results, strict=True):
             wanted = atl.evaluate(sessions[at].theorem.lhs, **given)
             found += [
                 f"{goals[at]}\n{given}: {got}, not {wanted}"
@@ -82,7 +82,7 @@ def faults_in_c(sessions: Sequence[Session], sizes: Sequence[Mapping[str, int]] 
 
 
 def arguments(program: Program, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """A call at these sizes, with whole numbers for elements, which add up exactly."""
+    """Return arguments of a call at these sizes, with integer elements for exact sums."""
     generator = np.random.default_rng(sum(sizes.values()))
     given: dict[str, Any] = {}
     for array in program.inputs:
@@ -92,7 +92,7 @@ def arguments(program: Program, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 def at_sizes(formula: Index, sizes: dict[str, int], at: tuple[int, ...] = ()) -> int:
-    """A formula over the variables 0, 1, …, which are these indices."""
+    """Evaluate a formula over variables 0, 1, … at these sizes and indices."""
 
     def leaf(known: Leaf) -> int:
         return sizes[known.name] if isinstance(known, Size) else at[known.uid] if isinstance(known, Var) else 0
