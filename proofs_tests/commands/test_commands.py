@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atl.cli.foundation.command import FAILED, REFUSED
+from atl.cli.command import FAILED, REFUSED
 from atl.cli.main import COMMANDS, main
 from atl.errors import ATLError
 from atl.files.arrays import values_given
@@ -56,7 +56,7 @@ def test_show_prints_the_mathematics_the_shape_and_what_was_proved(capsys: pytes
     assert (code, err) == (0, "")
     assert "⊞[i < n] Σ[j < k] [j <= i] · x[i - j]" in out
     assert "result      float64 of shape (n,)" in out
-    assert "sizes       n, k (keywords of a call: k)" in out
+    assert "sizes       n, k (keyword arguments of a call: k)" in out
     assert "assumed     1 <= k, k <= n" in out
     assert "accesses    each proved" in out
     assert "int64_t" not in out

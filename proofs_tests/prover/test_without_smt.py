@@ -84,7 +84,7 @@ def test_the_command_refuses_what_only_z3_decides(tmp_path: Path, capsys: pytest
     assert main(["check", "--no-smt", str(needs), str(plain)]) == 1
     said = capsys.readouterr()
     assert f"{needs}: refused" in said.err
-    assert "(z3 was not asked: --no-smt)" in said.err
+    assert "(z3 was not used: --no-smt)" in said.err
     assert f"{plain}: Proved by 1 step" in said.out
 
 
