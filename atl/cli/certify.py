@@ -34,7 +34,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from atl.files.whole import write_whole
+    from atl.files.atomic import write_atomically
     from lowering import lower, print_nest
     from rewrites.certificates.certificate import describe
     from rewrites.errors import CertificateError
@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
     nest = lower(theorem.rhs) if arguments.nest else None
     text = text_of(derived) if nest is None else _with_nest(derived, nest)
     try:
-        write_whole({out: lambda stream: stream.write(text.encode())})
+        write_atomically({out: lambda stream: stream.write(text.encode())})
     except (OSError, ValueError) as error:  # ValueError: an invalid file name
         raise CertificateError(f"{out} cannot be written: {error}", required="a writable path") from error
     proved = "the theorem `certified`" + ("" if nest is None else ", the loop nest, and the theorem `lowered`")

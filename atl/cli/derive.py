@@ -49,18 +49,18 @@ def _run(arguments: argparse.Namespace) -> int:
             suggestions=(f"atl derive {arguments.program} --auto",),
         )
     from atl.cli.interactive.repl import run_session
-    from atl.files.programs import program_in
+    from atl.files.programs import load_program
 
-    return run_session(program_in(arguments.program), arguments.out)
+    return run_session(load_program(arguments.program), arguments.out)
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    from atl.files.programs import program_in
+    from atl.files.programs import load_program
     from atl.text.printing import show_program
     from rewrites import reschedule
     from rewrites.egraph import choose, searched
 
-    s = reschedule(program_in(arguments.program))
+    s = reschedule(load_program(arguments.program))
     sizes, tiles = _numbers_of(arguments.size or [], arguments.tiles)
     found, choices = searched(
         s.goal, cost=arguments.cost or "traffic", sizes=sizes, tiles=tiles, limit=arguments.limit,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from atl.cli.command import Command
 from atl.core.program import Program
 from atl.errors import InvalidArgument
-from atl.files.whole import write_text
+from atl.files.atomic import write_text
 
 if TYPE_CHECKING:
     from rewrites import Theorem
@@ -126,9 +126,9 @@ def _read(source: str, kind: str) -> tuple[Program, Theorem | None]:
             required="a .json file written by theorem.save",
             suggestions=(f"atl derive {source} -o proof.atl.json writes one",),
         )
-    from atl.files.programs import program_in
+    from atl.files.programs import load_program
 
-    return program_in(source), None
+    return load_program(source), None
 
 
 def _write_folder(program: Program, theorem: Theorem | None, source: str, out: Path | None) -> int:

@@ -21,9 +21,9 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from atl.files.programs import program_in
+    from atl.files.programs import load_program
 
-    program = program_in(arguments.program)
+    program = load_program(arguments.program)
     if arguments.json:
         print_json(_as_data(program, nest=arguments.nest, c=arguments.c))
         return 0
@@ -108,12 +108,12 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from atl.files.arrays import save, values_given
-    from atl.files.programs import program_in
+    from atl.files.arrays import parse_values, save
+    from atl.files.programs import load_program
     from lowering import compile as compiled
 
-    program = program_in(arguments.program)
-    given = values_given(program, arguments.values)
+    program = load_program(arguments.program)
+    given = parse_values(program, arguments.values)
     result = compiled(program)(**given)
     several: dict[str, Any] = result._asdict() if program.results else {}
     if arguments.out is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from atl.cli.command import Command, declare_json, print_json
 from atl.errors import ArrayError, InvalidArgument, shortened
-from atl.files.whole import reason
+from atl.files.atomic import reason
 
 if TYPE_CHECKING:
     from sparse import Format, SparseTensor

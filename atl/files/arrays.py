@@ -13,7 +13,7 @@ import numpy.typing as npt
 from atl.core import dtypes
 from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, shortened
-from atl.files.whole import reason, write_whole
+from atl.files.atomic import reason, write_atomically
 
 
 def parse_values(program: Program, written: Sequence[str]) -> dict[str, Any]:
@@ -89,6 +89,6 @@ def save(path: Path, result: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) 
                     np.lib.format.write_array(member, array, allow_pickle=False)
 
     try:
-        write_whole({path: write})
+        write_atomically({path: write})
     except (OSError, ValueError) as error:
         raise ArrayError(f"{path} cannot be written: {reason(error)}", required="a writable path") from error

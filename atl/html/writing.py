@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from atl.files.whole import file_named, write_text
+from atl.files.atomic import as_path, write_text
 from atl.html.document import page
 from atl.html.errors import PageError
 from lowering import GpuKernel, Kernel
@@ -30,5 +30,5 @@ def write(
     ...     (pathlib.Path(folder) / "f.html").read_text(encoding="utf-8")[:15]
     '<!DOCTYPE html>'
     """
-    file = file_named(path, refused=PageError, like="x.html")
+    file = as_path(path, refused=PageError, like="x.html")
     write_text(file, page(theorem, kernel=kernel, target=target), refused=PageError)

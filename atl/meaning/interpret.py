@@ -394,8 +394,8 @@ def evaluate(program: Program, /, *positional: Any, exact: bool = False, **argum
     """Evaluate a program with the reference interpreter, from NumPy arrays to NumPy arrays.
 
     This is slow, and defines the correct result of every kernel. Arrays are passed in the order of the inputs or by
-    name, and sizes that no array determines by name. With `exact=True`, arithmetic is rational and the result is an array of
-    Fractions. In both modes, integers wrap and x / 0 is 0. Several results are returned as a named tuple.
+    name, and sizes that no array determines by name. With `exact=True`, arithmetic is rational and the result is an
+    array of Fractions. In both modes, integers wrap and x / 0 is 0. Several results are returned as a named tuple.
 
     Raise `ArgumentError`, `ArrayError`, `AssumptionError`; with `exact=True` also `NotExact`.
 

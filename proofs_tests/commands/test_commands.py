@@ -17,8 +17,8 @@ import pytest
 from atl.cli.command import FAILED, REFUSED
 from atl.cli.main import COMMANDS, main
 from atl.errors import ATLError
-from atl.files.arrays import values_given
-from atl.files.programs import program_in
+from atl.files.arrays import parse_values
+from atl.files.programs import load_program
 from proofs_tests.fuzzing import Tally
 from rewrites import rules
 
@@ -77,7 +77,7 @@ def test_a_module_is_found_by_its_name(capsys: pytest.CaptureFixture[str], monke
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "its_neighbour.py").write_text("import atl\nx = atl.tensor('x', 3)\n", encoding="utf-8")
     target = written(tmp_path, "import atl\nfrom its_neighbour import x\np = atl.program('p', [x], x + 1)\n")
-    assert program_in(target).name == "p"
+    assert load_program(target).name == "p"
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_run_tells_what_is_wrong_and_writes_nothing(
 def test_a_damaged_array_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each byte of a header changed in turn, and the file cut short after it: NumPy evaluates what it finds there."""
     np.save(tmp_path / "x.npy", np.ones(3))
-    program = program_in(written(tmp_path, SQUARED))
+    program = load_program(written(tmp_path, SQUARED))
     whole = (tmp_path / "x.npy").read_bytes()
     damaged = tmp_path / "damaged.npy"
     for at in range(len(whole)):
         for change in (b"\x00", b"(", b"9", b"", None):
             damaged.write_bytes(whole[:at] if change is None else whole[:at] + change + whole[at + 1 :])
             with contextlib.suppress(ATLError):
-                values_given(program, [f"x={damaged}"])
+                parse_values(program, [f"x={damaged}"])
     damaged.write_bytes(whole.replace(b"}", b"]"))
     code, _, err = ended(capsys, "run", written(tmp_path, SQUARED), f"x={damaged}")
     assert code == 2
@@ -282,7 +282,7 @@ def test_an_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypa
     def interrupted(target: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("atl.files.programs.program_in", interrupted)
+    monkeypatch.setattr("atl.files.programs.load_program", interrupted)
     assert ended(capsys, "show", "anything") == (130, "", "atl: interrupted\n")
 
 

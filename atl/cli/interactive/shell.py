@@ -13,7 +13,7 @@ from atl.cli.interactive.syntax import CALLS, COMMANDS, parse_arguments, parse_c
 from atl.cli.terminal import ascii_only
 from atl.core.program import Program
 from atl.errors import ATLError, InvalidArgument
-from atl.files.whole import write_text
+from atl.files.atomic import write_text
 from atl.parsing.parse import parse
 from atl.text.printing import place_of, show_program
 from rewrites import DoesNotApply, Handle, Session, Theorem, reschedule, rules
