@@ -148,7 +148,7 @@ class IndexReader:
         names = list(dict.fromkeys(known))
         close = tuple(f"write {name}" for name in get_close_matches(token.text, names, n=2))
         return self.error(
-            f"there is no {what} named {token} here",
+            f"there is no {what} called {token} here",
             token,
             required=f"one of {', '.join(names)}" if 0 < len(names) < MAX_NAMES else f"the name of a {what} in scope",
             suggestions=(*close, *advice),
