@@ -63,22 +63,22 @@ def _run(arguments: argparse.Namespace) -> int:
 def _clear(chosen: list[Entry], *, as_json: bool) -> int:
     from lowering.cache.entries import location
 
-    gone: list[Entry] = []
+    removed: list[Entry] = []
     kept: list[Entry] = []
     interrupted = False
     try:
         for entry in with_progress(chosen, "removing builds"):
-            (gone if entry.remove() else kept).append(entry)
+            (removed if entry.remove() else kept).append(entry)
     except KeyboardInterrupt:
         interrupted = True
     if as_json:
-        print_json({**_totals(gone), "kept": [entry.name for entry in kept], "interrupted": interrupted})
+        print_json({**_totals(removed), "kept": [entry.name for entry in kept], "interrupted": interrupted})
     else:
-        print(f"removed {_summary(gone)} from {location()}")
+        print(f"removed {_summary(removed)} from {location()}")
         if kept:
             print(f"{len(kept)} could not be removed: {', '.join(entry.name for entry in kept[:5])}")
         if interrupted:
-            print(f"interrupted: {len(chosen) - len(gone) - len(kept)} builds were not removed")
+            print(f"interrupted: {len(chosen) - len(removed) - len(kept)} builds were not removed")
     return INTERRUPTED if interrupted else FAILED if kept else 0
 
 

@@ -32,16 +32,16 @@ def _declare_check(parser: argparse.ArgumentParser) -> None:
 def _check(arguments: argparse.Namespace) -> int:
     from rewrites.certificates.verdict import judge
 
-    judged = []
+    verdicts = []
     for file in with_progress(arguments.files, "checking"):
         verdict = judge(file, smt=not arguments.no_smt, formats=_format)
-        judged.append(verdict)
+        verdicts.append(verdict)
         if not arguments.json:
             _print_verdict(verdict, with_smt=not arguments.no_smt)
-    accepted = all(verdict.theorem is not None for verdict in judged)
+    accepted = all(verdict.theorem is not None for verdict in verdicts)
     if arguments.json:
-        print_json({"accepted": accepted, "certificates": [_as_data(verdict) for verdict in judged]})
-    unproved = any(verdict.theorem is not None and verdict.theorem.unproved for verdict in judged)
+        print_json({"accepted": accepted, "certificates": [_as_data(verdict) for verdict in verdicts]})
+    unproved = any(verdict.theorem is not None and verdict.theorem.unproved for verdict in verdicts)
     return FAILED if not accepted else UNPROVED if unproved else 0
 
 

@@ -99,10 +99,10 @@ def _shown(tensor: SparseTensor) -> str:
 def _levels(tensor: SparseTensor) -> str:
     """Return one line for each level, outermost first, with its arrays."""
     lines = []
-    for (level, extents), held in zip(tensor.format.levels_of(tensor.shape), tensor.levels, strict=True):
-        arrays = ", ".join(f"{name}: {array.size:,} {array.dtype}" for name, array in held.arrays.items())
+    for (level, extents), storage in zip(tensor.format.levels_of(tensor.shape), tensor.levels, strict=True):
+        arrays = ", ".join(f"{name}: {array.size:,} {array.dtype}" for name, array in storage.arrays.items())
         over = " × ".join(f"{extent:,}" for extent in extents)
-        lines.append(f"  {type(level).__name__:10} of {over:>12}  {held.count:>12,} positions  {arrays}".rstrip())
+        lines.append(f"  {type(level).__name__:10} of {over:>12}  {storage.count:>12,} positions  {arrays}".rstrip())
     lines.append(f"  values: {tensor.values.size:,} {tensor.values.dtype}")
     return "\n".join(lines)
 

@@ -40,19 +40,19 @@ def parse_values(program: Program, written: Sequence[str]) -> dict[str, Any]:
 def _array(name: str, path: Path) -> npt.NDArray[Any]:
     try:
         # Pickled objects can execute code, and programs do not use them.
-        held = np.load(path, allow_pickle=False)
+        loaded = np.load(path, allow_pickle=False)
     except Exception as error:
         raise ArrayError(
             f"{name}={path} cannot be read: {_message(error)}",
             required="a .npy file with numbers",
             suggestions=(f'write one with numpy.save("{name}.npy", array)',),
         ) from error
-    if not isinstance(held, np.ndarray):
+    if not isinstance(loaded, np.ndarray):
         raise ArrayError(
-            f"{name}={path} is an archive of arrays: {', '.join(held.files)}",
+            f"{name}={path} is an archive of arrays: {', '.join(loaded.files)}",
             required="a .npy file with one array",
         )
-    return held
+    return loaded
 
 
 def _message(error: Exception) -> str:

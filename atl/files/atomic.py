@@ -35,8 +35,8 @@ def write_atomically(files: Mapping[Path, Writer]) -> None:
             there = path.stat().st_mode if path.exists() else None
             if there is not None and not S_ISREG(there):
                 # A writer may call tell(), which pipes do not support.
-                write(held := BytesIO())
-                through[path] = held.getvalue()
+                write(buffer := BytesIO())
+                through[path] = buffer.getvalue()
                 continue
             suffix = path.suffix if len(path.suffix) <= LONGEST_SUFFIX else ""
             handle, name = tempfile.mkstemp(prefix=".writing-", suffix=suffix, dir=path.parent)

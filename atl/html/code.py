@@ -201,7 +201,7 @@ def _back(key: str, line: int) -> Html:
 def _highlighted(line: str) -> Html:
     out: list[Child] = []
     at = 0
-    for met in _HIGHLIGHTED.finditer(line):
-        out += [line[at : met.start()], element("i", met[0], class_=met.lastgroup)]
-        at = met.end()
+    for match in _HIGHLIGHTED.finditer(line):
+        out += [line[at : match.start()], element("i", match[0], class_=match.lastgroup)]
+        at = match.end()
     return joined([*out, escaped(line[at:])])

@@ -33,7 +33,7 @@ Value: TypeAlias = str | int | float | bool | None
 
 def visible(text: str) -> str:
     """Replace invisible characters by their code points."""
-    return _INVISIBLE.sub(lambda met: f"⟨U+{ord(met[0]):04X}⟩", text)
+    return _INVISIBLE.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
 def escaped(text: str) -> Html:

@@ -70,9 +70,9 @@ def bind(
         positional = ()
     passed, given = _match_names(program, positional, keywords)
     arrays = {array.name: _array(array, passed[array.name], exact=exact) for array in program.inputs}
-    stated = _stated(program, arrays, shapes)
-    call = Arguments(_solve(program, stated, given), arrays)
-    for each in stated:
+    operand_shapes = _operand_shapes(program, arrays, shapes)
+    call = Arguments(_solve(program, operand_shapes, given), arrays)
+    for each in operand_shapes:
         _check_shape(program, each, call)
     for assumption in program.assumptions:
         _check_assumption(program, assumption, call)
@@ -210,24 +210,24 @@ def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
             required=_declared(array),
             suggestions=(f"pass {array.name}.filled(0) to replace masked elements by zeros",),
         )
-    held = _converted(array, value)
-    if held.ndim != len(array.shape):
+    data = _converted(array, value)
+    if data.ndim != len(array.shape):
         raise ArrayError(
-            f"{array.name} has {_count(held.ndim, 'dimension')}, not {len(array.shape)}: its shape is {held.shape}",
+            f"{array.name} has {_count(data.ndim, 'dimension')}, not {len(array.shape)}: its shape is {data.shape}",
             required=_declared(array),
         )
     if exact:
         if dtypes.is_integer(array.dtype):
-            return _exact_integers(array, held)
+            return _exact_integers(array, data)
         if array.dtype != dtypes.TRUTH:
-            return _exact_numbers(array, held)
-    if held.dtype == np.dtype(array.dtype):
-        return held
+            return _exact_numbers(array, data)
+    if data.dtype == np.dtype(array.dtype):
+        return data
     kind = "bool" if array.dtype == dtypes.TRUTH else f"np.{array.dtype}"
     cast = f"{array.name}.astype({kind})"
     made = f"np.asarray({array.name}, dtype={kind})"
     raise ArrayError(
-        f"the elements of {array.name} are {held.dtype}, not {array.dtype}",
+        f"the elements of {array.name} are {data.dtype}, not {array.dtype}",
         required=_declared(array),
         suggestions=(f"pass {cast if isinstance(value, np.ndarray) else made}",),
     )
@@ -241,18 +241,18 @@ def _converted(array: Array, value: object) -> AnyArray:
             suggestions=("pass a NumPy array",),
         )
     try:
-        held = np.asarray(value)
+        data = np.asarray(value)
     except CONVERSION_ERRORS as error:
         raise ArgumentError(f"{array.name} is not an array: {error}", required=_declared(array)) from None
-    nothing = held.dtype.kind == "O" and held.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
-    if held.dtype.kind not in "biufcO" or nothing:
+    nothing = data.dtype.kind == "O" and data.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
+    if data.dtype.kind not in "biufcO" or nothing:
         sparse = f'derive a kernel for a sparse {array.name}: reschedule(program).sparsify("{array.name}", sparse.CSR)'
         raise ArgumentError(
             f"{array.name} is {brief(value, kind=True)}",
             required=_declared(array),
             suggestions=(sparse, f"pass {array.name}.toarray()") if hasattr(value, "toarray") else (),
         )
-    return held
+    return data
 
 
 def _number(array: Array, value: float) -> AnyArray:
@@ -266,9 +266,9 @@ def _number(array: Array, value: float) -> AnyArray:
                 suggested = (f"pass {int(value)}",)
         else:
             with np.errstate(over="ignore"):
-                held = np.asarray(value, dtype=array.dtype)
-            if held.item() == value if isinstance(value, int) else np.isinf(held) == np.isinf(value):
-                return held
+                data = np.asarray(value, dtype=array.dtype)
+            if data.item() == value if isinstance(value, int) else np.isinf(data) == np.isinf(value):
+                return data
     except OverflowError:
         pass
     raise ArrayError(
@@ -278,39 +278,39 @@ def _number(array: Array, value: float) -> AnyArray:
     )
 
 
-def _exact_numbers(array: Array, held: AnyArray) -> AnyArray:
+def _exact_numbers(array: Array, data: AnyArray) -> AnyArray:
     """Check that an array consists of rational numbers: integers, Fractions or floats."""
-    if held.dtype.kind in "iuf":
-        return held
-    for at, element in np.ndenumerate(held):
+    if data.dtype.kind in "iuf":
+        return data
+    for at, element in np.ndenumerate(data):
         if isinstance(element, (bool, np.bool_)) or not isinstance(element, (numbers.Rational, float, np.floating)):
             raise ArrayError(
                 f"{_element(array, at)} is {brief(element, kind=True)}",
                 required="an integer, a Fraction or a float for each element",
             )
-    return held
+    return data
 
 
-def _exact_integers(array: Array, held: AnyArray) -> AnyArray:
+def _exact_integers(array: Array, data: AnyArray) -> AnyArray:
     """Convert an array to the declared integer type; its elements may be used as indices."""
-    _exact_numbers(array, held)
-    for at, element in np.ndenumerate(held):
+    _exact_numbers(array, data)
+    for at, element in np.ndenumerate(data):
         whole = int(element) if np.isfinite(float(element)) else None
         if whole is None or whole != element or not dtypes.holds_literal(array.dtype, whole):
             raise ArrayError(
                 f"{_element(array, at)} is {element}, which is not a valid {array.dtype}", required=_declared(array)
             )
-    return held.astype(array.dtype)
+    return data.astype(array.dtype)
 
 
 # -- sizes and shapes -------------------------------------------------------------------------------------------------
 
 
-_Stated: TypeAlias = tuple[str, tuple[Index, ...], tuple[int, ...]]
+_OperandShape: TypeAlias = tuple[str, tuple[Index, ...], tuple[int, ...]]
 """An operand with its declared extents and its actual extents."""
 
 
-def _stated(program: Program, arrays: Mapping[str, AnyArray], shapes: Shapes) -> list[_Stated]:
+def _operand_shapes(program: Program, arrays: Mapping[str, AnyArray], shapes: Shapes) -> list[_OperandShape]:
     """Return the extents that a call determines: those of sparse operands, then those of arrays."""
     whole = [
         (each.name, each.shape, shape) for each, shape in zip(program.packed, shapes, strict=False) if shape is not None
@@ -318,23 +318,23 @@ def _stated(program: Program, arrays: Mapping[str, AnyArray], shapes: Shapes) ->
     return [*whole, *((array.name, array.shape, arrays[array.name].shape) for array in program.inputs)]
 
 
-def _solve(program: Program, stated: Sequence[_Stated], given: Mapping[str, int]) -> dict[str, int]:
+def _solve(program: Program, operand_shapes: Sequence[_OperandShape], given: Mapping[str, int]) -> dict[str, int]:
     """Solve for every size, by keyword or by the first extent with only this size. All extents must agree."""
     found = {name: (value, "the keyword") for name, value in given.items()}
     # Prefer extents that are just a size over affine ones.
     extents = [
-        (size, held, f"dimension {dimension} of {name}")
-        for name, declared, shape in stated
-        for dimension, (extent, held) in enumerate(zip(declared, shape, strict=True))
+        (size, data, f"dimension {dimension} of {name}")
+        for name, declared, shape in operand_shapes
+        for dimension, (extent, data) in enumerate(zip(declared, shape, strict=True))
         if (size := size_in(extent)) is not None
     ]
-    for (name, factor, offset), held, origin in sorted(extents, key=lambda each: each[0][1:] != (1, 0)):
+    for (name, factor, offset), data, origin in sorted(extents, key=lambda each: each[0][1:] != (1, 0)):
         if (factor, offset) != (1, 0) and name in found:
             continue
-        value, rest = divmod(held - offset, factor)
+        value, rest = divmod(data - offset, factor)
         if rest or value < 0:
             raise ArrayError(
-                f"{origin} has {_count(held, 'element')}, which is not {_affine(name, factor, offset)} for any {name}",
+                f"{origin} has {_count(data, 'element')}, which is not {_affine(name, factor, offset)} for any {name}",
                 required=f"an extent {_affine(name, factor, offset)}, for some {name} >= 0",
             )
         before, first = found.setdefault(name, (value, origin))
@@ -354,9 +354,9 @@ def _solve(program: Program, stated: Sequence[_Stated], given: Mapping[str, int]
     return {name: found[name][0] for name in program.sizes}
 
 
-def _check_shape(program: Program, stated: _Stated, call: Arguments) -> None:
-    name, declared, held = stated
-    for dimension, (extent, has) in enumerate(zip(declared, held, strict=True)):
+def _check_shape(program: Program, operand_shapes: _OperandShape, call: Arguments) -> None:
+    name, declared, data = operand_shapes
+    for dimension, (extent, has) in enumerate(zip(declared, data, strict=True)):
         wanted = _value(extent, call, f"an extent of {name}")
         if has != wanted:
             array = next((each for each in program.inputs if each.name == name), None)
@@ -364,16 +364,16 @@ def _check_shape(program: Program, stated: _Stated, call: Arguments) -> None:
             raise ArrayError(
                 f"dimension {dimension} of {name} has {_count(has, 'element')}, not {wanted}",
                 required=required + (f"; here {extent} = {wanted}" if extent.constant is None else ""),
-                numbers={"shape": held, **_sizes_in((extent,), call)},
+                numbers={"shape": data, **_sizes_in((extent,), call)},
             )
 
 
 def _check_assumption(program: Program, assumption: Predicate, call: Arguments) -> None:
     try:
-        met = holds(assumption, _leaf(call), index_elements(call.arrays))
+        satisfied = holds(assumption, _leaf(call), index_elements(call.arrays))
     except ZeroDivisionError:
-        met = False
-    if not met:
+        satisfied = False
+    if not satisfied:
         raise AssumptionError(
             f"these sizes violate an assumption of {program.name}",
             required=show_predicate(assumption),
@@ -383,15 +383,15 @@ def _check_assumption(program: Program, assumption: Predicate, call: Arguments) 
 
 def _check_facts(array: Array, call: Arguments, packed: SparseOperand | None) -> None:
     """Check all declared properties of an array's elements, on which the prover relies."""
-    held = call.arrays[array.name]
+    data = call.arrays[array.name]
     for fact in facts_of(array):
         match fact:
             case AtLeast(bound):
                 low = _value(bound, call, f"the range of {array.name}")
-                _check_range(array, held < low, call)
+                _check_range(array, data < low, call)
             case Below(bound):
                 high = _value(bound, call, f"the range of {array.name}")
-                _check_range(array, held >= high, call)
+                _check_range(array, data >= high, call)
             case Rising():
                 _check_order(array, fact, call, packed)
             case _:
@@ -418,10 +418,10 @@ def _check_range(array: Array, outside: npt.NDArray[np.bool_], call: Arguments) 
 
 def _check_order(array: Array, order: Rising, call: Arguments, packed: SparseOperand | None) -> None:
     """Raise an error for the first two neighbours that violate the declared order, if any."""
-    held = call.arrays[array.name]
-    if not held.ndim:
+    data = call.arrays[array.name]
+    if not data.ndim:
         return
-    violations = held[..., 1:] <= held[..., :-1] if order.strict else held[..., 1:] < held[..., :-1]
+    violations = data[..., 1:] <= data[..., :-1] if order.strict else data[..., 1:] < data[..., :-1]
     where = "along the last dimension"
     ends: dict[str, object] = {}
     if order.between is not None:
@@ -435,7 +435,7 @@ def _check_order(array: Array, order: Rising, call: Arguments, packed: SparseOpe
             f"the elements of {array.name} are not {'strictly increasing' if order.strict else 'nondecreasing'}",
             required=f"{'each' if order.strict else 'no'} element of {array.name} "
             f"{'above' if order.strict else 'below'} the one before it, {where}",
-            numbers={_element(array, at): held[tuple(at)], _element(array, after): held[after], **ends},
+            numbers={_element(array, at): data[tuple(at)], _element(array, after): data[after], **ends},
             suggestions=()
             if packed is None
             else (f"pass sparse.pack({packed.name}, {packed.format}) for {packed.name}, which sorts the entries",),
@@ -460,8 +460,8 @@ def index_elements(arrays: Mapping[str, AnyArray]) -> Callable[[Array, tuple[int
     """Return a function for the elements of integer arrays as indices; zero outside the array."""
 
     def element(array: Array, at: tuple[int, ...]) -> int:
-        held = arrays[array.name]
-        return int(held[at]) if all(0 <= i < n for i, n in zip(at, held.shape, strict=True)) else 0
+        data = arrays[array.name]
+        return int(data[at]) if all(0 <= i < n for i, n in zip(at, data.shape, strict=True)) else 0
 
     return element
 

@@ -196,8 +196,8 @@ class _Interpreter(Generic[E]):
         scalars, dtype = self._scalars, _dtype(term)
         match term:
             case Input(array):
-                held = self._arrays[array.name]
-                return lambda env, at: scalars.element(held[at], dtype)
+                data = self._arrays[array.name]
+                return lambda env, at: scalars.element(data[at], dtype)
             case Local(position):
                 return self._computed(lambda env, at: env.tensors[~position].at(at), dtype)
             case TensorVar(name=name) | Metavariable(name=name):
@@ -258,12 +258,12 @@ class _Interpreter(Generic[E]):
         inner, made = self.meaning(term), self._tensors.setdefault(term, {})
 
         def tensor(env: Environment) -> Elements[E]:
-            seen = env.relevant_to(term)
-            found = made.get(seen)
+            relevant = env.relevant_to(term)
+            found = made.get(relevant)
             if found is None:
                 if len(made) >= CACHE_SIZE:
                     made.clear()
-                found = made[seen] = Elements(inner, env)
+                found = made[relevant] = Elements(inner, env)
             return found
 
         return tensor

@@ -204,9 +204,9 @@ class Machine(Scalars[Any]):
         return _SCALAR[dtype](value)
 
     def from_index(self, value: int, dtype: str) -> Any:
-        held = np.int64(wrapped(value, "int64"))
-        self.undefined += int(held) != value
-        return held.astype(dtype)
+        wrapped_value = np.int64(wrapped(value, "int64"))
+        self.undefined += int(wrapped_value) != value
+        return wrapped_value.astype(dtype)
 
     def element(self, raw: Any, dtype: str) -> Any:
         kind = _SCALAR[dtype]
@@ -227,9 +227,9 @@ class Machine(Scalars[Any]):
     def cast(self, target: str, source: str, x: Any) -> Any:
         if dtypes.is_integer(target) and not dtypes.is_integer(source):
             whole = int(x) if np.isfinite(x) else 0
-            held = wrapped(whole, target)
-            self.undefined += held != whole or not np.isfinite(x)
-            return _SCALAR[target](held)
+            wrapped_value = wrapped(whole, target)
+            self.undefined += wrapped_value != whole or not np.isfinite(x)
+            return _SCALAR[target](wrapped_value)
         return x.astype(target)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Any:

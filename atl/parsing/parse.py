@@ -299,8 +299,8 @@ class _Reader(IndexReader):
             for a, b in zip(declared_type.shape, computed.shape, strict=True)
         )
         if not alike:
-            said, place = _of_shape(made.name, computed), header.place(self.text)
-            raise ShapeError(said, place=place, required="the shape of the body")
+            summary, place = _of_shape(made.name, computed), header.place(self.text)
+            raise ShapeError(summary, place=place, required="the shape of the body")
 
     # -- expressions --------------------------------------------------------------------------------------------------
 

@@ -74,9 +74,9 @@ def tokens(text: str) -> Iterator[Token]:
                     )
                 yield Token("number", found.group(), start, at)
             case _:
-                meant = _SYNONYMS.get(found.group(), found.group())
-                plain: Kind = "name" if meant[0].isalpha() or meant[0] == "_" else "symbol"
-                yield Token("word" if meant in RESERVED else plain, meant, start, at)
+                symbol = _SYNONYMS.get(found.group(), found.group())
+                plain: Kind = "name" if symbol[0].isalpha() or symbol[0] == "_" else "symbol"
+                yield Token("word" if symbol in RESERVED else plain, symbol, start, at)
     yield Token("end", "", len(text), len(text))
 
 

@@ -81,12 +81,12 @@ def _name(leaf: Leaf) -> str:
             return f"#{position}"
 
 
-def _distinct(name: str, taken: Mapping[str, int]) -> str:
+def _distinct(name: str, used: Mapping[str, int]) -> str:
     """Return `name`, or `i_2` for a second `i`: names of variables need not be unique."""
-    if name not in taken:
+    if name not in used:
         return name
     number = 2
-    while f"{name}_{number}" in taken:
+    while f"{name}_{number}" in used:
         number += 1
     return f"{name}_{number}"
 

@@ -109,7 +109,7 @@ class _Reading:
     facts: Facts
     goal: Predicate
     extents: dict[Leaf, int] = field(default_factory=dict)
-    taken_apart: frozenset[Hashable] = frozenset()
+    decomposed: frozenset[Hashable] = frozenset()
     bits: int = 0
     done: dict[AnyAtom, Value] = field(default_factory=dict)
 
@@ -117,7 +117,7 @@ class _Reading:
         self.extents = dict(_extents(self.facts))
         asked = [self.goal, *(fact for fact in self.facts.predicates if isinstance(fact, Zero))]
         found = [atom for each in asked for part in expressions(each) for atom in atoms(part) if _power(atom)]
-        self.taken_apart = frozenset(leaf for atom in found for part in _parts(atom) for leaf in atoms(part))
+        self.decomposed = frozenset(leaf for atom in found for part in _parts(atom) for leaf in atoms(part))
         largest = max(self.extents.values(), default=0)
         self.bits = min(max([*map(_power, found), largest]), MAX_BITS)
 
@@ -143,7 +143,7 @@ class _Reading:
         match atom:
             case Size() | Bound() | Var():
                 known = self.extents.get(atom)
-                if known is None and atom not in self.taken_apart:
+                if known is None and atom not in self.decomposed:
                     return Value({}, index(atom))
                 count = self.bits if known is None else known
                 high = floordiv(index(atom), constant(1 << count)) if known is None else ZERO

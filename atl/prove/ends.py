@@ -65,12 +65,12 @@ class _Ends:
             multiple, rest = _collected(e, variable)
             if multiple is None or not (sign := self._sign(multiple)):
                 continue
-            gone = done | {variable}
+            eliminated = done | {variable}
             for end in self._ends(variable, up=sign < 0):
                 self.left -= 1
                 if self.left < 0:
                     return False
-                if gone.isdisjoint(atoms(end)) and self.never_negative(rest + multiple * end, gone):
+                if eliminated.isdisjoint(atoms(end)) and self.never_negative(rest + multiple * end, eliminated):
                     return True
             return False
         return False

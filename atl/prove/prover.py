@@ -96,12 +96,11 @@ def proves(facts: Facts, goal: Predicate, *, thorough: bool = True) -> bool:
 
 def _decide(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     """Decide a query with the memo. A model may use the variable names of an equal earlier query."""
-    asked = goal.identity
-    stated = asked is TRUE.identity or asked in facts.known
-    if stated or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
+    known = goal.identity is TRUE.identity or goal.identity in facts.known
+    if known or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
         statistics.trivial += 1
         return Proved("trivial")
-    key = (facts.identity, asked, thorough, _smt.get())
+    key = (facts.identity, goal.identity, thorough, _smt.get())
     found = _memo.get(key)
     if found is not None:
         statistics.memo += 1
@@ -222,11 +221,11 @@ def _decide_connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
 
 def _decide_numbered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     """Decide a query with its variables numbered, so that renamed queries share a memo entry."""
-    numbered, asked, variables = renumbered(facts, goal)
-    key = (numbered.identity, asked.identity, thorough, _smt.get())
+    numbered, numbered_goal, variables = renumbered(facts, goal)
+    key = (numbered.identity, numbered_goal.identity, thorough, _smt.get())
     answer = _memo.get(key)
     if answer is None:
-        answer = _Query(numbered, asked, thorough=thorough).answer()
+        answer = _Query(numbered, numbered_goal, thorough=thorough).answer()
         _remember(key, answer)
     else:
         statistics.memo += 1
@@ -255,9 +254,9 @@ class _Query:
             return self._proved("linear")
         if isinstance(self.goal, NonNegative) and has_only_non_negative_terms(self.facts, self.goal.expression):
             return self._proved("linear")
-        stated = self.facts.predicates, negation(self.goal)
-        asked = stated if self.as_written else self._divided_out()
-        solution = _solve_equalities(*asked)
+        original = self.facts.predicates, negation(self.goal)
+        predicates = original if self.as_written else self._divided_out()
+        solution = _solve_equalities(*predicates)
         table, known, denied = Table(), System(), System()
         for predicate in solution.facts:
             read_predicate(table, predicate, known)
@@ -287,7 +286,7 @@ class _Query:
         products = any(len(monomial) > 1 for monomial in table.monomials)
         if products and refuted(table, known, denied, effort=effort, wide=True):
             return self._proved("linear")
-        if asked != stated and not self.simplified:
+        if predicates != original and not self.simplified:
             return replace(self, as_written=True).answer()
         if not self.thorough:
             statistics.unknown += 1
@@ -328,17 +327,17 @@ class _Query:
 
         For example, (n + k) // k becomes n // k + 1.
         """
-        stated = self.facts.predicates, negation(self.goal)
-        facts, denied = stated
+        original = self.facts.predicates, negation(self.goal)
+        facts, denied = original
         if not any(map(_may_be_divided_out, (*facts, denied))):
-            return stated
+            return original
         everything = [expression for predicate in (*facts, denied) for expression in expressions(predicate)]
         found = {divisor: None for expression in everything for divisor in divisors(expression)}
         # Use only facts without quotients, so that this query does not recur.
         plain = self.facts.only(lambda fact: not _divides(fact))
         positive = {d for d in found if proves(plain, less(ZERO, d), thorough=False)}
         if not positive:
-            return stated
+            return original
 
         def divide(a: Index, b: Index) -> Index:
             if b.constant is not None and b.constant <= 0:
@@ -405,12 +404,12 @@ class _Query:
 
     def _by_related_facts(self, table: Table) -> bool:
         """Prove a nonlinear goal with z3 from the facts about its leaves only, as z3 often fails on more products."""
-        asked = topics_of(self.goal)
-        own = self.facts.only(lambda fact: topics_of(fact) <= asked)
-        if len(own.predicates) == len(self.facts.predicates) or all(len(each) < 2 for each in table.monomials):
+        topics = topics_of(self.goal)
+        related = self.facts.only(lambda fact: topics_of(fact) <= topics)
+        if len(related.predicates) == len(self.facts.predicates) or all(len(each) < 2 for each in table.monomials):
             return False
         few, system = Table(), System()
-        for predicate in (*own.predicates, negation(self.goal)):
+        for predicate in (*related.predicates, negation(self.goal)):
             read_predicate(few, predicate, system)
         return isinstance(solve(few, system, defined=False, steps=STEPS_AGAIN), Contradiction)
 

@@ -37,11 +37,11 @@ from atl.core.predicate import Predicate, at_most, less, within
 MAX_STEPS: Final = 24
 """Maximum number of steps of a polynomial division."""
 
-Shown: TypeAlias = Callable[[Predicate], bool]
+CanProve: TypeAlias = Callable[[Predicate], bool]
 """A function that returns True for predicates that it can prove."""
 
 
-def reduced(expression: Index, can_prove: Shown) -> Index:
+def reduced(expression: Index, can_prove: CanProve) -> Index:
     """Return an equal expression with quotients, minima and maxima simplified or evaluated."""
     return _simplified(_Cache(can_prove, {}), expression)
 
@@ -51,7 +51,7 @@ class _Cache:
 
     __slots__ = ("can_prove", "done")
 
-    def __init__(self, can_prove: Shown, done: dict[AnyAtom, Index]) -> None:
+    def __init__(self, can_prove: CanProve, done: dict[AnyAtom, Index]) -> None:
         self.can_prove = can_prove
         self.done = done
 
@@ -96,7 +96,7 @@ def _new_atom(cache: _Cache, atom: AnyAtom) -> Index:
     assert_never(atom)
 
 
-def _extremum(can_prove: Shown, kind: Literal["min", "max"], choices: list[Index]) -> Index:
+def _extremum(can_prove: CanProve, kind: Literal["min", "max"], choices: list[Index]) -> Index:
     """Drop each choice that is never better than another one."""
     kept = list(choices)
     for choice in choices:
@@ -141,7 +141,7 @@ def _quotient(cache: _Cache, a: Index, b: Index) -> Index:
     return floordiv(a, b)
 
 
-def _decided(can_prove: Shown, a: Index, b: Index) -> int | None:
+def _decided(can_prove: CanProve, a: Index, b: Index) -> int | None:
     """Return the value of a // b if it is proved to be 0, -1 or 1."""
     if can_prove(at_most(ZERO, a)):
         if can_prove(less(a, b)):

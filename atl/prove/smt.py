@@ -120,14 +120,14 @@ class _Translation:
         """
         z3, term = self.z3, self.terms[column]
         parts = [self.value(part) for part in self.table.parts[column]]
-        natural = z3.And([part >= 0 for part in parts])
+        non_negative = z3.And([part >= 0 for part in parts])
         whole = z3.Sum([*parts, term])
         carried = z3.Int(f"c{column}", self.context)
         bounds = [term >= 0, *(2 * each <= whole for each in (*parts, term)), whole == 2 * carried]
-        solver.add(z3.Implies(natural, z3.And(bounds)))
+        solver.add(z3.Implies(non_negative, z3.And(bounds)))
         for bits in BITS:
             fits = z3.And([part < 1 << bits for part in parts])
-            solver.add(z3.Implies(z3.And(natural, fits), term < 1 << bits))
+            solver.add(z3.Implies(z3.And(non_negative, fits), term < 1 << bits))
 
     def _add_read(self, solver: Any, column: int, read: Read) -> None:
         z3 = self.z3

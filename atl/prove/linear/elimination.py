@@ -42,7 +42,7 @@ def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
     while column := lines.next_column():
         if lines.eliminate(column, steps, budget):
             return True
-        if budget.left <= 0 or len(lines.held) > MAX_ROWS:
+        if budget.left <= 0 or len(lines.by_key) > MAX_ROWS:
             return False
         steps += 1
     return False
@@ -54,11 +54,12 @@ def projected(rows: list[Row], kept: frozenset[int], budget: Budget) -> list[Row
     lines.add(rows)
     steps = 0
     while column := lines.next_column():
-        if lines.eliminate(column, steps, budget) or budget.left <= 0 or len(lines.held) > MAX_ROWS:
+        if lines.eliminate(column, steps, budget) or budget.left <= 0 or len(lines.by_key) > MAX_ROWS:
             return []
         steps += 1
     return [
-        {**coefficients, 0: constant} if constant else coefficients for coefficients, constant, _ in lines.held.values()
+        {**coefficients, 0: constant} if constant else coefficients
+        for coefficients, constant, _ in lines.by_key.values()
     ]
 
 
@@ -72,7 +73,7 @@ def leaves_no_rows(rows: list[Row], kept: frozenset[int], budget: Budget) -> boo
         if lines.eliminate(column, steps, budget) or budget.left <= 0:
             return False
         steps += 1
-    return not lines.held
+    return not lines.by_key
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class _Lines:
 
     kept: frozenset[int] = frozenset()
     """Columns that are not eliminated."""
-    held: dict[_Key, _Line] = field(default_factory=dict)
+    by_key: dict[_Key, _Line] = field(default_factory=dict)
     above: dict[int, dict[_Key, None]] = field(default_factory=dict)
     """The lines with a positive coefficient, by column; `below` has those with a negative one."""
     below: dict[int, dict[_Key, None]] = field(default_factory=dict)
@@ -107,18 +108,18 @@ class _Lines:
             coefficients = {column: value // common for column, value in coefficients.items()}
             constant //= common
         key = frozenset(coefficients.items())
-        other = self.held.get(key)
+        other = self.by_key.get(key)
         if other is None:
             for column, value in coefficients.items():
                 (self.above if value > 0 else self.below).setdefault(column, {})[key] = None
                 self.changed[column] = None
         if other is None or constant < other[1]:
-            self.held[key] = (coefficients, constant, origin)
+            self.by_key[key] = (coefficients, constant, origin)
         return False
 
     def remove(self, key: _Key) -> _Line:
         """Remove a line."""
-        line = self.held.pop(key)
+        line = self.by_key.pop(key)
         for column, value in line[0].items():
             del (self.above if value > 0 else self.below)[column][key]
             self.changed[column] = None
