@@ -60,7 +60,7 @@ HIDDEN: dict[str, tuple[int, Callable[[Patch], None]]] = {
     ),
     "bits that count only upwards": (5, lambda patch: plant(patch, Value, "least", "min(weight, 0)", "0")),
     "a variable at its ends that counts as a size": (
-        9, lambda patch: plant(patch, _Ends, "_is_natural", "isinstance(atom, Size)", "True")
+        9, lambda patch: plant(patch, _Ends, "_is_non_negative", "isinstance(atom, Size)", "True")
     ),
 }  # fmt: skip
 """Faults of layers that are asked after the search for counterexamples, and a seed that soon meets each."""
