@@ -109,7 +109,9 @@ class Caller:
         runtime, function = self._runtime()
         with runtime.using(self._device_of_call(runtime, passed)):
             result = self._carried_out(runtime, function, passed, call, sizes, shape, out)
-        return split_results(self._program, result, call.sizes, call.arrays) if isinstance(result, np.ndarray) else result
+        return (
+            split_results(self._program, result, call.sizes, call.arrays) if isinstance(result, np.ndarray) else result
+        )
 
     def prepared(
         self, stream: int, arrays: tuple[object, ...], out: object, named: Mapping[str, object]

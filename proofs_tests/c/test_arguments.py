@@ -54,12 +54,18 @@ def test_sizes_are_read_off_the_arrays_in_the_order_of_the_program() -> None:
 def test_a_size_that_an_array_determines_may_be_given_too_if_it_agrees() -> None:
     assert bind(matmul, [a, b], {"n": 2}).sizes["n"] == 2
     text = refusal(matmul, ArrayError, a, b, n=5)
-    assert says(text, "the keyword and dimension 0 of A give different n", "n = 5 from the keyword, n = 2 from dimension 0")
+    assert says(
+        text, "the keyword and dimension 0 of A give different n", "n = 5 from the keyword, n = 2 from dimension 0"
+    )
 
 
 def test_a_missing_array_is_named_with_its_declaration() -> None:
     assert says(refusal(matmul, ArgumentError, a), "missing argument 'B' of matmul", "B: float32 of shape (k, m)")
-    assert says(refusal(matmul, ArgumentError), "missing arguments 'A' and 'B' of matmul", "A: float32 of shape (n, k); B: float32")
+    assert says(
+        refusal(matmul, ArgumentError),
+        "missing arguments 'A' and 'B' of matmul",
+        "A: float32 of shape (n, k); B: float32",
+    )
 
 
 def test_too_many_arrays_are_counted() -> None:
@@ -327,7 +333,9 @@ def test_exact_calls_keep_the_type_of_integers() -> None:
         assert list(held) == [1, 2]
     ints = program(atl.tensor("x", n, dtype="int32"))
     for wrong in ([1, 2.5], [2**31], [Fraction(1, 2)], [float("nan")], [float("inf"), 1]):
-        assert says(refusal(ints, ArrayError, wrong, exact=True), "x[", "which is not a valid int32", "x: int32 of shape (n,)")
+        assert says(
+            refusal(ints, ArrayError, wrong, exact=True), "x[", "which is not a valid int32", "x: int32 of shape (n,)"
+        )
 
 
 # -- through the interpreter ------------------------------------------------------------------------------------------

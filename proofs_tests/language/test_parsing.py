@@ -148,7 +148,9 @@ def test_a_first_line_that_does_not_fit_is_refused(text: str, kind: type[ATLErro
 def test_a_comparison_of_values_is_answered_with_what_chooses_by_them() -> None:
     with pytest.raises(ParseError, match=r"the index 0\.0 is not an integer") as caught:
         parse("f (x : float32[n]) := gen[i < n] select(0.0 < x[i], x[i], 0.0)")
-    assert caught.value.suggestions == ("conditions can only contain indices: to select by element values, use min(…) and max(…)",)
+    assert caught.value.suggestions == (
+        "conditions can only contain indices: to select by element values, use min(…) and max(…)",
+    )
     parse("f (x : float32[n]) := gen[i < n] max(x[i], 0.0)")
 
 

@@ -20,7 +20,8 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/prover.py::_Query.answer::if simpler == TRUE: never::0": (
         "equivalent: what is true has no denial, and is proved by the same layer"
     ),
-    "atl/prove/prover.py::_decide::goal.identity is TRUE.identity or goal.identity in facts.known: part 0 forgotten::0": (
+    "atl/prove/prover.py::_decide::goal.identity is TRUE.identity or goal.identity in facts.known: "
+    "part 0 forgotten::0": (
         "equivalent: what is true is a conjunction of nothing, which is proved as trivial"
     ),
     "atl/prove/prover.py::_Query.answer::if samples is None: always::0": (
