@@ -17,7 +17,7 @@ from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, check_rank
-from atl.meaning.results import Several
+from atl.meaning.results import ResultLayout
 from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
 from lowering.c.gathering import gathering_flags
@@ -217,7 +217,7 @@ class Kernel:
             for array in nest.inputs
         )
         self._names = tuple(array.name for array in nest.inputs)
-        self._several = Several(program) if program.results and not whole else None
+        self._several = ResultLayout(program) if program.results and not whole else None
         self._arrays_at = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
@@ -265,7 +265,7 @@ class Kernel:
         if self._several is None:
             return result
         held = dict(zip(self._names, passed, strict=True))
-        return self._several.of(result, dict(zip(self.nest.sizes, sizes, strict=True)), held)
+        return self._several.split(result, dict(zip(self.nest.sizes, sizes, strict=True)), held)
 
     def prepared(self, /, *arrays: object, out: Any, **named: object) -> Callable[[], None]:
         """A call whose arguments are looked at now, once: each call of it runs the C on the memory that they have.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from atl.errors import CompilerFailed, CompilerMissing, InvalidArgument, Location, brief
-from atl.files.whole import reason
+from atl.files.atomic import reason
 
 CompilerKind = Literal["clang", "gcc", "nvcc"]
 

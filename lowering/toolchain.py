@@ -25,7 +25,7 @@ from types import UnionType
 from typing import Any, Final
 
 from atl.errors import CompilerFailed, InvalidArgument, InvalidName, Location, brief
-from atl.files.whole import reason
+from atl.files.atomic import reason
 from lowering.compiler import (
     OPENMP,
     OPENMP_SIMD,

@@ -17,7 +17,7 @@ from atl.core.dtypes import BOOL, is_integer
 from atl.core.index import Array, Leaf, Read, Size, atoms, value_of
 from atl.core.program import Program, size_in
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, InvalidName, LibraryMissing, brief
-from atl.meaning.results import Several, apart
+from atl.meaning.results import ResultLayout, split_results
 
 Call = Callable[..., Any]
 _REGISTERED: Final[dict[str, tuple[Program, Any]]] = {}
@@ -76,7 +76,7 @@ def _operator(program: Program, operator: Any, kinds: Mapping[str, str], shapes:
     """The operator; of several results a function that takes its result apart, in views that PyTorch knows."""
     if not program.results:
         return operator
-    several = Several(program)
+    several = ResultLayout(program)
 
     def function(*given: Any, **named: Any) -> Any:
         held = {**dict(zip(kinds, given, strict=False)), **named}
@@ -121,7 +121,7 @@ def jax_function(program: Program, call: Call) -> Call:
             return call(**held, **numbers, **sizes)
 
         held = [given[array.name] for array in traced]
-        return apart(program, jax.pure_callback(back, told, *held, vmap_method="sequential"), every, {})
+        return split_results(program, jax.pure_callback(back, told, *held, vmap_method="sequential"), every, {})
 
     return function
 

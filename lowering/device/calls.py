@@ -20,7 +20,7 @@ from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.errors import ArrayError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, index_elements
-from atl.meaning.results import apart
+from atl.meaning.results import split_results
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.processes import BoundCall
 from lowering.device.arrays import ADDRESSES, OnGpu, is_on_gpu, on_gpu, told_stream
@@ -109,7 +109,9 @@ class Caller:
         runtime, function = self._runtime()
         with runtime.using(self._device_of_call(runtime, passed)):
             result = self._carried_out(runtime, function, passed, call, sizes, shape, out)
-        return apart(self._program, result, call.sizes, call.arrays) if isinstance(result, np.ndarray) else result
+        return (
+            split_results(self._program, result, call.sizes, call.arrays) if isinstance(result, np.ndarray) else result
+        )
 
     def prepared(
         self, stream: int, arrays: tuple[object, ...], out: object, named: Mapping[str, object]

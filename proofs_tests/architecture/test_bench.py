@@ -20,7 +20,7 @@ import pytest
 
 import atl
 from atl.cli import main as command_line
-from atl.cli.foundation.command import FAILED, REFUSED
+from atl.cli.command import FAILED, REFUSED
 from bench import command, report, settling
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
 from bench.limits import limit_of

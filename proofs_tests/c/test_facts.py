@@ -54,7 +54,7 @@ def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended
     right = np.array([[6, 7, 8], [0, 4, 5]], np.int32)
     for _ in range(2):
         assert np.array_equal(kernel(right, values), values[right])
-    with pytest.raises(ArrayError, match="do not increase strictly"):
+    with pytest.raises(ArrayError, match="are not strictly increasing"):
         kernel(np.array([[6, 7, 8], [0, 4, 4]], np.int32), values)
 
 

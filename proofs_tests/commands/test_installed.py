@@ -43,8 +43,8 @@ def test_commands_that_need_a_checkout_are_not_listed(installed: Path) -> None:
     done = atl(installed, "--help")
     assert done.returncode == 0, done.stderr
     assert "certify" in done.stdout
-    assert "Measures our schedules" not in done.stdout
-    assert "Tests random programs" not in done.stdout
+    assert "Compare the speed of our schedules" not in done.stdout
+    assert "Test the compiler and the prover" not in done.stdout
     assert "--proof" not in atl(installed, "rules", "--help").stdout
 
 

@@ -105,7 +105,7 @@ def test_a_call_takes_truth_values_alone(given: Any) -> None:
 
 
 def test_a_text_reads_truth_values_as_conditions_only() -> None:
-    with pytest.raises(atl.ATLError, match="a condition stands where an index is needed"):
+    with pytest.raises(atl.ATLError, match="expected an index, found a condition"):
         atl.parse("p (mask : bool[n], x : float32[n]) := ⊞[i < n] x[mask[i]]")
     with pytest.raises(atl.ATLError, match="ATL"):
         atl.parse("p (mask : bool[n] in [0, 2), x : float32[n]) := x")

@@ -217,7 +217,7 @@ def test_overlapping_rows_are_refused() -> None:
     kernel(matrix)
     matrix.indptr[3], matrix.indptr[4] = matrix.indptr[4] + 1, matrix.indptr[3]
     for _ in range(2):
-        with pytest.raises(ArrayError, match="A_pos do not rise"):
+        with pytest.raises(ArrayError, match="A_pos are not nondecreasing"):
             kernel(matrix)
 
 

@@ -14,7 +14,7 @@ from atl.core.predicate import Predicate, at_most, equal, less
 from atl.prove import Facts
 from atl.prove.answer import Model, Statistics, model_of
 from atl.prove.cases import _divided, with_plain_limits
-from atl.prove.elements import lawful
+from atl.prove.elements import realisable
 
 VX, VY = Var(1, "x"), Var(2, "y")
 x, y = index(VX), index(VY)
@@ -53,8 +53,8 @@ def test_a_limit_is_made_plain_where_a_size_or_a_variable_is_natural() -> None:
 def test_a_single_element_is_in_order() -> None:
     for monotonic in ("nondecreasing", "increasing"):
         alone = Array("alone", (), "int64", low=ZERO, monotonic=monotonic)
-        assert lawful((alone,), model_of([], [("alone", (), 4)]))
-        assert not lawful((alone,), model_of([], [("alone", (), -1)]))
+        assert realisable((alone,), model_of([], [("alone", (), 4)]))
+        assert not realisable((alone,), model_of([], [("alone", (), -1)]))
 
 
 def test_a_part_of_a_row_begins_with_the_least_element_that_is_declared() -> None:
@@ -62,8 +62,8 @@ def test_a_part_of_a_row_begins_with_the_least_element_that_is_declared() -> Non
     row = Array("row", (constant(6),), "int64", low=ZERO, monotonic="increasing", between=positions)
     ends = [("pos", (at,), end) for at, end in enumerate((0, 3, 6))]
     for at, least in ((3, 0), (4, 1), (5, 2)):
-        assert lawful((row,), model_of([], [*ends, ("row", (at,), least)]))
-        assert not lawful((row,), model_of([], [*ends, ("row", (at,), least - 1)]))
+        assert realisable((row,), model_of([], [*ends, ("row", (at,), least)]))
+        assert not realisable((row,), model_of([], [*ends, ("row", (at,), least - 1)]))
 
 
 # Rows of up to four elements, wholly or between positions: whether there are any is found by trying all.
@@ -118,7 +118,7 @@ def test_elements_are_lawful_where_there_are_arrays_that_have_them(seed: int) ->
         elements = {at: numbers.randrange(5) for at in range(extent) if numbers.random() < 0.6}
         ends = {at: numbers.randrange(-1, extent + 2) for at in range(3) if numbers.random() < 0.8}
         held = [(name, (at,), value) for name, of in (("row", elements), ("pos", ends)) for at, value in of.items()]
-        said = lawful((row,) if row.between is None else (row, row.between), model_of([], held))
+        said = realisable((row,) if row.between is None else (row, row.between), model_of([], held))
         known = there_is(row, extent, elements, ends)
         # Of positions that are not given only some are tried: numbers that refute may be lost by it.
         left_open = row.between is not None and len(ends) < 3

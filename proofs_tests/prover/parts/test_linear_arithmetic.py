@@ -12,7 +12,7 @@ from atl.core.predicate import Predicate, at_most, disjunction, equal, less, neg
 from atl.prove import Facts, Proved, prove
 from atl.prove.linear import elimination
 from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget, leaves_nothing, projected
+from atl.prove.linear.elimination import Budget, leaves_no_rows, projected
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import LARGEST, Intervals, _interval_product, propagate
 from atl.prove.linear.products import products
@@ -127,15 +127,15 @@ def test_a_projection_of_too_many_rows_is_given_up(monkeypatch: pytest.MonkeyPat
 
 def test_what_can_be_chosen_is_seen_with_as_few_combinations_as_needed() -> None:
     spent = Budget(1_000)
-    assert leaves_nothing(MANY, frozenset(), spent)
+    assert leaves_no_rows(MANY, frozenset(), spent)
     assert 1_000 - spent.left == 23
-    assert leaves_nothing(MANY, frozenset(), Budget(24))
-    assert not leaves_nothing(MANY, frozenset(), Budget(23))
+    assert leaves_no_rows(MANY, frozenset(), Budget(24))
+    assert not leaves_no_rows(MANY, frozenset(), Budget(23))
 
 
 def test_numbers_that_cannot_be_leave_something() -> None:
-    assert not leaves_nothing([{1: 1}, {0: -1}], frozenset(), Budget(100))
-    assert leaves_nothing([{1: 1}, {0: 1}, {}], frozenset(), Budget(100))
+    assert not leaves_no_rows([{1: 1}, {0: -1}], frozenset(), Budget(100))
+    assert leaves_no_rows([{1: 1}, {0: 1}, {}], frozenset(), Budget(100))
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------
