@@ -11,6 +11,8 @@ from _pytest.mark import ParameterSet
 
 ONE_IN: Final = 23
 """`make test` runs one case in so many. The number is prime, so that cases of several parameters are mixed."""
+MARKS: Final = pytest.StashKey[dict[str, frozenset[str]]]()
+"""The marks of each test that was collected, before any were left out, in the stash of pytest's configuration."""
 
 
 def few_and_rest(count: int) -> list[ParameterSet]:
