@@ -25,11 +25,21 @@ def few_and_rest(count: int) -> list[ParameterSet]:
 
 
 def sample(items: Iterable[pytest.Item]) -> None:
-    """Mark cases of the tests that are marked `sampled` as long, all but one in `ONE_IN` of each test."""
+    """Mark cases of the tests that are marked `sampled` as long, all but one in `ONE_IN` of each test.
+
+    Of the others of a test marked `thinned(n)` all but one in n are slow.
+    """
     seen: Counter[str] = Counter()
     for item in items:
-        if item.get_closest_marker("sampled") is not None:
-            test = item.nodeid.partition("[")[0]
-            if seen[test] % ONE_IN:
-                item.add_marker("long")
-            seen[test] += 1
+        sampled, thinned = (item.get_closest_marker(name) for name in ("sampled", "thinned"))
+        if sampled is None and thinned is None:
+            continue
+        test = item.nodeid.partition("[")[0]
+        number = seen[test]
+        seen[test] += 1
+        if sampled is not None and number % ONE_IN == 0:
+            continue
+        if sampled is not None:
+            item.add_marker("long")
+        if thinned is not None and number % thinned.args[0]:
+            item.add_marker("slow")

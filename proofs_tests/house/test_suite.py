@@ -48,8 +48,8 @@ class _Item:
     def __init__(self, test: str, case: int, *marks: str) -> None:
         self.nodeid, self.marks = f"{test}[{case}]", [*marks]
 
-    def get_closest_marker(self, name: str) -> str | None:
-        return name if name in self.marks else None
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return pytest.Mark(name, (3,), {}) if name in self.marks else None
 
     def add_marker(self, name: str) -> None:
         self.marks.append(name)
@@ -66,6 +66,17 @@ def test_of_sampled_tests_few_cases_are_not_long() -> None:
         f"b[{ONE_IN}]",
     ]
     assert not any(item.marks for item in whole)
+
+
+def test_of_thinned_tests_few_cases_are_not_slow() -> None:
+    cases = range(ONE_IN + 2)
+    alone: list[Any] = [_Item("a", case, "thinned") for case in cases]
+    both: list[Any] = [_Item("b", case, "thinned", "sampled") for case in cases]
+    sample([*alone, *both])
+    assert [case for case in cases if "slow" not in alone[case].marks] == [*range(0, ONE_IN + 2, 3)]
+    assert [case for case in cases if "long" not in both[case].marks] == [0, ONE_IN]
+    assert [case for case in cases if "slow" not in both[case].marks] == sorted({*range(0, ONE_IN + 2, 3), ONE_IN})
+    assert not any("long" in item.marks for item in alone)
 
 
 @lru_cache
