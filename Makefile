@@ -32,10 +32,11 @@ test: $(VENV)/.dev ## Runs some tests of each file, the doctests too (PYTEST_WOR
 test-all: test ## Runs the tests that `make test` leaves out, after those that it runs
 	$(PYTEST) -m 'long and not slow'
 
-check: $(VENV)/.dev ## Lints, checks the formatting and the types
+check: $(VENV)/.dev ## Checks style, formatting, types and the layers of the packages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 rocq: $(VENV)/.dev ## Proves the rules by Rocq, where coqc is found
 	$(BIN)/python -m proofs_tests.rocq

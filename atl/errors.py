@@ -186,13 +186,13 @@ class SymbolicValue(ATLError, TypeError):
     code = "ATL101"
 
 
-class WrongArgument(ATLError, TypeError):
+class InvalidArgument(ATLError, TypeError):
     """An argument is of a kind that the operator does not take."""
 
     code = "ATL102"
 
 
-class WrongName(ATLError, ValueError):
+class InvalidName(ATLError, ValueError):
     """A name is not an identifier, is reserved, or is given to two different things."""
 
     code = "ATL103"
@@ -346,12 +346,6 @@ class ImageError(ATLError, ValueError):
     """A file is not a picture that can be read."""
 
     code = "ATL503"
-
-
-class CheckoutNeeded(ATLError, RuntimeError):
-    """The command needs a checkout of the repository."""
-
-    code = "ATL504"
 
 
 class RefusedMark(ATLError):

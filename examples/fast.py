@@ -130,7 +130,7 @@ def blur_six_rows(rows: int = 6) -> Session:
     The columns are marked to run as vectors: of so many rows of one output C compilers do not see that they are apart.
     """
     s = reschedule(blur.two_stage())
-    s.jam("⊞[y < n] _", rows, share="buf")
+    s.unroll_and_jam("⊞[y < n] _", rows, share="buf")
     s.mark("⊞[x < m] _", "vector")
     s.tails(strategy="split")
     return s
@@ -143,7 +143,7 @@ def blur_streamed(rows: int = 6) -> Session:
     above it does: its length is a multiple of 64 bytes.
     """
     s = reschedule(blur.two_stage())
-    s.jam("⊞[y < n] _", rows, share="buf")
+    s.unroll_and_jam("⊞[y < n] _", rows, share="buf")
     s.mark("⊞[x < m] _", "stream")
     s.tails(strategy="split")
     return s

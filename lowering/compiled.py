@@ -13,10 +13,9 @@ from typing import Any, Final, Literal, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import check_names, marked_binders, support_of
 from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
-from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
+from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import Several
 from atl.meaning.specialise import specialise
@@ -43,6 +42,7 @@ from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.sizing import read_for_sizes, sized
 from lowering.targets.support import check_program, check_room
+from lowering.targets.supported import check_names, marked_binders, support_of
 from lowering.timing.kernel_time import KernelTime, time_of
 from lowering.toolchain import build_shared, load, openmp_flags
 
@@ -97,11 +97,11 @@ def compile(  # noqa: A001
     """
     checked_program(program)
     if not isinstance(fast_math, bool):
-        raise WrongArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
+        raise InvalidArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
     program = _checked(program, target, sizes)
     if target == "cuda":
         if fast_math:
-            raise WrongArgument("fast_math=True for a GPU", required="fast_math=False: it is for the C target yet")
+            raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: it is for the C target yet")
         return compile_for_gpu(program)
     check_room(program)
     compiler = find_compiler()
@@ -195,7 +195,7 @@ class Kernel:
     def __init__(self, program: Program, nest: LoopNest, code: Code, *, whole: bool = False) -> None:
         for given, of in ((program, Program), (nest, LoopNest), (code, Code)):
             if not isinstance(given, of):
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"a kernel of {brief(given)}", required="a program: compile(program) makes a kernel"
                 )
         self._given: Final = program
@@ -348,7 +348,7 @@ class Kernel:
         It takes the inputs in order, scalars as numbers, then the sizes that no array determines; it has no derivative.
         Without a name it has that of the program and of the code. Of a program of several results it is a function that
         takes the operator's result apart. Raises `LibraryMissing` without PyTorch;
-        `WrongArgument` where elements decide on the shape of the result, which cannot be known while tracing.
+        `InvalidArgument` where elements decide on the shape of the result, which cannot be known while tracing.
         """
         return torch_operator(self.program, self._whole, name or self.path.stem.replace("-", "_"))
 
@@ -379,7 +379,7 @@ class Kernel:
         the plain loops are those of its left side, and its certificate is written too. `sizes` are those of the check,
         which else has several, and takes others on its command line. All files are written, or none.
 
-        Raises `WrongArgument`, also where the folder cannot be written.
+        Raises `InvalidArgument`, also where the folder cannot be written.
         """
         flags = gathering_flags(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code

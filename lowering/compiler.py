@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-from atl.errors import CompilerFailed, CompilerMissing, Location, WrongArgument, brief
+from atl.errors import CompilerFailed, CompilerMissing, InvalidArgument, Location, brief
 from atl.files.whole import reason
 
 CompilerKind = Literal["clang", "gcc", "nvcc"]
@@ -266,7 +266,7 @@ def time_limit() -> float:
     except ValueError:
         seconds = 0
     if not 0 < seconds <= LONGEST:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the environment variable ATL_COMPILER_TIMEOUT is {brief(text)}",
             required=f"how many seconds one run of the C compiler may take, above 0 and up to {LONGEST}",
             suggestions=(f"unset it, and a run may take {TIMEOUT} seconds",),

@@ -15,8 +15,6 @@ from typing import TypeAlias, assert_never
 import padtypes
 from atl.checks.safety import check_safe, reads_in
 from atl.checks.scope import Scope, outermost
-from atl.checks.stack import storage_of
-from atl.checks.targets import MarkedBinder, marked_binders, support_of
 from atl.checks.wellformed import positive_divisors
 from atl.core.dtypes import bytes_of
 from atl.core.index import (
@@ -68,7 +66,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import Path, amounts, subterms
-from atl.errors import UnsafeAccess, WrongArgument, brief
+from atl.errors import InvalidArgument, UnsafeAccess, brief
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
@@ -99,6 +97,8 @@ from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import Traced, number_of_loop, numbered, traced
 from lowering.targets.legality import check_legal, check_met
+from lowering.targets.stack import storage_of
+from lowering.targets.supported import MarkedBinder, marked_binders, support_of
 from lowering.targets.walks import check_merges
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
@@ -192,14 +192,14 @@ def lower(
     left out that speak of the registers, the storage and the loops of a CPU; `lowering.gpu` makes kernels of the nest.
     With `origins` the nest says of each loop which binder of the program it came from (`LoopNest.origins`).
 
-    Raises `WrongArgument`, `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
+    Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
     """
     if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
-        raise WrongArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
+        raise InvalidArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
     if not isinstance(registers, bool):
-        raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
+        raise InvalidArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     if not isinstance(origins, bool):
-        raise WrongArgument(f"origins={brief(origins)}", required="origins=True or origins=False")
+        raise InvalidArgument(f"origins={brief(origins)}", required="origins=True or origins=False")
     support_of(target)
     check_safe(program)
     padtypes.check(program)

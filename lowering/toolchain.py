@@ -24,7 +24,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final
 
-from atl.errors import CompilerFailed, Location, WrongArgument, WrongName, brief
+from atl.errors import CompilerFailed, InvalidArgument, InvalidName, Location, brief
 from atl.files.whole import reason
 from lowering.compiler import (
     OPENMP,
@@ -101,13 +101,13 @@ def _flat(groups: tuple[tuple[str, ...], ...]) -> list[str]:
 
 def _check(value: object, of: type | UnionType, what: str) -> None:
     if not isinstance(value, of):
-        raise WrongArgument(f"{brief(value)} is not {what}", required=what)
+        raise InvalidArgument(f"{brief(value)} is not {what}", required=what)
 
 
 def _cut(name: str) -> str:
-    """What files are named after that are built under a name. Raises `WrongName` where nothing is built under it."""
+    """What files are named after that are built under a name. Raises `InvalidName` where nothing is built under it."""
     if not name.isidentifier() or not name.isascii():
-        raise WrongName(
+        raise InvalidName(
             f"{brief(name)} cannot be the name of a build",
             required="a name of letters, digits and underscores, not beginning with a digit",
         )
@@ -131,7 +131,7 @@ def _planned(
     objects: list[str] = []
     for file in files:
         if Path(file).name != file or not file.endswith((".c", ".h")) or len(file.encode()) > LONGEST_FILE:
-            raise WrongName(
+            raise InvalidName(
                 f"{brief(file)} cannot be the name of a file of a build",
                 required="a plain and short file name ending in .c or .h",
             )

@@ -13,7 +13,7 @@ from atl.core.index import Array, Bound, Leaf, Size, Var, value_of
 from atl.core.predicate import FALSE, Predicate, holds
 from atl.core.program import Program, checked_program
 from atl.core.traversal import Path
-from atl.errors import ArgumentError, WrongArgument, brief
+from atl.errors import ArgumentError, InvalidArgument, brief
 from padtypes.padset import PadSet, pad_set
 from padtypes.truncations import truncation_at
 
@@ -43,7 +43,7 @@ class PadSetDrawing:
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple) or not isinstance(self.cells, Mapping) or not isinstance(self.title, str):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"a picture of shape={brief(self.shape)}, cells={brief(self.cells)}, title={brief(self.title)}",
                 required="a tuple, a dictionary and a text: padtypes.draw makes one",
             )

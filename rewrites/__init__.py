@@ -15,34 +15,34 @@ pipeline = pipeline, by 3 steps
 """
 
 from rewrites.certificates.certificate import load
+from rewrites.cursors.targets import Handle
 from rewrites.derivation import Derivation
-from rewrites.errors import NoMatch, NoSite, Undetermined
+from rewrites.errors import DoesNotApply, NoMatch, Undetermined
 from rewrites.kernel import Theorem
-from rewrites.places.choosing import Handle
 from rewrites.rule import Rule
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
-from rewrites.session.account import Account, CallAccount, StepAccount, account
+from rewrites.session.proof_trace import CallTrace, ProofTrace, StepTrace, proof_trace
 from rewrites.session.session import Session, reschedule
 from rewrites.session.tuning import Tuned, autotune
 from rewrites.tactics.sparse.operands import Operand
 
 __all__ = [
-    "Account",
-    "CallAccount",
+    "CallTrace",
     "Derivation",
+    "DoesNotApply",
     "Handle",
     "NoMatch",
-    "NoSite",
     "Operand",
+    "ProofTrace",
     "Rule",
     "Session",
-    "StepAccount",
+    "StepTrace",
     "Theorem",
     "Tuned",
     "Undetermined",
-    "account",
     "autotune",
     "load",
+    "proof_trace",
     "reschedule",
     "rules",
 ]

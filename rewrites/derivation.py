@@ -19,27 +19,27 @@ from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, subterm
-from atl.errors import ATLError, ParseError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, ParseError, brief
 from atl.parsing.parse_index import IndexReader
 from atl.prove import proves
 from atl.surface.values import as_index, as_predicate, as_tensor
 from atl.text.printing import place_of
 from rewrites import kernel
 from rewrites.admission import described, is_of
-from rewrites.errors import NoMatch, NoSite, Undetermined, unknown_name
-from rewrites.grading.graded import is_own, standing_of
+from rewrites.cursors.cursor import Cursor, binders, checked_path, cursor_at, positions, walk
+from rewrites.errors import DoesNotApply, NoMatch, Undetermined, unknown_name
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
-from rewrites.places.site import Site, binders, checked_path, positions, site_at, walk
 from rewrites.rule import Kind, Rule
+from rewrites.rule_checking.graded import is_own, standing_of
 
 T = TypeVar("T")
 
 
-class NotApplicable(NoSite):
+class NotApplicable(DoesNotApply):
     """A rule does not apply at a path, whatever the reason."""
 
     def __init__(self, rule: Rule, reverse: bool, given: Mapping[str, Given], path: Path) -> None:
@@ -51,7 +51,7 @@ class NotApplicable(NoSite):
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Checkpoint:
     """Where a derivation stood: its theorems and notes then."""
 
     theorems: tuple[Theorem, ...]
@@ -76,7 +76,7 @@ class Derivation:
         diagnosis: Callable[[ATLError, Derivation], ATLError] = lambda error, work: error,
     ) -> None:
         if not isinstance(start, Theorem) or not isinstance(rules, Mapping):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"a derivation from {brief(start)} by {brief(rules)}", required="a theorem, and rules by their names"
             )
         self.rules = rules
@@ -110,17 +110,17 @@ class Derivation:
         there = self.theorem.place(path) if _is_path(path) else None
         return subterm(self.goal.body, checked_path(self.goal, path)) if there is None else there.term
 
-    def site(self, path: Path = ()) -> Site:
+    def cursor(self, path: Path = ()) -> Cursor:
         """The place at a path."""
-        return site_at(self.goal, path)
+        return cursor_at(self.goal, path)
 
-    def sites(self, below: Path = (), *, top_down: bool = False) -> Iterator[Site]:
+    def cursors(self, below: Path = (), *, top_down: bool = False) -> Iterator[Cursor]:
         """The places from a path on, in the order of a search."""
-        return walk(self.site(below), top_down=top_down)
+        return walk(self.cursor(below), top_down=top_down)
 
-    def knows(self, path: Path, fact: Predicate) -> bool:
+    def can_prove(self, path: Path, fact: Predicate) -> bool:
         """Whether a fact, written with the indices of this place, is proved there."""
-        scope = self.site(path).scope
+        scope = self.cursor(path).scope
         return proves(scope.facts, scope.predicate(fact))
 
     def rule(self, name: str | Rule) -> Rule:
@@ -128,14 +128,14 @@ class Derivation:
         if isinstance(name, Rule) and standing_of(name) is not None:
             return name
         if not isinstance(name, str):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(name)} is no name of a rule",
                 required="a name listed by `atl rules`",
                 suggestions=(f's.rw("{name.name}")',) if isinstance(name, Rule) else (),
             )
         if name not in self.rules:
             if is_own(name):
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"{name} is a rule of your own that this session has not used",
                     required="the rule itself: its name alone could mean another one",
                     suggestions=(f"s.rw({name})",),
@@ -177,25 +177,25 @@ class Derivation:
             return False
         return True
 
-    def applies(self, rule: Rule, site: Site, given: Mapping[str, Given], *, reverse: bool) -> bool:
+    def applies(self, rule: Rule, cursor: Cursor, given: Mapping[str, Given], *, reverse: bool) -> bool:
         """Whether `attempted` would rewrite at this place of the goal.
 
         Where nothing above can tell the two sides apart the step is not taken for that: a search passes over a place
         without making the whole program anew.
         """
-        if not may_match(rule, reverse, site.term):
+        if not may_match(rule, reverse, cursor.term):
             return False
-        if not given and not any(looks_below(above.term) for above in site.spine()[:-1]):
+        if not given and not any(looks_below(above.term) for above in cursor.spine()[:-1]):
             try:
-                found = match(rule, reverse, site.term, {})
+                found = match(rule, reverse, cursor.term, {})
                 if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
                     return False
-                after, _ = kernel.instance_at(rule, found, site.term, site.scope, reverse=reverse)
+                after, _ = kernel.instance_at(rule, found, cursor.term, cursor.scope, reverse=reverse)
             except ATLError:
                 return False
-            if after.type == site.term.type:
+            if after.type == cursor.term.type:
                 return True
-        return Derivation(self.theorem, self.rules).attempted(rule, site.path, given, reverse=reverse)
+        return Derivation(self.theorem, self.rules).attempted(rule, cursor.path, given, reverse=reverse)
 
     def apply(self, rule: Rule, path: Path, arguments: Mapping[str, Argument], *, reverse: bool = False) -> None:
         """The kernel's step with these arguments; names and marks of the binders that stay are kept."""
@@ -204,7 +204,7 @@ class Derivation:
         there = made.place(path)
         assert there is not None
         kept = correspondence.with_hints(rule, reverse, before, there.term)
-        self.theorems.append(made if kept is there.term else kernel.shown_at(made, path, kept))
+        self.theorems.append(made if kept is there.term else kernel.with_names_and_marks_at(made, path, kept))
 
     def arguments(self, rule: Rule, path: Path, reverse: bool, given: Mapping[str, Given]) -> dict[str, Argument]:
         """What makes a side of the rule the subterm at a path. Raises `NoMatch` and `Undetermined`."""
@@ -220,19 +220,19 @@ class Derivation:
         """Given arguments, with those that are texts read with the names at a place."""
         if not any(isinstance(value, Text) for value in given.values()):
             return given  # type: ignore[return-value]
-        site = self.site(path)
-        return {name: value.read(site) if isinstance(value, Text) else value for name, value in given.items()}
+        cursor = self.cursor(path)
+        return {name: value.read(cursor) if isinstance(value, Text) else value for name, value in given.items()}
 
     def rename(self, path: Path, name: str, *, binder: int = 0) -> None:
         """Another name for what is bound at this path: no step, as theorems are not about names.
 
-        Where several things are bound, `binder` counts them from 0. Raises `NoSite` where there is no such binder.
+        Where several things are bound, `binder` counts them from 0. Raises `DoesNotApply` where there is no such binder.
         """
         if not isinstance(name, str):
-            raise WrongArgument(f"{brief(name)} is no name", required="a text")
+            raise InvalidArgument(f"{brief(name)} is no name", required="a text")
         bound = self.term(path).form.binders
         if not is_position(binder) or binder >= len(bound):
-            raise NoSite(
+            raise DoesNotApply(
                 f"there is no binder {brief(binder)} here" if bound else "nothing is bound here that could have a name",
                 place=place_of(self.goal, path),
                 required="the place of a gen, a sum or a let",
@@ -240,10 +240,10 @@ class Derivation:
         self._show(path, bound[binder].name, name)
 
     def mark(self, path: Path, mark: Mark) -> None:
-        """Another mark for the binder at this path: no step either. Raises `NoSite` where nothing can have a mark."""
+        """Another mark for the binder at this path: no step either. Raises `DoesNotApply` where nothing can have a mark."""
         marked = self.term(path).form.mark
         if marked is None:
-            raise NoSite(
+            raise DoesNotApply(
                 "nothing is bound here that could have a mark",
                 place=place_of(self.goal, path),
                 required="the place of a gen, a sum or a let",
@@ -259,28 +259,28 @@ class Derivation:
         self.theorems[-1] = _shown_as(self.theorem, shown)
 
     @property
-    def point(self) -> Point:
+    def checkpoint(self) -> Checkpoint:
         """Where it stands now, for `back_to`."""
-        return Point(tuple(self.theorems), tuple(self.notes))
+        return Checkpoint(tuple(self.theorems), tuple(self.notes))
 
-    def back_to(self, point: Point) -> None:
+    def rollback(self, checkpoint: Checkpoint) -> None:
         """Goes back to where it stood, or on to where it had come: what was tried since is undone, notes too."""
-        self.theorems[:], self.notes[:] = point.theorems, point.notes
+        self.theorems[:], self.notes[:] = checkpoint.theorems, checkpoint.notes
 
-    def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
+    def try_each(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
-        start = self.point
-        refused: tuple[ATLError, Point] | None = None
+        start = self.checkpoint
+        refused: tuple[ATLError, Checkpoint] | None = None
         for candidate in candidates:
             try:
                 act(candidate)
             except ATLError as error:
-                refused = refused or (error, self.point)
-                self.back_to(start)
+                refused = refused or (error, self.checkpoint)
+                self.rollback(start)
             else:
                 return
         if refused is not None:
-            self.back_to(refused[1])
+            self.rollback(refused[1])
             raise refused[0]
 
     # -- sweeps -------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Derivation:
         number of steps.
         """
         if not isinstance(names, list | tuple):
-            raise WrongArgument(f"the rules {brief(names)}", required='a list of names: ["get_gen", "simpl_guard"]')
+            raise InvalidArgument(f"the rules {brief(names)}", required='a list of names: ["get_gen", "simpl_guard"]')
         by_type, others = by_outermost(tuple(self.rule(name) for name in names), reverse)
         before = self.taken
 
@@ -322,10 +322,10 @@ class Derivation:
         visit(below)
         return self.taken - before
 
-    def exhaust(self, names: Sequence[str], below: Path = (), *, most: int = 20) -> int:
+    def repeat(self, names: Sequence[str], below: Path = (), *, most: int = 20) -> int:
         """Sweeps until none of the rules applies any more, or `most` times."""
         if not is_position(most):
-            raise WrongArgument(f"most={brief(most)}", required="how many sweeps at most")
+            raise InvalidArgument(f"most={brief(most)}", required="how many sweeps at most")
         total = 0
         for _ in range(most):
             taken = self.sweep(names, below)
@@ -355,7 +355,7 @@ def _is_path(path: object) -> TypeGuard[Path]:
 
 def _shown_as(theorem: Theorem, body: Expr) -> Theorem:
     """The theorem with other names and marks on its right side: it equals that side, so the two compose."""
-    return kernel.shown(theorem, body)
+    return kernel.with_names_and_marks(theorem, body)
 
 
 # -- arguments as a person gives them ---------------------------------------------------------------------------------
@@ -368,29 +368,29 @@ class Text:
     text: str
     condition: bool
 
-    def read(self, site: Site) -> Index | Predicate:
-        """What the text means at a place. Raises `ParseError`, and `WrongArgument` for a name that is bound nowhere."""
-        reader = IndexReader(self.text, site.program.inputs)
-        reader.indices = list(site.names.indices)
+    def read(self, cursor: Cursor) -> Index | Predicate:
+        """What the text means at a place. Raises `ParseError`, and `InvalidArgument` for a name that is bound nowhere."""
+        reader = IndexReader(self.text, cursor.program.inputs)
+        reader.indices = list(cursor.names.indices)
         made = reader.whole(reader.condition) if self.condition else reader.whole(reader.index)
-        known = (*site.names.indices, *site.program.sizes)
+        known = (*cursor.names.indices, *cursor.program.sizes)
         for expression in (made,) if isinstance(made, Index) else expressions(made):
             for atom in atoms(expression):
                 if isinstance(atom, Size) and atom.name not in known:
-                    raise _unbound(atom.name, self.text, known, site)
+                    raise _unbound(atom.name, self.text, known, cursor)
         return made
 
 
-def _unbound(name: str, text: str, known: Sequence[str], site: Site) -> WrongArgument:
-    if any(name in at.called for at in binders(site.program)):
-        around = ", ".join(site.names.indices)
-        return WrongArgument(
+def _unbound(name: str, text: str, known: Sequence[str], cursor: Cursor) -> InvalidArgument:
+    if any(name in at.called for at in binders(cursor.program)):
+        around = ", ".join(cursor.names.indices)
+        return InvalidArgument(
             f"in {brief(text)}, {name} is the index of a loop that is not around this place",
-            place=place_of(site.program, site.path),
+            place=place_of(cursor.program, cursor.path),
             required=f"sizes, and indices of the loops around it{f': {around}' if around else '; there are none'}",
         )
     near = get_close_matches(name, known, 2, 0.5)
-    return WrongArgument(
+    return InvalidArgument(
         f"in {brief(text)}, {name} is neither an index nor a size of the goal",
         required=f"one of {', '.join(known)}" if known else "numbers: the goal has neither",
         suggestions=(
@@ -445,9 +445,9 @@ def _function(name: str, kind: Kind, value: Any) -> Argument:
     wanted = len(kind.parameters)
     if not callable(value) or not _takes(value, wanted):
         what = "takes another number of parameters" if callable(value) else "is not a function"
-        raise WrongArgument(f"{name} = {brief(value)} {what}", required=f"a function of {wanted} parameters")
+        raise InvalidArgument(f"{name} = {brief(value)} {what}", required=f"a function of {wanted} parameters")
     if any(parameter.sort != "index" for parameter in kind.parameters):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{name} is a function of tensors, which cannot be given here",
             required="a place that determines it",
             suggestions=("to bind a subterm to a name, use s.lbind(…)",),
@@ -467,5 +467,5 @@ def _takes(function: Callable[..., object], count: int) -> bool:
 def _of_kind(name: str, kind: Kind, value: Any) -> Argument:
     """The argument as it is, if the parameter ranges over such."""
     if not is_of(value, kind):
-        raise WrongArgument(f"{name} is given what it does not range over", required=described(kind))
+        raise InvalidArgument(f"{name} is given what it does not range over", required=described(kind))
     return cast("Argument", value)

@@ -14,7 +14,7 @@ from atl.checks.scope import Scope
 from atl.core.index import Index
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from atl.prove import Answer, Refuted
 from atl.text.printing import show_predicate
 from rewrites.rule import Rule
@@ -58,7 +58,7 @@ class NotATheorem(ATLError, ValueError):
     code = "ATL703"
 
 
-class NoSite(ATLError, ValueError):
+class DoesNotApply(ATLError, ValueError):
     """A rule or tactic applies nowhere: no place matches, or a premise fails at those that do."""
 
     code = "ATL704"
@@ -168,10 +168,10 @@ def side_name(reverse: bool) -> str:
     return "right" if reverse else "left"
 
 
-def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> WrongArgument:
+def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> InvalidArgument:
     """What to say of a name that is not there; similar ones are suggested."""
     near = get_close_matches(name, list(dict.fromkeys(each for each in known if each != name)), 3, 0.5)
-    return WrongArgument(
+    return InvalidArgument(
         f"there is no {what} called {name!r}",
         required=required,
         suggestions=(f"did you mean {' or '.join(near)}?",) if near else (),
@@ -184,7 +184,7 @@ def known_names(program_names: Iterable[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
-class MeetingPlaces(ATLError, ValueError):
+class NotInjective(ATLError, ValueError):
     """A layout would store two elements at one place, or lose one; or it is not proved that it does not."""
 
     code = "ATL712"

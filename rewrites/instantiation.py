@@ -15,7 +15,7 @@ from atl.core.index import Bound, Index, Leaf, Var, bound, index, map_leaves
 from atl.core.predicate import Predicate, is_predicate
 from atl.core.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform, unbound
 from atl.core.terms import Expr, Local, TensorVar, Term, Type
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
 Parameter: TypeAlias = Literal["index"] | Type
@@ -117,7 +117,7 @@ def applied(function: Function) -> Callable[..., Tensor | Condition]:
 
     def call(*given: object) -> Tensor | Condition:
         if len(given) != len(function.parameters):
-            raise WrongArgument(f"a function of {len(function.parameters)} parameters is applied to {len(given)}")
+            raise InvalidArgument(f"a function of {len(function.parameters)} parameters is applied to {len(given)}")
         indices: list[Index] = []
         tensors: list[Expr] = []
         for parameter, value in zip(function.parameters, given, strict=True):

@@ -9,7 +9,7 @@ What is trusted, besides this file: what it takes as an argument (`rewrites.admi
 (`rewrites.rule`, `statement`, `stating`, `instantiation`, `kinds`, `named_operators`, and the operators of
 `atl.surface`); the terms and their forms (`atl.core`); what is known at a place and what must hold there
 (`atl.checks.scope`, `wellformed`), and how a part takes its place (`zipper`); the prover (`atl.prove`); and the rules
-themselves, each of which is proved or exhausted by tests. A user's own rule is taken once `rewrites.grading` has judged
+themselves, each of which is proved or exhausted by tests. A user's own rule is taken once `rewrites.rule_checking` has judged
 it; a theorem that rests on one which is not proved for all sizes says so.
 What comes in by a call is made anew by the constructors, from its fields alone, or is refused: also a node that was
 put together past them. What Python cannot prevent is outside of this: whoever writes into what the kernel has taken or
@@ -36,11 +36,11 @@ from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_other_names, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
-from rewrites.grading.graded import check_judged, is_unproved, mark_of, standing_of
 from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
 from rewrites.outputs import Outputs
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import caveat_of, check_judged, is_unproved, standing_of
 from rewrites.rules import RULES
 
 _KEY: Final = object()
@@ -86,7 +86,7 @@ class _Chain:
 class Theorem(Outputs):
     """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right."""
 
-    __slots__ = ("_at", "_chain", "_changed", "_lhs", "_rhs", "_told")
+    __slots__ = ("_at", "_chain", "_changed", "_lhs", "_provenance", "_rhs")
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Theorem(Outputs):
         lhs: Program,
         rhs: Program,
         chain: _Chain | None,
-        told: tuple[object, ...] = (),
+        provenance: tuple[object, ...] = (),
         at: Zipper | None = None,
     ) -> None:
         if key is not _KEY:
@@ -102,7 +102,7 @@ class Theorem(Outputs):
                 "a theorem is made by the kernel only",
                 required="rewrites.kernel.reflexivity, then rewrite, symmetry, transitivity",
             )
-        self._lhs, self._rhs, self._chain, self._told = lhs, rhs, chain, told
+        self._lhs, self._rhs, self._chain, self._provenance = lhs, rhs, chain, provenance
         # The body of the right side is what the zipper is a place of; `rhs` may still hold an earlier one.
         self._at, self._changed = at, at is not None
 
@@ -149,14 +149,14 @@ class Theorem(Outputs):
         return tuple(dict.fromkeys(step.rule for step in self.steps if is_unproved(step.rule)))
 
     @property
-    def mark(self) -> str:
+    def caveat(self) -> str:
         """What has to be said wherever this theorem is shown: on which unproved rules it rests; "" where on none."""
-        return mark_of(self.unproved)
+        return caveat_of(self.unproved)
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def provenance(self) -> tuple[object, ...]:
         """What was said of how it came about, such as the calls of a session: not proved, and no part of what is."""
-        return self._told
+        return self._provenance
 
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
@@ -172,7 +172,7 @@ class Theorem(Outputs):
 
     def __repr__(self) -> str:
         by = f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
-        return f"{by}; {self.mark}" if self.mark else by
+        return f"{by}; {self.caveat}" if self.caveat else by
 
 
 def _steps(chain: _Chain | None, end: _Chain | None) -> tuple[Step, ...]:
@@ -196,12 +196,12 @@ def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
     return Theorem(_KEY, assumed, assumed, None)
 
 
-def shown(theorem: Theorem, body: Expr) -> Theorem:
+def with_names_and_marks(theorem: Theorem, body: Expr) -> Theorem:
     """The theorem with other names and marks on its right side: its body and this one are equal."""
-    return shown_at(theorem, (), body)
+    return with_names_and_marks_at(theorem, (), body)
 
 
-def shown_at(theorem: Theorem, path: Path, part: Expr) -> Theorem:
+def with_names_and_marks_at(theorem: Theorem, path: Path, part: Expr) -> Theorem:
     """The theorem with other names and marks at a place of its right side: what stands there and this are equal."""
     _check_theorem(theorem)
     at = _place(theorem, _checked_path(path))
@@ -211,10 +211,10 @@ def shown_at(theorem: Theorem, path: Path, part: Expr) -> Theorem:
     return theorem.with_rhs(_KEY, at.holding(made), theorem.chain)
 
 
-def told(theorem: Theorem, account: Sequence[object]) -> Theorem:
+def with_provenance(theorem: Theorem, provenance: Sequence[object]) -> Theorem:
     """The theorem with what is said of how it came about."""
     _check_theorem(theorem)
-    return Theorem(_KEY, theorem.lhs, theorem.rhs, theorem.chain, tuple(account))
+    return Theorem(_KEY, theorem.lhs, theorem.rhs, theorem.chain, tuple(provenance))
 
 
 def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, reverse: bool = False) -> Theorem:
@@ -297,7 +297,7 @@ def _check_rule(rule: Rule) -> None:
         raise NotATheorem(
             f"{getattr(rule, 'name', None) or type(rule).__name__} is no rule of the catalogue",
             required="one of rewrites.rules, each of which is proved or exhausted, or one of your own: "
-            "@rule of rewrites.own",
+            "@rule of rewrites.user_rules",
         )
 
 
@@ -403,9 +403,9 @@ __all__ = [
     "instance_at",
     "reflexivity",
     "rewrite",
-    "shown",
-    "shown_at",
     "symmetry",
-    "told",
     "transitivity",
+    "with_names_and_marks",
+    "with_names_and_marks_at",
+    "with_provenance",
 ]

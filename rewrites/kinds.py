@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple, get_args
 
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.surface.values import Condition, IndexExpr, Tensor
 
 Sort: TypeAlias = Literal["index", "condition", "tensor"]
@@ -35,7 +35,9 @@ class Kind:
         """A function: `Body[Index]`, `Cond[Index]`."""
         many = parameters if isinstance(parameters, tuple) else (parameters,)
         if self.sort == "index":
-            raise WrongArgument("a rule has no metavariable for functions to indices", required="Index, Body[Index], …")
+            raise InvalidArgument(
+                "a rule has no metavariable for functions to indices", required="Index, Body[Index], …"
+            )
         return Kind(self.sort, self.rank, self.group, many)
 
     def of(self, group: str) -> Kind:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import padtypes
 from atl.checks.safety import unsafe_accesses
-from atl.checks.stack import beyond_the_registers, beyond_the_stack
-from atl.checks.targets import check_names, marked_binders, unsupported_marks
 from atl.checks.wellformed import without_meaning
 from atl.core.program import Program
 from atl.errors import ATLError, UnsupportedMark
+from lowering.targets.stack import beyond_the_registers, beyond_the_stack
+from lowering.targets.supported import check_names, marked_binders, unsupported_marks
 
 
 def obstacles(program: Program, target: str = "c") -> list[ATLError]:

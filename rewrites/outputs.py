@@ -27,11 +27,11 @@ class Outputs:
         """Writes the derivation as a page for a browser, one file: its steps, why each holds, and the code at the end.
 
         The code is that of `kernel`, or what `atl.compile` would make for `target`: by default for a GPU if the program
-        has marks for one, else C. `pages.write` does the same, and says what it raises.
+        has marks for one, else C. `html.write` does the same, and says what it raises.
         """
-        import pages
+        from atl import html
 
-        pages.write(self, path, kernel=kernel, target=target)
+        html.write(self, path, kernel=kernel, target=target)
 
     def _repr_html_(self: Any) -> str:
         from rewrites.session.display import theorem_html

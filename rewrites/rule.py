@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Final, NoReturn
 
 from atl.core.predicate import Predicate
-from atl.errors import ATLError, RankError, WrongArgument, WrongName
+from atl.errors import ATLError, InvalidArgument, InvalidName, RankError
 from atl.surface.values import Condition, IndexExpr, Tensor
 from rewrites.instantiation import Arguments
 from rewrites.kinds import (
@@ -87,7 +87,7 @@ class Statements(Mapping[Ranks, Statement]):
 class Rule:
     """A named equation with metavariables, stated for each choice of ranks of elements that it is about.
 
-    A corollary `follows` from other rules. `module` is where its function was written.
+    A corollary is `derived_from` other rules. `module` is where its function was written.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Rule:
     law: str
     metavariables: Mapping[str, Kind]
     statements: Mapping[Ranks, Statement] = field(repr=False)
-    follows: tuple[str, ...] = ()
+    derived_from: tuple[str, ...] = ()
     module: str = ""
 
     def __post_init__(self) -> None:
@@ -107,12 +107,12 @@ class Rule:
     def statement(self, arguments: Arguments) -> Statement:
         """Return the statement for the ranks of these arguments, one for each metavariable.
 
-        Raises `WrongArgument` for missing and unknown arguments, `RankError` for ranks that the rule is not about.
+        Raises `InvalidArgument` for missing and unknown arguments, `RankError` for ranks that the rule is not about.
         """
         missing = [name for name in self.metavariables if name not in arguments]
         unknown = [name for name in arguments if name not in self.metavariables]
         if missing or unknown:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the rule {self.name} {f'needs {missing[0]}' if missing else f'has no parameter {unknown[0]}'}",
                 required=f"its parameters: {', '.join(self.metavariables)}",
             )
@@ -146,7 +146,7 @@ class Rule:
 
     def __reduce__(self) -> NoReturn:
         own = self.family == OWN
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the rule {self.name} is not pickled: its equation is a function",
             required="the rule's name, by which another process finds it",
             suggestions=(
@@ -172,15 +172,17 @@ def ranks_text(statements: Mapping[Ranks, Statement]) -> str:
     return ", ".join(str(ranks[0]) if len(ranks) == 1 else str(ranks) for ranks in statements) or "none"
 
 
-def rule(*, family: str, source: str = "", follows: tuple[str, ...] = ()) -> Callable[[Callable[..., Equation]], Rule]:
-    """Declares a rule. `follows` makes it a corollary: the rules, in order, by which its sides are equal."""
+def rule(
+    *, family: str, source: str = "", derived_from: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Equation]], Rule]:
+    """Declares a rule. `derived_from` makes it a corollary: the rules, in order, by which its sides are equal."""
 
     def declare(function: Callable[..., Equation]) -> Rule:
         _check_new(function)
         kinds = metavariables_of(function)
         return Rule(
             function.__name__, family, source, inspect.getdoc(function) or "", kinds, Statements(function, kinds),
-            follows, function.__module__,
+            derived_from, function.__module__,
         )  # fmt: skip
 
     return declare
@@ -194,7 +196,7 @@ class Schema:
 
 
 def rules(
-    *, named: str, over: Sequence[str], family: str, source: str = "", follows: tuple[str, ...] = ()
+    *, named: str, over: Sequence[str], family: str, source: str = "", derived_from: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Equation]], Schema]:
     """Declares a rule for each name that its first parameter is given; `named` says what they are called: "{}_swap"."""
 
@@ -206,7 +208,7 @@ def rules(
                 Rule(
                     named.format(name), family, source, law, dict(kinds),
                     Statements(partial(function, name), dict(kinds)),
-                    tuple(step.format(name) for step in follows), function.__module__,
+                    tuple(step.format(name) for step in derived_from), function.__module__,
                 )
                 for name in over
             )
@@ -218,7 +220,7 @@ def rules(
 def _check_new(function: Callable[..., Equation]) -> None:
     """Another declaration of the same name would silently take the place of the first one."""
     if isinstance(function.__globals__.get(function.__name__), Rule | Schema):
-        raise WrongName(
+        raise InvalidName(
             f"there is a rule {function.__name__} in {function.__module__} already",
             required="a name of its own for every rule",
         )
@@ -230,12 +232,12 @@ def is_name(value: object) -> bool:
 
 
 def metavariables_of(function: Callable[..., Equation], names: int = 0) -> dict[str, Kind]:
-    """Return the kinds of a rule's parameters, the first of which may be names. Raises `WrongArgument`, `NameError`."""
+    """Return the kinds of a rule's parameters, the first of which may be names. Raises `InvalidArgument`, `NameError`."""
     kinds = inspect.get_annotations(function, eval_str=True)
     metavariables = {name: kind for name, kind in kinds.items() if name != "return"}
     wrong = [name for name, kind in list(metavariables.items())[names:] if not (is_name(name) and is_kind(kind))]
     if wrong:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the parameter {wrong[0]} of the rule {function.__name__} has no kind",
             required="an annotation such as Index, Cond, Elem, Vector, Body[Index]",
         )

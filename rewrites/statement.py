@@ -49,7 +49,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import Child
-from atl.errors import DtypeError, RankError, ShapeError, Source, WrongArgument
+from atl.errors import DtypeError, InvalidArgument, RankError, ShapeError, Source
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 from atl.text.printing import show_index
 from rewrites.instantiation import Argument, Arguments, Function, is_term, lifted, substituted
@@ -247,7 +247,7 @@ class Variables:
     def _check_count(self, name: str, at: tuple[object, ...]) -> None:
         wanted = len(self.metavariables[name].parameters)
         if len(at) != wanted:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{name} takes {wanted} argument{'' if wanted == 1 else 's'}, {len(at)} given",
                 required="as many arguments as its annotation has parameters",
             )

@@ -40,7 +40,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import children
-from atl.errors import DtypeError, RankError, WrongArgument, brief
+from atl.errors import DtypeError, InvalidArgument, RankError, brief
 from atl.surface.numpy_forms import shapes_as_they_are
 from rewrites.kinds import Kind
 from rewrites.statement import (
@@ -55,13 +55,13 @@ from rewrites.statement import (
 def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], ranks: Ranks) -> Statement:
     """Call the function of a rule once, for elements of these ranks, and return what it states.
 
-    Raises what the function raises, and `WrongArgument` for what is not an equation about the metavariables alone.
+    Raises what the function raises, and `InvalidArgument` for what is not an equation about the metavariables alone.
     """
     variables = Variables(metavariables, ranks)
     with shapes_as_they_are():
         made = function(**{name: variables.surface(name) for name in metavariables})
     if type(made) is not Equation:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the function of a rule returned {brief(made)}", required="equation(left, right, given(premises))"
         )
     return checked(variables, made)
@@ -70,7 +70,7 @@ def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], r
 def checked(variables: Variables, made: Equation) -> Statement:
     """Return an equation as a statement: made of the metavariables alone, with its element types as variables.
 
-    Raises `WrongArgument` for what is made of anything else.
+    Raises `InvalidArgument` for what is made of anything else.
     """
     return _Checked(variables).statement(made)
 
@@ -247,8 +247,8 @@ class _Checked:
         return NonNegative(read(array, tuple(map(self._index, at))))
 
 
-def _foreign(what: str) -> WrongArgument:
-    return WrongArgument(
+def _foreign(what: str) -> InvalidArgument:
+    return InvalidArgument(
         f"a rule uses {what}, which is not one of its parameters",
         required="sides and premises that are made of the parameters alone",
         suggestions=("make it a parameter of the rule, for instance n: Index",),

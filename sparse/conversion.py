@@ -10,7 +10,7 @@ from atl.core.dtypes import DEFAULT
 from atl.core.node import is_position
 from atl.core.program import Program
 from atl.core.terms import Input
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from sparse.formats import Format
 from sparse.packing import pack
 from sparse.scipy_interop import scipy_view
@@ -66,7 +66,7 @@ def meaning(form: Format, rank: int, *, dtype: str = DEFAULT) -> Program:
       Σ[p < A_nnz] place n0 A_crd[p] A_val[p]
     """
     if not isinstance(form, Format) or not is_position(rank):
-        raise WrongArgument(f"meaning({brief(form)}, {brief(rank)})", required="a format, such as CSR, and a rank")
+        raise InvalidArgument(f"meaning({brief(form)}, {brief(rank)})", required="a format, such as CSR, and a rank")
     whole = atl.tensor("A", *(atl.sizes(f"n{k}") for k in range(rank)), dtype=dtype).node
     assert isinstance(whole, Input)
     operand = form.operand(whole.array, ())

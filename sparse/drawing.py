@@ -71,7 +71,7 @@ class MatrixDrawing:
         return self.svg()
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the drawing as SVG. Raises `WrongArgument` if the file cannot be written."""
+        """Write the drawing as SVG. Raises `InvalidArgument` if the file cannot be written."""
         write_text(path, self.svg(), what="the drawing", required='a path for a file, such as "matrix.svg"')
 
 

@@ -12,7 +12,7 @@ from atl.core.index import ONE, Array
 from atl.core.node import is_position
 from atl.core.program import SparseOperand
 from atl.core.terms import Input
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from rewrites import Operand
 from sparse.decompression import decompression
 from sparse.levels import Bitmask, Compressed, Declarer, Dense, Hashed, Level, Metadata
@@ -38,13 +38,13 @@ class Format(Storage):
 
     def __call__(self, *parameters: Any) -> Format:
         if self.make is None:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the format {self.name} takes no parameters", required="a format with parameters, such as BCSR"
             )
         try:
             return self.make(*parameters)
         except TypeError:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"invalid parameters for {self.name}: {brief(parameters)}", required="its parameters, as in BCSR(2, 8)"
             ) from None
 
@@ -181,7 +181,7 @@ class _LastHashed:
 
 def _hash(width: int | None = None, function: Callable[[Any], Any] | None = None) -> Format:
     if not (width is None or (is_position(width) and width)) or not (function is None or callable(function)):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"invalid parameters for HASH: width {brief(width)}",
             required="a positive integer, and a function of coordinates",
         )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from rewrites import Theorem
 from rewrites import load as load_with
 from sparse import formats
@@ -26,7 +26,7 @@ def format_named(text: str, custom: Mapping[str, Format] | None = None) -> Forma
     (BCSR(2, 8), CSR.with_index_dtype('int64'), None)
     """
     if not isinstance(text, str) or not isinstance(custom, Mapping | None):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"invalid format name {brief(text)}", required="a string, and a dictionary of custom formats"
         )
     known = {**NAMED_FORMATS, **(custom or {})}

@@ -11,7 +11,7 @@ import numpy as np
 
 from atl.core.dtypes import range_of
 from atl.core.program import Unpacked
-from atl.errors import ArrayError, ATLError, WrongArgument, brief
+from atl.errors import ArrayError, ATLError, InvalidArgument, brief
 from sparse.errors import NotPackable
 from sparse.scipy_interop import (
     ArraysOf,
@@ -126,7 +126,7 @@ def pack(value: object, form: Storage) -> SparseTensor:
     [[0, 1, 2], [1, 0], [7, 5]]
     """
     if not isinstance(form, Storage):
-        raise WrongArgument(f"{brief(form)} is not a sparse format", required="a format, such as CSR")
+        raise InvalidArgument(f"{brief(form)} is not a sparse format", required="a format, such as CSR")
     if isinstance(value, SparseTensor):
         if value.format == form:
             return value

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import range_of
-from atl.errors import ArrayError, WrongArgument, brief
+from atl.errors import ArrayError, InvalidArgument, brief
 from sparse.errors import FormatError
 from sparse.levels import Metadata
 from sparse.levels.level import Integers
@@ -44,7 +44,7 @@ class SparseTensor:
             or not (isinstance(self.levels, tuple) and all(isinstance(level, Metadata) for level in self.levels))
             or not isinstance(self.values, np.ndarray)
         ):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"invalid arguments for SparseTensor: {brief((self.format, self.shape))}",
                 required="a format, a shape, the metadata of its levels, and an array of values, as from sparse.pack",
             )
@@ -84,9 +84,9 @@ def _is_immutable(array: AnyArray) -> bool:
 
 
 def check_sparse_tensor(tensor: object) -> None:
-    """Raise `WrongArgument` if `tensor` is not a `SparseTensor`."""
+    """Raise `InvalidArgument` if `tensor` is not a `SparseTensor`."""
     if not isinstance(tensor, SparseTensor):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(tensor, kind=True)} is not a SparseTensor", required="a result of sparse.pack(value, format)"
         )
 

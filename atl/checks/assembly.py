@@ -14,7 +14,7 @@ from atl.core.program import Program, sizes_in
 from atl.core.results import Result
 from atl.core.terms import Expr, Input, TensorVar
 from atl.core.traversal import arrays_in, children, indices_in, subterms
-from atl.errors import DtypeError, EscapedIndex, Location, WrongName
+from atl.errors import DtypeError, EscapedIndex, InvalidName, Location
 
 
 def make_program(
@@ -28,7 +28,7 @@ def make_program(
 
     Its literals get an element type, and the `min=` of its sizes are assumed beside what is given.
 
-    Raises `WrongName`, `EscapedIndex` and what `check_wellformed` raises.
+    Raises `InvalidName`, `EscapedIndex` and what `check_wellformed` raises.
     """
     body = strengthen(body, dtypes.DEFAULT)
     stated = tuple(part for condition in given for part in conjuncts(condition))
@@ -43,7 +43,7 @@ def make_program(
 
 
 def check_parts(program: Program) -> None:
-    """Raises `WrongName` and `EscapedIndex` where the parts of a program do not belong together."""
+    """Raises `InvalidName` and `EscapedIndex` where the parts of a program do not belong together."""
     _check_names(program)
     _check_closed(program.body)
     if any(condition.loose or condition.free for condition in program.assumptions):
@@ -58,7 +58,7 @@ def _check_names(program: Program) -> None:
     seen: dict[str, Array] = {}
     for array in inputs:
         if array.name in seen:
-            raise WrongName(f"two inputs are called {array.name}", required="a name of its own for every input")
+            raise InvalidName(f"two inputs are called {array.name}", required="a name of its own for every input")
         seen[array.name] = array
     used: dict[Array, None] = {}
     for term in subterms(body):
@@ -76,13 +76,13 @@ def _check_names(program: Program) -> None:
     for array in used:
         array_name = array.name
         if array_name not in seen:
-            raise WrongName(
+            raise InvalidName(
                 f"{name} uses the tensor {array_name}, which is not among its inputs",
                 required=f"every input in the list of inputs (there are: {', '.join(seen) or 'none'})",
                 suggestions=(f"add {array_name} to the inputs",),
             )
         if seen[array_name] != array:
-            raise WrongName(
+            raise InvalidName(
                 f"{array_name} is declared twice, and differently: "
                 f"{Input(seen[array_name]).type} in the inputs of {name}, {Input(array).type} in its body",
                 required="one declaration for each input",
@@ -90,7 +90,7 @@ def _check_names(program: Program) -> None:
             )
     for size in sizes_in(inputs, body, stated, program.results):
         if size.name in seen:
-            raise WrongName(f"{size.name} names both a size and an input", required="different names")
+            raise InvalidName(f"{size.name} names both a size and an input", required="different names")
 
 
 def _check_truths(tensors: Iterable[Array]) -> None:

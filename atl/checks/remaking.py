@@ -51,7 +51,7 @@ from atl.core.predicate import (
 from atl.core.substitution import binds_by_type
 from atl.core.terms import CONSTRUCTORS, OPERATORS, Expr, ReshapeOp, Type
 from atl.core.traversal import names_given
-from atl.errors import Source, WrongArgument
+from atl.errors import InvalidArgument, Source
 
 N = TypeVar("N", bound=Node)
 _PLAIN: Final[dict[Role, tuple[type, ...]]] = {
@@ -70,13 +70,13 @@ _known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
 
 
 def remade_term(term: Expr) -> Expr:
-    """The term made anew. Raises what its constructors raise, and `WrongArgument` for what is no term."""
+    """The term made anew. Raises what its constructors raise, and `InvalidArgument` for what is no term."""
     _check_term(term)
     return _once(term, _term)
 
 
 def check_class(term: Expr) -> None:
-    """Raise `WrongArgument` for what is not a term, or has fields of classes that only look like those of a term."""
+    """Raise `InvalidArgument` for what is not a term, or has fields of classes that only look like those of a term."""
     _check_term(term)
     slots = slots_of(type(term))
     for slot, value in zip(slots, _read(term, *(slot.name for slot in slots)) if slots else (), strict=True):
@@ -160,7 +160,7 @@ def _several(node: object, values: Anything) -> tuple[Anything, ...]:
     return values
 
 
-def _lacking(node: object) -> WrongArgument:
+def _lacking(node: object) -> InvalidArgument:
     return not_made_of("a node", type(node).__name__, "fields as its constructor sets them")
 
 

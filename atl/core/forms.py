@@ -18,7 +18,7 @@ from atl.core.index import Array, Index
 from atl.core.marks import CALLED, Mark
 from atl.core.node import NOTHING_FREE, Node, is_position, not_made_of
 from atl.core.predicate import PREDICATES
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 
 
 class Role(Enum):
@@ -286,7 +286,7 @@ class Formed(Node):
                     assert_never(slot.role)
         self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
 
-    def _refused(self, slot: Slot, value: object) -> WrongArgument:
+    def _refused(self, slot: Slot, value: object) -> InvalidArgument:
         return not_made_of(f"{self.form.word}, whose {slot.name} is made", value, f"a field that is {slot.role.value}")
 
 
@@ -328,4 +328,6 @@ def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
 
 def _need_mark(of: type[Mark], given: object) -> None:
     if not isinstance(given, of):
-        raise WrongArgument(f"{brief(given)} is no mark of {CALLED[of]}", required=f"one of {', '.join(map(str, of))}")
+        raise InvalidArgument(
+            f"{brief(given)} is no mark of {CALLED[of]}", required=f"one of {', '.join(map(str, of))}"
+        )

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any, ClassVar, Final, ParamSpec, Self, TypeAlias, TypeGuard, TypeVar
 from weakref import ref
 
-from atl.errors import TooLarge, WrongArgument, brief
+from atl.errors import InvalidArgument, TooLarge, brief
 
 MAX_DEPTH: Final = 400
 """A term deeper than this is refused."""
@@ -253,9 +253,9 @@ def is_position(value: object) -> TypeGuard[int]:
     return type(value) is int and value >= 0
 
 
-def not_made_of(what: str, given: object, required: str) -> WrongArgument:
+def not_made_of(what: str, given: object, required: str) -> InvalidArgument:
     """What to say of a node that was to be made of something else than its kind is made of."""
-    return WrongArgument(f"{what} of {brief(given)}", required=required)
+    return InvalidArgument(f"{what} of {brief(given)}", required=required)
 
 
 P = ParamSpec("P")

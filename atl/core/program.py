@@ -15,7 +15,7 @@ from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.results import Result
 from atl.core.terms import Expr, Let, Term, Type
 from atl.core.traversal import indices_in, subterms
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 
 Unpacked: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
 """The arrays of an unpacked operand, and the shape of the tensor that they represent."""
@@ -174,7 +174,7 @@ class Program(Printed):
 
     def __call__(self, *_arguments: object, **_named: object) -> NoReturn:
         """A program is not called: it is evaluated, or compiled to a kernel, and the kernel is called."""
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the program {self.name} is called",
             required="a kernel, or the reference interpreter",
             suggestions=(
@@ -185,10 +185,10 @@ class Program(Printed):
 
 
 def checked_program(value: object) -> Program:
-    """The value, if it is a program; else `WrongArgument` with how to come to one from what is given."""
+    """The value, if it is a program; else `InvalidArgument` with how to come to one from what is given."""
     if isinstance(value, Program):
         return value
-    raise WrongArgument(
+    raise InvalidArgument(
         f"{brief(value, kind=True)} is no program", required="a program", suggestions=(_to_program(value),)
     )
 

@@ -19,7 +19,7 @@ from atl.core.forms import Form, Formed, IndexBinder, Marked, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate
-from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument, brief
+from atl.errors import DtypeError, InvalidArgument, RaggedShape, RankError, Source, brief
 
 Monoid: TypeAlias = Literal["sum", "product", "max", "min"]
 UnaryOp: TypeAlias = Literal["neg", "abs", "sqrt", "exp", "log", "tanh"]
@@ -504,10 +504,10 @@ CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in C
 # -- checks that need no facts ----------------------------------------------------------------------------------------
 
 
-def not_finite(value: object) -> WrongArgument:
+def not_finite(value: object) -> InvalidArgument:
     """What to say of a literal that is no finite number: equations are about rings, where x - x = 0 for all x."""
     large = type(value) is int and abs(value) > LARGEST_LITERAL
-    return WrongArgument(
+    return InvalidArgument(
         f"the literal {brief(value)} is larger than any float64"
         if large
         else f"the literal {value!r} is no finite number",
@@ -531,7 +531,7 @@ def _outside(of: Type, name: str) -> Type:
 
 def _need_one_of(what: str, chosen: object, known: tuple[str, ...]) -> None:
     if chosen not in known:
-        raise WrongArgument(f"there is no {what} {brief(chosen)}", required=f"one of {', '.join(known)}")
+        raise InvalidArgument(f"there is no {what} {brief(chosen)}", required=f"one of {', '.join(known)}")
 
 
 def _need_rank(what: str, of: Type, rank: int) -> None:

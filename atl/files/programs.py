@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from atl.core.program import Program
-from atl.errors import ATLError, Location, Source, WrongArgument
+from atl.errors import ATLError, InvalidArgument, Location, Source
 
 WRITTEN = "path/to/file.py:name or package.module:name"
 
@@ -19,7 +19,7 @@ WRITTEN = "path/to/file.py:name or package.module:name"
 def program_in(target: str) -> Program:
     """The program that "path/to/file.py:name" or "package.module:name" names; a lone program needs no name.
 
-    The file is run. What it raises, other than an `ATLError`, is told by a `WrongArgument`, with the line that did it.
+    The file is run. What it raises, other than an `ATLError`, is told by a `InvalidArgument`, with the line that did it.
     """
     where, _, name = target.rpartition(":")
     if not where:
@@ -32,7 +32,7 @@ def program_in(target: str) -> Program:
         return found[name]
     there = f"{where} has the programs {', '.join(found)}" if found else f"{where} has no programs"
     what = vars(module).get(name)
-    raise WrongArgument(
+    raise InvalidArgument(
         f"{name} in {where} is a {type(what).__name__}" if what is not None else f"{target} names no program",
         required=f"{WRITTEN}; {there}",
         suggestions=(f"write {where}:{next(iter(found))}",)
@@ -49,7 +49,7 @@ def module_in(where: str) -> ModuleType:
     path = Path(where)
     is_file = path.suffix == ".py" or _is_file(path)
     if is_file and not _is_file(path):
-        raise WrongArgument(f"there is no file {where}", required=WRITTEN)
+        raise InvalidArgument(f"there is no file {where}", required=WRITTEN)
     # As if the file were run, or the module imported, from a script of the user's.
     sys.path.insert(0, str(path.resolve().parent if is_file else Path.cwd()))
     try:
@@ -61,7 +61,7 @@ def module_in(where: str) -> ModuleType:
         raise
     except (Exception, SystemExit) as error:
         said = "".join(traceback.format_exception_only(error)).strip()
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{where} cannot be loaded: {said}",
             place=Location(source=_last_line_of(error, path if is_file else None)),
             required=WRITTEN,
@@ -78,7 +78,7 @@ def _is_file(path: Path) -> bool:
 def _from_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise WrongArgument(f"{path} is no Python file", required=WRITTEN)
+        raise InvalidArgument(f"{path} is no Python file", required=WRITTEN)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
     spec.loader.exec_module(module)

@@ -10,7 +10,7 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import IO, Final, TypeAlias
 
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 
 Writer: TypeAlias = Callable[[IO[bytes]], object]
 
@@ -60,7 +60,7 @@ def write_text(
     path: object,
     text: str,
     *,
-    refused: type[ATLError] = WrongArgument,
+    refused: type[ATLError] = InvalidArgument,
     what: str = "",
     required: str = "a place for a file",
 ) -> None:
@@ -75,7 +75,7 @@ def write_text(
         raise refused(f"{named} cannot be written: {reason(error)}", required=required) from error
 
 
-def file_named(path: object, *, refused: type[ATLError] = WrongArgument, like: str) -> Path:
+def file_named(path: object, *, refused: type[ATLError] = InvalidArgument, like: str) -> Path:
     """The path of a file. Raises `refused`, with the name of a file such as is meant, for what is no path."""
     try:
         return Path(path)  # type: ignore[arg-type]

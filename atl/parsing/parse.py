@@ -57,7 +57,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import DtypeError, Location, ShapeError, WrongArgument, brief
+from atl.errors import DtypeError, InvalidArgument, Location, ShapeError, brief
 from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
 from atl.prove import Proved, prove
@@ -82,7 +82,7 @@ def parse(text: str) -> Program:
     """
     if not isinstance(text, str):
         decoded = isinstance(text, bytes | bytearray)
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(text, kind=True)} is no text",
             required="the text of a program, as str(program) gives it",
             suggestions=('decode it first: text.decode("utf-8")',) if decoded else (),

@@ -11,7 +11,7 @@ from atl.core.index import Index
 from atl.core.index import constant as number
 from atl.core.predicate import less
 from atl.core.terms import Constant, Expr, Select
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.numpy_forms import over
 from atl.surface.values import Tensor, located
 
@@ -24,7 +24,7 @@ def constant(numbers: Any, *, dtype: str | None = None) -> Tensor:
 
     It is a generation that chooses between constants by its indices, half by half, so that nothing new has a meaning:
     programs, theorems and certificates hold the numbers themselves. Where the index is a number, as in a loop that is
-    written out, the choice is gone. Shape: the array's. Raises `WrongArgument`.
+    written out, the choice is gone. Shape: the array's. Raises `InvalidArgument`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n", min=4)
@@ -36,15 +36,15 @@ def constant(numbers: Any, *, dtype: str | None = None) -> Tensor:
     try:
         held = np.asarray(numbers)
     except (TypeError, ValueError) as error:
-        raise WrongArgument(f"{brief(numbers)} is no array: {error}", required="an array of numbers") from None
+        raise InvalidArgument(f"{brief(numbers)} is no array: {error}", required="an array of numbers") from None
     kind = str(held.dtype) if dtype is None else dtypes.checked_dtype(dtype)
     if kind not in dtypes.DTYPES or held.dtype.kind not in "iuf":
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a constant of elements of {held.dtype}",
             required=f"numbers of {', '.join(dtypes.DTYPES)}, or dtype= with one of these",
         )
     if not 1 <= held.size <= MOST:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a constant of {held.size} numbers",
             required=f"1 to {MOST} of them",
             suggestions=('declare an input, A = atl.tensor("A", n), and pass the array to the call',),
@@ -53,7 +53,7 @@ def constant(numbers: Any, *, dtype: str | None = None) -> Tensor:
         fits = held.astype(kind)
     whole = not dtypes.is_integer(kind) or np.array_equal(fits.astype(held.dtype), held)
     if not whole or not np.isfinite(fits.astype(float)).all():
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the numbers of a constant are none of {kind}",
             required=f"finite numbers that {kind} holds; floats may be rounded",
             suggestions=('dtype="float64" holds more of them',),

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from atl.core import dtypes
 from atl.core.index import Index, Size, index
-from atl.errors import WrongArgument, WrongName, brief
+from atl.errors import InvalidArgument, InvalidName, brief
 
 
 def checked_name(name: object, what: str) -> str:
     """The name, if it can be one of a size, an input, a let or a program."""
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
-        raise WrongName(
+        raise InvalidName(
             f"{brief(name)} cannot name {what}",
             required="a name of ASCII letters, digits and underscores that does not start with a digit",
         )
@@ -31,7 +31,7 @@ class TensorSpec:
     def written(item: str | tuple[str, ...]) -> TensorSpec:
         parts = item if isinstance(item, tuple) else (item,)
         if not parts or len(parts) > 2 or not all(isinstance(part, str) for part in parts):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"atl.Tensor[{brief(item)}]", required='extents and an element type: atl.Tensor["n k", "float64"]'
             )
         return TensorSpec(
@@ -44,7 +44,7 @@ def extent_written(text: str) -> Index:
     try:
         return _extent(ast.parse(text, mode="eval").body)
     except SyntaxError:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(text)} is not an extent", required='a size or an expression such as "2*n+1"'
         ) from None
 
@@ -64,13 +64,13 @@ def _extent(node: ast.expr) -> Index:
         case ast.BinOp(left, ast.FloorDiv(), right):
             return _extent(left) // _extent(right)
         case ast.BinOp(left, ast.Div(), right):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(ast.unparse(node))} is not an extent: indices have no exact division",
                 required='sizes and integers joined by + - * //, such as "2*n+1"',
                 suggestions=(f"write {ast.unparse(left)}//{ast.unparse(right)} to round down",),
             )
         case _:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(ast.unparse(node))} is not an extent",
                 required='sizes and integers joined by + - * //, such as "2*n+1"',
                 suggestions=('separate extents by spaces: atl.Tensor["n m"]',) if isinstance(node, ast.Tuple) else (),

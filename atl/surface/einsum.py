@@ -9,7 +9,7 @@ from atl.core.index import ONE, ZERO, Index, Var, index
 from atl.core.node import refuse_runaway_recursion
 from atl.core.substitution import close, fresh_uid
 from atl.core.terms import Expr, Gen, Reduce
-from atl.errors import RankError, ShapeError, Source, WrongArgument, brief
+from atl.errors import InvalidArgument, RankError, ShapeError, Source, brief
 from atl.surface.values import IndexExpr, Tensor, TensorLike, as_tensor
 
 _DOTS = "..."
@@ -41,15 +41,15 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     matmul (A : float32[n, k], B : float32[k, m]) : float32[n, m] :=
       ⊞[i < n] ⊞[j < m] Σ[k1 < k] A[i, k1] * B[k1, j]
 
-    Raises `WrongArgument` for subscripts that are none, `RankError` where an operand has other dimensions, and
+    Raises `InvalidArgument` for subscripts that are none, `RankError` where an operand has other dimensions, and
     `ShapeError` where a label stands for two extents.
     """
     if not isinstance(subscripts, str):
-        raise WrongArgument(f"the subscripts {brief(subscripts)}", required=_FORM)
+        raise InvalidArgument(f"the subscripts {brief(subscripts)}", required=_FORM)
     tensors = [as_tensor(operand) for operand in operands]
     read = _read(subscripts)
     if not tensors or len(read.operands) != len(tensors):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(subscripts)} has subscripts for {len(read.operands)} operands, and there are {len(tensors)}",
             required="one tensor for each part between commas",
         )
@@ -61,13 +61,15 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     labels = [_spelled(held, count) for held, count in zip(read.operands, dots, strict=True)]
     result = _spelled(_result_of(read) if read.result is None else read.result, spread)
     if spread and read.result is not None and None not in read.result:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the result of {brief(subscripts)} lacks the dots of its operands",
             required="dots in the result too, or a label for each dimension that is summed",
         )
     extents = _extents(subscripts, labels, tensors)
     if unknown := [label for label in result if label not in extents]:
-        raise WrongArgument(f"the result of {brief(subscripts)} has {unknown[0]}, and no operand does", required=_FORM)
+        raise InvalidArgument(
+            f"the result of {brief(subscripts)} has {unknown[0]}, and no operand does", required=_FORM
+        )
     variables = {label: Var(next(fresh_uid), name) for label, name in _named(extents).items()}
     return Tensor(_looped(_product(labels, tensors, variables), result, extents, variables))
 
@@ -79,10 +81,10 @@ def _read(subscripts: str) -> _Subscripts:
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     result = _labels(subscripts, right) if arrow else None
     if result is not None and len(set(result)) < len(result):
-        raise WrongArgument(f"the result of {brief(subscripts)} has a label twice", required="each label once")
+        raise InvalidArgument(f"the result of {brief(subscripts)} has a label twice", required="each label once")
     read = _Subscripts(tuple(_labels(subscripts, part) for part in left.split(",")), result)
     if result is not None and None in result and not any(None in labels for labels in read.operands):
-        raise WrongArgument(f"the result of {brief(subscripts)} has dots, and no operand does", required=_FORM)
+        raise InvalidArgument(f"the result of {brief(subscripts)} has dots, and no operand does", required=_FORM)
     return read
 
 
@@ -90,7 +92,7 @@ def _labels(subscripts: str, part: str) -> tuple[str | None, ...]:
     before, dots, after = part.partition(_DOTS)
     for letter in before + after:
         if not (letter.isascii() and letter.isalpha()):
-            raise WrongArgument(f"{brief(subscripts)} has {letter!r} in it", required=_FORM)
+            raise InvalidArgument(f"{brief(subscripts)} has {letter!r} in it", required=_FORM)
     return (*before, *((None,) if dots else ()), *after)
 
 

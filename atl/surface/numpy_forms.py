@@ -29,7 +29,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import RankError, ShapeError, WrongArgument, brief
+from atl.errors import InvalidArgument, RankError, ShapeError, brief
 
 Shape: TypeAlias = tuple[Index, ...]
 Cut: TypeAlias = tuple[Index | None, Index | None, int]
@@ -175,7 +175,7 @@ def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object, *, mean: boo
     shape = e.type.shape
     axes = _axes(axis, len(shape))
     if not isinstance(keepdims, bool):
-        raise WrongArgument(f"keepdims={brief(keepdims)}", required="keepdims=True or keepdims=False")
+        raise InvalidArgument(f"keepdims={brief(keepdims)}", required="keepdims=True or keepdims=False")
     kept = tuple(extent for at, extent in enumerate(shape) if at not in axes)
 
     def result(at: Sequence[Index]) -> Expr:
@@ -208,7 +208,7 @@ def _axes(axis: object, rank: int) -> list[int]:
     found: list[int] = []
     for each in given:
         if isinstance(each, bool) or not isinstance(each, int) or not -rank <= each < rank or each % rank in found:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"axis={brief(axis)} of a tensor with {rank} dimensions",
                 required="an axis, a tuple of different ones, or None for all",
             )
@@ -254,7 +254,7 @@ def _cut(cut: Cut, extent: Index) -> tuple[Index, Index, int]:
     if step == -1 and start is None and stop is None:
         return extent - ONE, extent, -1
     if step < 1:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a slice with the step {step}",
             required="a step from 1 on, or [::-1]",
             suggestions=("write atl.gen(n, lambda i: A[…]) with the index that is meant",),

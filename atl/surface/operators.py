@@ -44,7 +44,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import RankError, ShapeError, Source, WrongArgument, WrongName, brief
+from atl.errors import InvalidArgument, InvalidName, RankError, ShapeError, Source, brief
 from atl.surface.declarations import checked_name
 from atl.surface.results import Results, SeveralLike, joined, several_in
 from atl.surface.values import (
@@ -75,12 +75,12 @@ def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's nam
     >>> k = atl.sizes("k", min=1)
     """
     if not isinstance(names, str) or not names.split():
-        raise WrongArgument(f"{brief(names)} names no sizes", required='names separated by spaces: atl.sizes("n m")')
+        raise InvalidArgument(f"{brief(names)} names no sizes", required='names separated by spaces: atl.sizes("n m")')
     if isinstance(min, bool) or not isinstance(min, int) or min < 0:
-        raise WrongArgument(f"min={brief(min)}", required="a non-negative integer")
+        raise InvalidArgument(f"min={brief(min)}", required="a non-negative integer")
     if "," in names:
         spaced = " ".join(names.replace(",", " ").split())
-        raise WrongName(
+        raise InvalidName(
             f"{brief(names)} has commas",
             required="names separated by spaces",
             suggestions=(f'write atl.sizes("{spaced}")',),
@@ -120,7 +120,7 @@ def reduce(monoid: Monoid, *arguments: Range | Binder) -> Tensor:
     The fold starts at the neutral element; over an empty range the result is padding, which reads as zero.
     """
     if not isinstance(monoid, str) or monoid not in MONOIDS:
-        raise WrongArgument(f"there is no monoid {brief(monoid)}", required=f"one of {', '.join(MONOIDS)}")
+        raise InvalidArgument(f"there is no monoid {brief(monoid)}", required=f"one of {', '.join(MONOIDS)}")
     return _bind(_reducer(monoid), "reduce", arguments)
 
 
@@ -134,7 +134,7 @@ def _reducer(monoid: Monoid) -> Make:
 @refuse_runaway_recursion
 def _bind(make: Make, what: str, arguments: tuple[Range | Binder, ...]) -> Tensor:
     if len(arguments) < 2 or not callable(arguments[-1]):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{what} needs one or more extents and, last, a function of as many indices",
             required=f"for instance atl.{what}(n, lambda i: …)",
         )
@@ -155,7 +155,7 @@ def _bind(make: Make, what: str, arguments: tuple[Range | Binder, ...]) -> Tenso
 def _bounds(what: str, range_: object) -> tuple[Index, Index]:
     if isinstance(range_, tuple):
         if len(range_) != 2:
-            raise WrongArgument(f"{what} over {brief(range_)}", required="an extent n, or a pair (lo, hi)")
+            raise InvalidArgument(f"{what} over {brief(range_)}", required="an extent n, or a pair (lo, hi)")
         return as_index(range_[0]), as_index(range_[1])
     return index(0), as_index(range_)
 
@@ -164,7 +164,7 @@ def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
     """The names a person gave to the indices; parameters that collect the rest are named i, j, k, …"""
     plain, required, by_name, collects = _taken(function)
     if by_name or required > wanted or (len(plain) < wanted and not collects):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{what} over {wanted} range{'s' if wanted > 1 else ''} is given a function of {required} "
             f"parameter{'' if required == 1 else 's'}",
             required=f"a function of {wanted} parameter{'s' if wanted > 1 else ''}, one for each range",
@@ -222,7 +222,7 @@ def let(
     takes them, gives these. Source: Fig. 3.2.
     """
     if not callable(body):
-        raise WrongArgument("let needs a function of the bound tensor", required="atl.let(e, lambda x: …)")
+        raise InvalidArgument("let needs a function of the bound tensor", required="atl.let(e, lambda x: …)")
     (called,) = _parameter_names(body, 1, "let")
     chosen = called if name is None else checked_name(name, "a let")
     value = as_tensor(e)
@@ -312,7 +312,7 @@ def scatter(
 
     Positions may repeat; one that none hits is padding. `range_` is an extent, or a pair (lo, hi). What `place` asks
     of a position is asked of each; a guard around it leaves one out: `sum(m, lambda p: guard(q, place(n, …)))`.
-    Raises `WrongArgument` for what is no function of one index. Source: Fig. 7.3, E16.
+    Raises `InvalidArgument` for what is no function of one index. Source: Fig. 7.3, E16.
 
     >>> import atl
     >>> n, k = atl.sizes("n k")
@@ -326,7 +326,7 @@ def scatter(
     """
     for function in (at, e):
         if not callable(function):
-            raise WrongArgument(
+            raise InvalidArgument(
                 "scatter needs an extent, a range, and two functions of an index, to a position and to a tensor",
                 required="atl.scatter(n, m, lambda p: …, lambda p: …)",
             )
@@ -352,7 +352,7 @@ def coiter(
     sums are marked `merge`: a kernel walks through all coordinates together, once, if they are declared to rise
     (`order=` of `tensor`), strictly but for those of one finger. Shape: the body's.
 
-    Raises `WrongArgument` for less than two fingers, and for what is no function of as many positions. Source: §7.2,
+    Raises `InvalidArgument` for less than two fingers, and for what is no function of as many positions. Source: §7.2,
     RWCOIT, E17.
 
     >>> import atl
@@ -366,10 +366,10 @@ def coiter(
     """
     wanted = "atl.coiter([(c, lo, hi), (d, lo, hi)], lambda p, q: True, lambda p, q: x[p] * y[q])"
     if not isinstance(fingers, list | tuple) or len(fingers) < 2 or not callable(when) or not callable(body):
-        raise WrongArgument("coiter needs two or more fingers, a condition and a term", required=wanted)
+        raise InvalidArgument("coiter needs two or more fingers, a condition and a term", required=wanted)
     for finger in fingers:
         if not isinstance(finger, tuple) or len(finger) != 3:
-            raise WrongArgument(f"the finger {brief(finger)}", required=f"(coordinates, lo, hi): {wanted}")
+            raise InvalidArgument(f"the finger {brief(finger)}", required=f"(coordinates, lo, hi): {wanted}")
     _parameter_names(cast_to(Binder, when), len(fingers), "coiter")
     names = _parameter_names(cast_to(Binder, body), len(fingers), "coiter")
     variables = [Var(next(fresh_uid), name) for name in names]

@@ -13,7 +13,7 @@ from atl.core.index import Array, Index, Rises, Size, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
 from atl.core.terms import Input
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from atl.surface.declarations import TensorSpec, checked_name, extent_written
 from atl.surface.results import Results, SeveralLike, several_in
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
@@ -49,18 +49,18 @@ def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, A
     checked_name(name, "an input")
     kind = dtypes.checked_input(dtype)
     if (bounds is not None or order is not None) and not dtypes.is_integer(kind):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"range= and order= of {name}, whose elements are {kind}",
             required="an integer array",
             suggestions=('declare it with dtype="int32" or "int64"',),
         )
     rises, between = _order(name, len(shape), order)
     if bounds is not None and (not isinstance(bounds, tuple) or len(bounds) != 2):
-        raise WrongArgument(f"range={brief(bounds)}", required="a pair (lo, hi), meaning lo <= element < hi")
+        raise InvalidArgument(f"range={brief(bounds)}", required="a pair (lo, hi), meaning lo <= element < hi")
     for extent in shape:
         value = extent.constant
         if value is not None and value < 0:
-            raise WrongArgument(f"an extent of {name} is {value}", required="a non-negative size")
+            raise InvalidArgument(f"an extent of {name} is {value}", required="a non-negative size")
     if kind == dtypes.TRUTH:
         return truths(name, shape)
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
@@ -79,7 +79,7 @@ def _order(name: str, rank: int, order: object) -> tuple[Rises, Array | None]:
         ):
             return rises, between
         case _:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"order={brief(order)} of {name}, of {rank} dimension{'' if rank == 1 else 's'}",
                 required='None, "rising" or "strict"; or of one dimension ("strict", pos), where pos is another input, '
                 "of integers, of one dimension too, and not itself ordered between others",
@@ -128,17 +128,17 @@ def program(
     if callable(name):
         return _from_function(name, given)
     if inputs is None or body is None:
-        raise WrongArgument("a program lacks its inputs or its body", required='atl.program("name", [A, B], body)')
+        raise InvalidArgument("a program lacks its inputs or its body", required='atl.program("name", [A, B], body)')
     declared: list[Array] = []
     if not isinstance(inputs, list | tuple):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the inputs are {brief(inputs)}",
             required='a list of tensors declared by atl.tensor(…): atl.program("name", [A, B], body)',
         )
     for item in inputs:
         node = item.node if isinstance(item, Tensor) else None
         if not isinstance(node, Input):
-            raise WrongArgument(f"{brief(item)} is not an input", required="tensors declared by atl.tensor(…)")
+            raise InvalidArgument(f"{brief(item)} is not an input", required="tensors declared by atl.tensor(…)")
         declared.append(node.array)
     return _made(checked_name(name, "a program"), tuple(declared), body, given)
 
@@ -158,14 +158,14 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
     except (TypeError, ValueError, NameError) as error:
         if isinstance(error, ATLError):
             raise
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(function)} cannot be read as a program: {error}",
             required="a function written in Python, whose annotations have a meaning where it stands",
         ) from None
     arguments: list[Tensor | IndexExpr] = []
     for parameter, declared_as in parameters.items():
         if declared_as.kind in (declared_as.VAR_POSITIONAL, declared_as.VAR_KEYWORD):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{function.__name__} collects its arguments in *{parameter}",
                 required="a parameter of its own for each input",
             )
@@ -178,7 +178,7 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
             case Tensor(node=Input()) as declared:
                 arguments.append(declared)
             case annotation:
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"the parameter {parameter} of {function.__name__} has the annotation {brief(annotation)}",
                     required='atl.Tensor["n k", "float64"] for an input, atl.Size for a size',
                 )
@@ -190,18 +190,18 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
 def stated(given: Sequence[Any]) -> list[Predicate]:
     """The conditions that a program is given, as predicates."""
     if isinstance(given, Condition):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
         )
     try:
         conditions = iter(given)
     except (TypeError, ATLError):
-        raise WrongArgument(f"given={brief(given)}", required="a list of conditions: given=[n > 0]") from None
+        raise InvalidArgument(f"given={brief(given)}", required="a list of conditions: given=[n > 0]") from None
     found = list(conditions)
     for condition in found:
         if condition is False:
             # A true one says nothing, and may well come of `rows >= 1` where rows is a number.
-            raise WrongArgument(
+            raise InvalidArgument(
                 "given=[False] holds for no sizes: Python has decided this condition already",
                 required="comparisons of sizes: given=[n > 0]",
             )

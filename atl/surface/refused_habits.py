@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
-from atl.errors import ATLError, Location, NoSuchAttribute, Source, SymbolicValue, WrongArgument
+from atl.errors import ATLError, InvalidArgument, Location, NoSuchAttribute, Source, SymbolicValue
 from atl.text.latex import formula
 
 
@@ -79,7 +79,7 @@ class Symbolic:
         )
 
     def __pow__(self, other: object) -> NoReturn:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{self._kind} is raised to a power, and there is no operator **",
             place=_here(),
             suggestions=("write a square as a * a, the power of a tensor as atl.exp(p * atl.log(a))",),
@@ -93,7 +93,7 @@ class Symbolic:
         return self.__rmatmul__(other)
 
     def __rmatmul__(self, other: object) -> NoReturn:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"@ is between {self._kind} and something else that is no tensor",
             place=_here(),
             suggestions=(f"write a product of matrices as {_MATRIX_PRODUCT}",),

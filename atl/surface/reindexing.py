@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from atl.core.index import ZERO, Index
 from atl.core.predicate import Predicate, at_most, conjunction, equal, within
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.values import IndexExpr, as_index
 
 
@@ -71,14 +71,14 @@ class Reindexing:
     def __post_init__(self) -> None:
         for extents in (self.shape, self.places):
             if not isinstance(extents, tuple) or any(not isinstance(extent, Index) for extent in extents):
-                raise WrongArgument(f"{brief(extents)} are no extents", required="a tuple of index expressions")
+                raise InvalidArgument(f"{brief(extents)} are no extents", required="a tuple of index expressions")
         if not callable(self.to) or not (self.back is None or callable(self.back)):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(self.back if callable(self.to) else self.to)} is no function",
                 required="formulas: functions of indices that give indices",
             )
         if self.packing is not None and (not isinstance(self.packing, Packing) or len(self.places) != 2):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{len(self.places)} digits of a place in {brief(self.packing)}",
                 required="a Packing, and two digits: a key and a position",
             )
@@ -103,7 +103,7 @@ class Reindexing:
     def origin(self, at: Sequence[Index]) -> tuple[Index, ...]:
         """Which element is at this place, where one is."""
         if self.back is None:
-            raise WrongArgument(
+            raise InvalidArgument(
                 "a layout without a way back", required="back=, which leads from a place to its element"
             )
         return _applied(self.back, "back", at, len(self.shape))
@@ -125,12 +125,12 @@ def _applied(function: Callable[..., Sequence[Any]], name: str, at: Sequence[Ind
     try:
         found = function(*map(IndexExpr, at))
     except TypeError as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{name} cannot be called with {len(at)} index expressions: {error}",
             required=f"a function of {len(at)} indices, a formula over them",
         ) from error
     if not isinstance(found, tuple | list) or len(found) != count:
-        raise WrongArgument(f"{name} gives {brief(found)}", required=f"a tuple of {count} indices")
+        raise InvalidArgument(f"{name} gives {brief(found)}", required=f"a tuple of {count} indices")
     return tuple(as_index(part) for part in found)
 
 

@@ -10,7 +10,7 @@ from atl.core.index import ONE, ZERO
 from atl.core.literals import agree
 from atl.core.results import Result
 from atl.core.terms import Concat, Expr, Flatten, Gen, Reshape
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.surface.declarations import checked_name
 from atl.surface.values import Tensor, TensorLike, as_tensor, located
 from atl.text.latex import formula
@@ -44,7 +44,7 @@ def results(*tensors: TensorLike, **named: TensorLike) -> Results:
     as views of one array. By position they are called r0, r1, …. What several of them need is computed once where an
     `atl.let` stands around them. In place of `atl.results`, a tuple or a dictionary can be written.
 
-    Raises `WrongArgument`, also for results of different element types, and `WrongName`.
+    Raises `InvalidArgument`, also for results of different element types, and `InvalidName`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n", min=1)
@@ -61,7 +61,7 @@ def results(*tensors: TensorLike, **named: TensorLike) -> Results:
     """
     given = {**{f"r{at}": each for at, each in enumerate(tensors)}, **named}
     if len(given) < len(tensors) + len(named):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a result is called {next(name for name in named if name in given)}, as one by position is",
             required="a name of its own for each result",
         )
@@ -92,13 +92,13 @@ def joined(parts: Sequence[Expr]) -> Tensor:
 
 def _of(given: Mapping[str, TensorLike]) -> Results:
     if not given:
-        raise WrongArgument("a program without a result", required="at least one tensor: atl.results(a, b)")
+        raise InvalidArgument("a program without a result", required="at least one tensor: atl.results(a, b)")
     tensors = {checked_name(name, "a result"): as_tensor(value) for name, value in given.items()}
     kinds = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype is not None}
     for name, dtype in kinds.items():
         first = next(iter(kinds))
         if dtype != kinds[first]:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the result {name} has elements of type {dtype}, {first} of {kinds[first]}",
                 required="one element type for all results of a program: they are in one array",
                 suggestions=(f'atl.cast("{kinds[first]}", {name})', "write a program for each"),

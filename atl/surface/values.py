@@ -30,7 +30,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument, brief
+from atl.errors import DtypeError, InvalidArgument, RankError, Source, SymbolicValue, brief
 from atl.surface import numpy_forms
 from atl.surface.declarations import TensorSpec
 from atl.surface.refused_habits import Symbolic
@@ -110,7 +110,7 @@ class IndexExpr(Symbolic):
         return IndexExpr(exclusive_or(self.node, as_index(other)))
 
     def __truediv__(self, other: object) -> NoReturn:
-        raise WrongArgument(
+        raise InvalidArgument(
             "indices have no exact division",
             required="an integer",
             suggestions=("write a // b to round down, atl.ceildiv(a, b) to round up", "atl.value(i) / x for a scalar"),
@@ -439,7 +439,7 @@ def as_index(value: object) -> Index:
             return _index_of_element(value.node)
         case _:
             pass
-    raise WrongArgument(
+    raise InvalidArgument(
         f"{brief(value)} is not an index",
         required="an integer, a size, a bound index, or an element of an integer input",
         suggestions=_in_place_of_index(value),
@@ -507,8 +507,8 @@ def _index_read(node: Expr, of: tuple[str, ...] = dtypes.INTEGERS) -> Index:
     raise _no_index()
 
 
-def _no_index() -> WrongArgument:
-    return WrongArgument(
+def _no_index() -> InvalidArgument:
+    return InvalidArgument(
         "this tensor expression is used as an index: in an access, in a comparison, or with // or %",
         required="an element of an integer input, as in idx[i]",
         suggestions=("pass the computed indices as an input of their own",),
@@ -524,7 +524,7 @@ def as_predicate(value: object) -> Predicate:
         case Tensor() if value.dtype == dtypes.TRUTH and not value.rank:
             return predicate.truth(_index_read(value.node, (dtypes.TRUTH,)))
         case _:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(value)} is not a condition",
                 required="a comparison of indices, or several joined by & | ~",
             )
@@ -542,20 +542,20 @@ def as_tensor(value: object) -> Tensor:
         case float() | numbers.Real() if not isnan(value) and not isinstance(value, Fraction):
             return Tensor(Constant(float(value), None))
         case IndexExpr():
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the index {value!r} is used as a scalar",
                 required="a tensor or a number",
                 suggestions=("write atl.value(…) to compute with the value of an index",),
             )
         case Condition():
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the condition {value!r} is used as a scalar",
                 required="a tensor or a number",
                 suggestions=("write atl.guard(p, 1) for the number that is 1 where p holds and 0 elsewhere",),
             )
         case _:
             pass
-    raise WrongArgument(
+    raise InvalidArgument(
         f"{brief(value)} is neither a tensor expression nor a number that tensors can hold",
         required="a tensor or a number",
         suggestions=_in_place_of_tensor(value),
@@ -590,7 +590,7 @@ def _as_cut(given: slice) -> numpy_forms.Cut:
     """The bounds of a slice as indices."""
     step = 1 if given.step is None else given.step
     if isinstance(step, bool) or not isinstance(step, int):
-        raise WrongArgument(f"a slice with the step {brief(step)}", required="a number")
+        raise InvalidArgument(f"a slice with the step {brief(step)}", required="a number")
     return (*(None if bound is None else as_index(bound) for bound in (given.start, given.stop)), step)  # type: ignore[return-value]
 
 

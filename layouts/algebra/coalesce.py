@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.foundation.facts import Known
 from layouts.foundation.function import Chain, Function
 from layouts.foundation.layout import READ, Layout, Mode, part_of
@@ -87,7 +87,7 @@ def _by_mode(
 ) -> tuple[Shape, Nested[Stride]]:
     shapes, strides = modes_of(shape), modes_of(stride)
     if len(profile) > len(shapes):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a profile of {len(profile)} modes for {shown(shape)}", required=f"at most {len(shapes)} modes"
         )
     out: list[tuple[Shape, Nested[Stride]]] = []
@@ -125,9 +125,9 @@ def filter(layout: Layout) -> Layout:  # noqa: A001 (CuTe's name)
 
 
 def need_layout(value: Any) -> None:
-    """Raise `WrongArgument` if `value` is not a `Layout`."""
+    """Raise `InvalidArgument` if `value` is not a `Layout`."""
     if not isinstance(value, Layout):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(value)} is not a layout", required="a Layout: a shape with strides", suggestions=_instead(value)
         )
 

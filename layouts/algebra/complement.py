@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from atl.core.index import Index, floordiv, index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.algebra.coalesce import coalesced, is_zero, need_layout
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.facts import Known, in_order
@@ -160,4 +160,4 @@ def _renewed(layout: Layout, modes: list[Mode]) -> Layout:
 def _need_count(layout: Layout, n: int) -> None:
     need_layout(layout)
     if type(n) is not int or n < 1:
-        raise WrongArgument(f"units of {brief(n)} elements", required="a number of elements, 1 or more")
+        raise InvalidArgument(f"units of {brief(n)} elements", required="a number of elements, 1 or more")

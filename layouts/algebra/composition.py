@@ -15,7 +15,7 @@ from typing import Any
 
 from atl.core.index import Index, index
 from atl.core.predicate import at_most
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.algebra.coalesce import coalesced, is_zero
 from layouts.errors import NoLayout
 from layouts.foundation.box import nested_digits, split
@@ -269,15 +269,15 @@ def _function(value: object) -> Function:
         return value
     if isinstance(value, tuple | list | int | Index) or hasattr(value, "node"):
         return Layout(value)
-    raise WrongArgument(f"{brief(value)} is not a layout", required="a layout, a shape, or a tuple of them")
+    raise InvalidArgument(f"{brief(value)} is not a layout", required="a layout, a shape, or a tuple of them")
 
 
 def _by_mode(outer: object, tiler: tuple[object, ...], strict: bool, given: Iterable[object]) -> Layout | Chain:
     """Compose each mode of the outer layout with its tiler; modes without a tiler are kept."""
     if not isinstance(outer, Layout):
-        raise WrongArgument(f"{brief(outer)} has no modes to tile", required="a layout")
+        raise InvalidArgument(f"{brief(outer)} has no modes to tile", required="a layout")
     if len(tiler) > len(outer):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a tiler of {len(tiler)} modes for {outer}",
             required=f"at most {len(outer)} modes, one for each mode of the layout",
         )
@@ -312,7 +312,7 @@ def _block(outer: Layout, tiler: tuple[object, ...], given: list[object]) -> Lay
         wanted = tiler[position] if position < len(tiler) else None
         inner = Layout(mode.shape) if wanted is None else _function(wanted)
         if not isinstance(inner, Layout):
-            raise WrongArgument(f"{brief(wanted)} is not a layout", required="a layout for each mode, or None")
+            raise InvalidArgument(f"{brief(wanted)} is not a layout", required="a layout for each mode, or None")
         shapes.append(inner.shape)
         strides.append(_scaled(inner.stride, step))
         offset = offset + inner.offset * step  # type: ignore[operator]

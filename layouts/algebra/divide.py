@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.algebra.coalesce import need_layout
 from layouts.algebra.complement import complement_in
 from layouts.algebra.composition import composition, each_mode
@@ -98,7 +98,7 @@ def unzipped(divided: Layout, tiler: Any) -> tuple[list[Layout], list[Layout]]:
 
 def modes_to_tile(layout: Layout, tiler: Any) -> list[Layout]:
     if len(tiler) > len(layout):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a tiler of {len(tiler)} modes for {layout}",
             required=f"at most {len(layout)} modes, one for each mode of the layout",
         )

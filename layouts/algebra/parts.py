@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.algebra.coalesce import need_layout
 from layouts.algebra.divide import zipped_divide
 from layouts.errors import LayoutError
@@ -28,7 +28,7 @@ def select(layout: Layout, *modes: int) -> Layout:
     """
     need_layout(layout)
     if not modes:
-        raise WrongArgument("select without modes", required="mode numbers, as in select(layout, 0, 2)")
+        raise InvalidArgument("select without modes", required="mode numbers, as in select(layout, 0, 2)")
     made = layout[modes[0]] if len(modes) == 1 else make_layout(*(layout[mode] for mode in modes))
     return Layout.made(made.shape, made.stride, made.modes, offset=layout.offset, known=layout.known)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from atl.core.index import ZERO, Index, index, map_leaves
 from atl.core.predicate import Predicate, conjunction, conjuncts, within
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import contradictory
 from atl.surface.values import Condition
 from layouts.errors import CannotTabulate, LayoutError
@@ -53,7 +53,7 @@ class PredicateTensor:
     def __init__(self, coordinates: Layout, shape: object, *, given: Iterable[object] = ()) -> None:
         need_function(coordinates)
         if not isinstance(coordinates, Layout):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(coordinates)} is not a layout with strides",
                 required="coordinates(shape), tiled like the tensor",
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from atl.core.index import Index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.values import IndexExpr
 from layouts.axe.axes import Axis, axis
 from layouts.foundation.tuples import Extent, extent_of
@@ -15,9 +15,9 @@ Shape: TypeAlias = Sequence[object]
 
 
 def list_of(value: object, called: str) -> Sequence[Any]:
-    """Return a tuple or list argument. Raises `WrongArgument` for anything else."""
+    """Return a tuple or list argument. Raises `InvalidArgument` for anything else."""
     if not isinstance(value, tuple | list):
-        raise WrongArgument(f"{called}: {brief(value)}", required="a list")
+        raise InvalidArgument(f"{called}: {brief(value)}", required="a list")
     return value
 
 
@@ -26,10 +26,10 @@ def extents_of(shape: Shape) -> list[Extent]:
     found: list[Extent] = []
     for extent in list_of(shape, "the shape"):
         if type(extent) is not int and not isinstance(extent, IndexExpr | Index):
-            raise WrongArgument(f"the shape {brief(shape)}", required="extents of at least 1")
+            raise InvalidArgument(f"the shape {brief(shape)}", required="extents of at least 1")
         found.append(extent_of(extent))
         if isinstance(found[-1], int) and found[-1] < 1:
-            raise WrongArgument(f"the shape {brief(shape)}", required="extents of at least 1")
+            raise InvalidArgument(f"the shape {brief(shape)}", required="extents of at least 1")
     return found
 
 
@@ -38,12 +38,12 @@ def sizes_of_axes(sizes: object) -> list[tuple[Axis, Extent]]:
     found: list[tuple[Axis, Extent]] = []
     for each in list_of(sizes, "the sizes of axes"):
         if not isinstance(each, tuple | list) or len(each) != 2:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(each)} is not an axis with its size", required="pairs: [(lane, 32), (warp, 4)]"
             )
         found.append((axis(each[0]), extents_of([each[1]])[0]))
     if not found or len({at for at, _ in found}) < len(found):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the axes {brief(sizes)}", required="each axis once, with its size: [(lane, 32), (warp, 4)]"
         )
     return found
@@ -53,5 +53,5 @@ def range_of(value: object) -> tuple[Extent, Extent]:
     """Return the start and stop of a range: integers, or index expressions over sizes."""
     parts = value if isinstance(value, tuple | list) else ()
     if len(parts) != 2 or any(type(part) is not int and not isinstance(part, IndexExpr | Index) for part in parts):
-        raise WrongArgument(f"the range {brief(value)}", required="two integers, or sizes: (start, stop)")
+        raise InvalidArgument(f"the range {brief(value)}", required="two integers, or sizes: (start, stop)")
     return extent_of(parts[0]), extent_of(parts[1])

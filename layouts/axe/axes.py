@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from atl.core.index import Index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.values import IndexExpr
 from layouts.foundation.tuples import Extent, extent_of
 
@@ -26,7 +26,7 @@ class Axis:
 
     def __rmatmul__(self, steps: object) -> Location:
         if type(steps) is not int and not isinstance(steps, IndexExpr | Index):
-            raise WrongArgument(f"{brief(steps)} @ {self}", required="an integer or an extent, as in 4 @ lane")
+            raise InvalidArgument(f"{brief(steps)} @ {self}", required="an integer or an extent, as in 4 @ lane")
         return Location({self: extent_of(steps)})
 
     def __repr__(self) -> str:
@@ -38,7 +38,7 @@ def axis(name: str | Axis) -> Axis:
     if isinstance(name, Axis):
         return name
     if not isinstance(name, str) or not name.isidentifier():
-        raise WrongArgument(f"axis({brief(name)})", required='an identifier: axis("lane")')
+        raise InvalidArgument(f"axis({brief(name)})", required='an identifier: axis("lane")')
     return Axis(name)
 
 
@@ -85,7 +85,7 @@ def location_of(value: object) -> Location:
         return value
     if type(value) is int or isinstance(value, IndexExpr | Index):
         return Location({MEMORY: extent_of(value)})
-    raise WrongArgument(
+    raise InvalidArgument(
         f"{brief(value)} is not a location", required="an integer, or steps along axes: 4 @ lane + 1 @ warp"
     )
 
@@ -108,12 +108,12 @@ class Iter:
 
 
 def iter_of(extent: object, stride: object) -> Iter:
-    """Return the iter that a user's extent and stride denote. Raises `WrongArgument` if one is invalid."""
+    """Return the iter that a user's extent and stride denote. Raises `InvalidArgument` if one is invalid."""
     at = location_of(stride)
     many = extent_of(extent) if type(extent) is int or isinstance(extent, IndexExpr | Index) else 0
     if isinstance(many, int) and many < 1:
-        raise WrongArgument(f"the extent {brief(extent)} of an iter", required="an integer of at least 1, or sizes")
+        raise InvalidArgument(f"the extent {brief(extent)} of an iter", required="an integer of at least 1, or sizes")
     if len(at.parts) > 1 or (not at.parts and many != 1):
-        raise WrongArgument(f"the stride {at} of an iter", required="a stride along one axis that is not 0: 4 @ lane")
+        raise InvalidArgument(f"the stride {at} of an iter", required="a stride along one axis that is not 0: 4 @ lane")
     ((along, steps),) = at.parts.items() or ((MEMORY, 1),)
     return Iter(many, steps, along)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from atl.core.index import Index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.axe.axes import MEMORY, Axis, Iter, Location, iter_of, location_of
 from layouts.axe.replicas import MOST_REPLICAS, Copies, copies_of, listed, sign
@@ -291,7 +291,7 @@ class Written:
 
     def __getitem__(self, given: object) -> Axe:
         if not isinstance(given, slice) or given.step is not None or given.start is None or given.stop is None:
-            raise WrongArgument(f"{self.word}[{brief(given)}]", required="extents and strides: S[(8, 4):(4, 1)]")
+            raise InvalidArgument(f"{self.word}[{brief(given)}]", required="extents and strides: S[(8, 4):(4, 1)]")
         extents, strides = (each if isinstance(each, tuple) else (each,) for each in (given.start, given.stop))
         if len(extents) != len(strides):
             raise LayoutError(
@@ -311,10 +311,10 @@ R = Written("R")
 
 
 def need_axe(*values: object) -> None:
-    """Raise `WrongArgument` if a value is not an Axe layout."""
+    """Raise `InvalidArgument` if a value is not an Axe layout."""
     for value in values:
         if not isinstance(value, Axe):
-            raise WrongArgument(f"{brief(value)} is not an Axe layout", required="an Axe layout: S[...] + R[...]")
+            raise InvalidArgument(f"{brief(value)} is not an Axe layout", required="an Axe layout: S[...] + R[...]")
 
 
 def locations(layout: Axe, at: object) -> list[Location]:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from atl.core.index import Index, Size, atoms
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.algebra.coalesce import coalesced, same_stride
 from layouts.axe.arguments import Shape, extents_of, sizes_of_axes
 from layouts.axe.axes import Axis, Iter, Location, axis
@@ -78,7 +78,7 @@ def same_locations(first: Axe, second: Axe) -> bool:
             known.where(numbers)
             if not _known_to_be_the_same(one, other, axes, EMPTY):
                 return False
-        except (LayoutError, NoLayout, WrongArgument):  # these numbers contradict the facts
+        except (LayoutError, NoLayout, InvalidArgument):  # these numbers contradict the facts
             continue
     raise CannotTabulate(
         f"it is not known for all sizes whether {first} and {second} have the same locations",

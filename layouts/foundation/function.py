@@ -12,7 +12,7 @@ import numpy as np
 
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, Xor, atoms, index, value_of
 from atl.core.predicate import TRUE, Predicate
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
 from layouts.errors import CannotTabulate, NoLayout
@@ -173,9 +173,9 @@ class Function(ABC):
 
 
 def need_function(value: object) -> None:
-    """Raise `WrongArgument` if `value` is not a function on a box."""
+    """Raise `InvalidArgument` if `value` is not a function on a box."""
     if not isinstance(value, Function):
-        raise WrongArgument(f"{brief(value)} is not a layout", required="a Layout, or another function on a box")
+        raise InvalidArgument(f"{brief(value)} is not a layout", required="a Layout, or another function on a box")
 
 
 def plain_coordinate(coordinate: object) -> Any:
@@ -235,7 +235,7 @@ class IndexFunction(Function):
         given: Iterable[object] = (),
     ) -> None:
         if not callable(to):
-            raise WrongArgument(f"{brief(to)} is not callable", required="a function of digits")
+            raise InvalidArgument(f"{brief(to)} is not callable", required="a function of digits")
         self.shape = as_nested(shape, extent_of)
         self.to = to
         self.inverse = inverse
@@ -454,13 +454,13 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
     """
     for name, value in (("bits", bits), ("base", base)):
         if type(value) is not int or value < 0:
-            raise WrongArgument(f"{name}={brief(value)}", required="a number of bits, 0 or more")
+            raise InvalidArgument(f"{name}={brief(value)}", required="a number of bits, 0 or more")
     if type(shift) is not int or abs(shift) < bits:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"shift={brief(shift)}", required=f"a distance of at least {brief(bits)} bits, in either direction"
         )
     if base + bits + abs(shift) > MOST_BITS:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a swizzle that reads {brief(base + bits + abs(shift))} bits", required=f"at most {MOST_BITS} bits"
         )
     lowest = base + max(shift, 0)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from atl.core.index import Index, map_leaves
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.errors import CannotTabulate, LayoutError, NoMode
 from layouts.foundation.box import Box, nested_digits, split
@@ -82,7 +82,7 @@ class Layout(Function):
         self, shape: object, stride: object = None, *, offset: object = 0, given: Iterable[object] = ()
     ) -> None:
         if isinstance(shape, str):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(shape)} is a string", required="a shape: extents, nested or not", suggestions=(READ,)
             )
         self.shape = as_nested(shape, _positive_extent)
@@ -363,7 +363,7 @@ def make_layout(*parts: Layout) -> Layout:
     offset: Any = 0
     for part in parts:
         if not isinstance(part, Layout):
-            raise WrongArgument(f"{brief(part)} is not a layout", required="layouts, one for each mode")
+            raise InvalidArgument(f"{brief(part)} is not a layout", required="layouts, one for each mode")
         known = known.joined(part.known)
         offset = offset + part.offset
     modes = tuple(mode for part in parts for mode in part.modes)

@@ -8,7 +8,7 @@ from typing import Any
 
 from atl.core.index import ZERO, Index, imax, index
 from atl.core.predicate import Predicate, less, within
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Packing
 from layouts.errors import LayoutError
 from layouts.foundation.tuples import Extent, extent_of, plain_index
@@ -37,7 +37,9 @@ class Segments:
     ) -> None:
         for formula in (start, length):
             if not callable(formula):
-                raise WrongArgument(f"{brief(formula)} is not callable", required="a function of the key of a segment")
+                raise InvalidArgument(
+                    f"{brief(formula)} is not callable", required="a function of the key of a segment"
+                )
         object.__setattr__(self, "count", extent_of(count))
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "length", length)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atl.core.index import Index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.values import IndexExpr
 from layouts.foundation.tuples import Extent, extent_of
 
@@ -43,7 +43,7 @@ class Coordinate:
 
     def __init__(self, parts: tuple[Extent, ...]) -> None:
         if not isinstance(parts, tuple | list):
-            raise WrongArgument(f"Coordinate({brief(parts)})", required="a tuple of integers, one for each axis")
+            raise InvalidArgument(f"Coordinate({brief(parts)})", required="a tuple of integers, one for each axis")
         parts = tuple(part if type(part) is int else extent_of(part) for part in parts)
         kept = len(parts)
         while kept and parts[kept - 1] == 0:
@@ -95,7 +95,9 @@ class F2:
 
     def __post_init__(self) -> None:
         if type(self.bits) is not int or self.bits < 0:
-            raise WrongArgument(f"F2({brief(self.bits)})", required="an integer >= 0, whose bits are the coefficients")
+            raise InvalidArgument(
+                f"F2({brief(self.bits)})", required="an integer >= 0, whose bits are the coefficients"
+            )
 
     def __add__(self, other: F2 | int) -> F2:
         if isinstance(other, int) and other == 0:
@@ -106,7 +108,7 @@ class F2:
 
     def __mul__(self, other: int) -> F2:
         if not isinstance(other, int):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(other)} times {self}", required="an integer: digits over F2 cannot be symbolic"
             )
         return F2(carryless(other, self.bits))
@@ -138,7 +140,7 @@ def E(axis: int) -> Coordinate:  # noqa: N802 (CuTe's name)
     (2,5)
     """
     if type(axis) is not int or not 0 <= axis < MOST_AXES:
-        raise WrongArgument(f"E({brief(axis)})", required=f"an axis number from 0 to {MOST_AXES - 1}")
+        raise InvalidArgument(f"E({brief(axis)})", required=f"an axis number from 0 to {MOST_AXES - 1}")
     return Coordinate((0,) * axis + (1,))
 
 
@@ -149,7 +151,7 @@ def carryless(a: int, b: int) -> int:
     (5, 30)
     """
     if a < 0:
-        raise WrongArgument(f"a digit of {a} with a stride over F2", required="digits >= 0")
+        raise InvalidArgument(f"a digit of {a} with a stride over F2", required="digits >= 0")
     total, shift = 0, 0
     while a:
         if a & 1:
@@ -317,7 +319,7 @@ class Bits(Semimodule[F2]):
 
     def multiples(self, digits: Array, a: F2, width: int) -> Array:  # noqa: ARG002
         if len(digits) and digits.min() < 0:
-            raise WrongArgument(f"a digit of {digits.min()} with a stride over F2", required="digits >= 0")
+            raise InvalidArgument(f"a digit of {digits.min()} with a stride over F2", required="digits >= 0")
         out = np.zeros_like(digits)
         for shift in range(int(digits.max(initial=0)).bit_length()):
             out ^= ((digits >> shift) & 1) * (a.bits << shift)
@@ -335,7 +337,7 @@ SEMIMODULES: Final[tuple[Semimodule[Any], ...]] = (INTEGERS, COORDINATES, BITS)
 
 
 def semimodule_of(strides: Iterator[Stride] | tuple[Stride, ...]) -> Semimodule[Any]:
-    """Return the semimodule of these strides; 0 belongs to each. Raises `WrongArgument` if their kinds differ."""
+    """Return the semimodule of these strides; 0 belongs to each. Raises `InvalidArgument` if their kinds differ."""
     found: Semimodule[Any] | None = None
     for stride in strides:
         if isinstance(stride, int) and stride == 0:
@@ -344,7 +346,7 @@ def semimodule_of(strides: Iterator[Stride] | tuple[Stride, ...]) -> Semimodule[
             COORDINATES if isinstance(stride, Coordinate) else BITS if isinstance(stride, F2) else INTEGERS
         )
         if found is not None and own is not found:
-            raise WrongArgument(
+            raise InvalidArgument(
                 "strides of different kinds in one layout",
                 required="only integers, only multiples of E(k), or only F2(…)",
             )

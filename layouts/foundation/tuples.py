@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 from atl.core.index import Index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.values import IndexExpr, as_index
 
 Extent: TypeAlias = int | Index
@@ -63,7 +63,7 @@ def as_nested(value: object, leaf: Callable[[object], U]) -> Nested[U]:
         try:
             return tuple(as_nested(part, leaf) for part in value)
         except RecursionError:
-            raise WrongArgument("the shape is nested too deeply", required="fewer levels") from None
+            raise InvalidArgument("the shape is nested too deeply", required="fewer levels") from None
     return leaf(value)
 
 
@@ -175,7 +175,7 @@ def shown(tree: object) -> str:
 def need_congruent(a: Nested[T], b: Nested[U], what: str) -> None:
     """Raise `LayoutError` if the two have different nesting."""
     if not congruent(a, b):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{what}: {brief(shown(a))} and {brief(shown(b))} are nested differently",
             required="the same nesting",
         )

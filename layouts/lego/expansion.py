@@ -9,7 +9,7 @@ import numpy as np
 
 from atl.core.index import ZERO, Index, index
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, conjuncts, within
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.values import Condition, IndexExpr
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
@@ -43,7 +43,7 @@ class ExpandBy(Function):
         self, dims: Iterable[object], expanded: Iterable[object], group: GroupBy, *, given: Iterable[object] = ()
     ) -> None:
         if not isinstance(group, GroupBy):
-            raise WrongArgument(f"ExpandBy of {brief(group)}", required="a layout made by GroupBy or TileBy")
+            raise InvalidArgument(f"ExpandBy of {brief(group)}", required="a layout made by GroupBy or TileBy")
         self.dims = extents(dims)
         self.expanded = extents(expanded)
         self.group = group

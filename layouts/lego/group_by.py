@@ -11,7 +11,7 @@ from typing import Any
 
 from atl.core.index import ZERO, Index, index
 from atl.core.predicate import within
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import simplify
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
@@ -39,9 +39,9 @@ class OrderBy:
     def __init__(self, *permutations: Permutation) -> None:
         for each in permutations:
             if not isinstance(each, Permutation):
-                raise WrongArgument(f"OrderBy({brief(each)})", required="permutations: RegP, GenP, Row or Col")
+                raise InvalidArgument(f"OrderBy({brief(each)})", required="permutations: RegP, GenP, Row or Col")
         if not permutations:
-            raise WrongArgument("OrderBy()", required="a permutation for each level of tiles")
+            raise InvalidArgument("OrderBy()", required="a permutation for each level of tiles")
         self.permutations = permutations
 
     @property
@@ -111,7 +111,7 @@ class GroupBy(Function):
         views = [each for each in tiles if not isinstance(each, OrderBy)]
         dims = tuple(extent for each in views for extent in extents(each))
         if not dims:
-            raise WrongArgument("GroupBy()", required="the extents of the logical view, as lists")
+            raise InvalidArgument("GroupBy()", required="the extents of the logical view, as lists")
         self._set(dims, (), positive(dims).given(given))
         for link in chain:
             self._add(link)

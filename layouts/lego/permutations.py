@@ -10,7 +10,7 @@ import numpy as np
 
 from atl.core.index import ZERO, Index, index
 from atl.core.predicate import within
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import Proved, Refuted
 from atl.surface.values import IndexExpr
 from layouts.errors import CannotTabulate, LayoutError
@@ -150,7 +150,7 @@ class GenP(Permutation):
         given: Iterable[object] = (),
     ) -> None:
         if not callable(function) or not (inverse is None or callable(inverse)):
-            raise WrongArgument(
+            raise InvalidArgument(
                 "the arguments of GenP are not callable", required="a function of digits, and its inverse"
             )
         self.dims = extents(dims)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.linear.layout import LinearLayout
 
 Value = TypeVar("Value")
@@ -26,25 +26,27 @@ class ColumnAction:
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, tuple | list) or type(self.bits) is not int or not isinstance(self.digit, str):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"ColumnAction({brief(self.order)}, {brief(self.digit)}, {brief(self.bits)})",
                 required="an order of bits, the name of a digit, and its number of bits",
             )
         object.__setattr__(self, "order", tuple(self.order))
         if len(set(self.order)) < len(self.order) or not all(bit in range(self.bits) for bit in self.order):
-            raise WrongArgument(f"the order {brief(self.order)}", required=f"distinct bits from 0 to {self.bits - 1}")
+            raise InvalidArgument(f"the order {brief(self.order)}", required=f"distinct bits from 0 to {self.bits - 1}")
 
     def apply(self, layout: LinearLayout) -> LinearLayout:
         """Return the layout with the bits of the digit permuted."""
         bases = layout.bases
         if len(bases.get(self.digit, ())) != self.bits:
-            raise WrongArgument(f"{layout} has no digit {self.digit!r} with {self.bits} bits", required="such a digit")
+            raise InvalidArgument(
+                f"{layout} has no digit {self.digit!r} with {self.bits} bits", required="such a digit"
+            )
         bases[self.digit] = [bases[self.digit][bit] for bit in self.order]
         return LinearLayout.from_bases(list(bases.items()), list(layout.out_dims.items()))
 
     def of_values(self, values: Sequence[Value]) -> list[Value]:
         """Return the values at the permuted digits."""
         if len(values) != 1 << self.bits:
-            raise WrongArgument(f"{len(values)} values", required=f"{1 << self.bits}, one for each digit")
+            raise InvalidArgument(f"{len(values)} values", required=f"{1 << self.bits}, one for each digit")
         units = [1 << bit for bit in self.order]
         return [values[sum(unit for bit, unit in enumerate(units) if at >> bit & 1)] for at in range(1 << len(units))]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from atl.core.index import Index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.facts import EMPTY
@@ -49,7 +49,7 @@ class LinearLayout(Function):
 
     def __init__(self, columns: Mapping[str, Sequence[int]], outs: Mapping[str, int]) -> None:
         if not isinstance(columns, Mapping) or not isinstance(outs, Mapping):
-            raise WrongArgument(f"columns={brief(columns)}, outs={brief(outs)}", required="dictionaries by names")
+            raise InvalidArgument(f"columns={brief(columns)}, outs={brief(outs)}", required="dictionaries by names")
         need_names((*columns, *outs))
         self._ins = {name: tuple(each) for name, each in columns.items()}
         self._outs = Dims(outs)
@@ -434,7 +434,7 @@ class LinearLayout(Function):
 
     def _of(self, name: str) -> tuple[int, ...]:
         if name not in self._ins:
-            raise WrongArgument(f"{self} has no digit {brief(name)}", required=f"one of {', '.join(self._ins)}")
+            raise InvalidArgument(f"{self} has no digit {brief(name)}", required=f"one of {', '.join(self._ins)}")
         return self._ins[name]
 
     def _of_or(self, name: str) -> tuple[int, ...]:
@@ -465,9 +465,9 @@ class LinearLayout(Function):
 
 
 def need_linear(value: object) -> None:
-    """Raise `WrongArgument` if `value` is not a linear layout."""
+    """Raise `InvalidArgument` if `value` is not a linear layout."""
     if not isinstance(value, LinearLayout):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(value)} is not a LinearLayout", required="a LinearLayout; as_linear converts other layouts"
         )
 
@@ -486,13 +486,13 @@ def _pairs(given: Iterable[Any], what: str) -> list[tuple[str, list[Any]]]:
     out: list[tuple[str, list[Any]]] = []
     for pair in given.items() if isinstance(given, Mapping) else given:
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise WrongArgument(f"{what}: {brief(pair)}", required='pairs of a name and its bases: ("lane", [1, 2])')
+            raise InvalidArgument(f"{what}: {brief(pair)}", required='pairs of a name and its bases: ("lane", [1, 2])')
         if any(name == pair[0] for name, _ in out):
-            raise WrongArgument(f"{what}: {pair[0]!r} twice", required="a name for each")
+            raise InvalidArgument(f"{what}: {pair[0]!r} twice", required="a name for each")
         try:
             out.append((pair[0], list(pair[1])))
         except TypeError:
-            raise WrongArgument(f"{what}: {brief(pair[1])}", required="a list of bases") from None
+            raise InvalidArgument(f"{what}: {brief(pair[1])}", required="a list of bases") from None
     return out
 
 

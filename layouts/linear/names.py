@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.errors import LayoutError, NoLayout
 
 
@@ -24,9 +24,9 @@ class Dims:
         sizes: dict[str, int] = {}
         for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
-                raise WrongArgument(f"{brief(pair)} is not a dimension", required='a name and its size: ("row", 8)')
+                raise InvalidArgument(f"{brief(pair)} is not a dimension", required='a name and its size: ("row", 8)')
             if pair[0] in sizes:
-                raise WrongArgument(f"{pair[0]!r} twice", required="distinct names")
+                raise InvalidArgument(f"{pair[0]!r} twice", required="distinct names")
             power(pair[1], f"the size of {pair[0]!r}")
             sizes[pair[0]] = pair[1]
         return Dims(sizes)
@@ -37,9 +37,9 @@ class Dims:
         return sum(self.widths.values())
 
     def size(self, name: str) -> int:
-        """Return the size of a coordinate. Raises `WrongArgument` if there is none of that name."""
+        """Return the size of a coordinate. Raises `InvalidArgument` if there is none of that name."""
         if name not in self.sizes:
-            raise WrongArgument(f"{brief(name)} is not a coordinate", required=f"one of {', '.join(self.sizes)}")
+            raise InvalidArgument(f"{brief(name)} is not a coordinate", required=f"one of {', '.join(self.sizes)}")
         return self.sizes[name]
 
     def split(self, location: Any) -> tuple[Any, ...]:
@@ -91,10 +91,10 @@ class Dims:
 
 
 def need_names(names: Iterable[object]) -> None:
-    """Raise `WrongArgument` for names that could not be parsed back from a printed layout."""
+    """Raise `InvalidArgument` for names that could not be parsed back from a printed layout."""
     for name in names:
         if not isinstance(name, str) or not name.isidentifier():
-            raise WrongArgument(f"{brief(name)} is not a valid name", required='letters, digits and _, as in "lane0"')
+            raise InvalidArgument(f"{brief(name)} is not a valid name", required='letters, digits and _, as in "lane0"')
 
 
 def power(size: object, what: str) -> int:
@@ -150,7 +150,7 @@ def supremum(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """
     for names in (first, second):
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            raise WrongArgument(f"the order {brief(names)}", required="a list of names")
+            raise InvalidArgument(f"the order {brief(names)}", required="a list of names")
     out: list[str] = []
     left, right = list(first), list(second)
     while left or right:

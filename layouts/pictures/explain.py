@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from layouts.algebra.coalesce import coalesce, coalesced
 from layouts.algebra.complement import complement, complement_in
 from layouts.algebra.composition import Unproved, composed, composition
@@ -24,7 +24,7 @@ class Explanation:
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, tuple) or not all(isinstance(step, str) for step in self.steps):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"an explanation of {brief(self.steps)}", required="the result of explain(operation, …)"
             )
 
@@ -52,7 +52,7 @@ def explain(operation: Callable[..., Any], *arguments: Any) -> Explanation:
     = not a layout: no strides give 8, the value at (2, 1) (needed: 7 < 6, so that the sum in mode 0 has no carry)
     """
     if not callable(operation):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(operation)} is not an operation", required="a function of layouts, such as composition"
         )
     layouts = [Layout(argument) if isinstance(argument, int) else argument for argument in arguments]
@@ -72,7 +72,7 @@ def explain(operation: Callable[..., Any], *arguments: Any) -> Explanation:
     except TypeError as error:
         if isinstance(error, ATLError):
             raise
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{name} of {written or 'nothing'}: {error}", required="what the operation takes"
         ) from error
 

@@ -8,7 +8,7 @@ from html import escape
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
-from atl.errors import ArgumentError, ATLError, WrongArgument, brief
+from atl.errors import ArgumentError, ATLError, InvalidArgument, brief
 from atl.files.whole import write_text
 from layouts.axe import Axe, Location, axis, locations
 from layouts.axe.axes import MEMORY
@@ -45,7 +45,7 @@ class Picture:
 
     def __post_init__(self) -> None:
         if not isinstance(self.cells, tuple) or not self.cells or not isinstance(self.colours, tuple):
-            raise WrongArgument(f"a picture of {brief(self.cells)}", required="the result of draw(layout)")
+            raise InvalidArgument(f"a picture of {brief(self.cells)}", required="the result of draw(layout)")
 
     def __str__(self) -> str:
         heads = [str(column) for column in range(len(self.cells[0]))]
@@ -97,7 +97,7 @@ class Picture:
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the picture as SVG. Raises `WrongArgument` if the file cannot be written."""
+        """Write the picture as SVG. Raises `InvalidArgument` if the file cannot be written."""
         write_text(path, self.svg(), what="the picture", required='a file path: "layout.svg"')
 
     def _repr_svg_(self) -> str:
@@ -168,7 +168,7 @@ def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
     if rows * columns > MOST_CELLS:
         raise CannotTabulate(f"{layout} has {rows * columns} locations to draw", required=f"up to {MOST_CELLS}")
     if not isinstance(colour, str) or colour not in ("location", *names):
-        raise WrongArgument(f"colour={brief(colour)}", required=f"one of {', '.join(names)}")
+        raise InvalidArgument(f"colour={brief(colour)}", required=f"one of {', '.join(names)}")
     by = len(names) - 1 if colour == "location" else names.index(colour)
     cells = [["" for _ in range(columns)] for _ in range(rows)]
     colours = [[-1 for _ in range(columns)] for _ in range(rows)]
@@ -253,7 +253,7 @@ def _colour(colour: str | Colour) -> Colour:
         "bank": lambda value: (sum(value) if isinstance(value, list) else value) % 32,
     }
     if colour not in known:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"colour={brief(colour)}", required='"location", "bank", "row", "column", "thread", "value", or a function'
         )
     return known[colour]
@@ -262,7 +262,7 @@ def _colour(colour: str | Colour) -> Colour:
 def _of_threads(function: Function, colour: str | Colour, onto: object) -> Picture:
     tile = as_nested(onto, extent_of)
     if not isinstance(tile, tuple) or len(tile) != 2 or not isinstance(function, Layout) or len(function) != 2:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{function} is drawn onto {brief(onto)}",
             required="a layout of two modes, threads and values, and a tile of two",
         )
@@ -274,7 +274,7 @@ def _of_threads(function: Function, colour: str | Colour, onto: object) -> Pictu
     colours = [[-1 for _ in range(columns)] for _ in range(rows)]
     for at, location in enumerate(function.table().tolist()):
         if not isinstance(location, int) or not 0 <= location < rows * columns:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{function} has the location {location}", required=f"locations in the tile {brief(onto)}"
             )
         value, thread = divmod(at, threads)

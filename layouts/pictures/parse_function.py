@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import atl
-from atl.errors import ATLError, ParseError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, ParseError, brief
 from layouts.algebra.composition import composition
 from layouts.axe import Axe, Location, R, S, axis
 from layouts.foundation.function import Chain, Function, swizzle
@@ -71,7 +71,7 @@ def read_function(text: str, *, given: Iterable[object] = ()) -> Function:
     (reg: 1,2; lane: 4,8 in i: 16, Swizzle<2,0,2>(16) o (4,4):(4,1))
     """
     if not isinstance(text, str):
-        raise WrongArgument(f"{brief(text)} is not a string", required=f"a layout as it is printed: {FORMS}")
+        raise InvalidArgument(f"{brief(text)} is not a string", required=f"a layout as it is printed: {FORMS}")
     facts = list(given)
     parts = [_one(part.strip(), text, facts) for part in re.split(r"\s+(?:o|∘)\s+", text)]
     made = parts[-1]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import atl
-from atl.errors import ParseError, WrongArgument, brief
+from atl.errors import InvalidArgument, ParseError, brief
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import F2, Coordinate, E
 
@@ -23,7 +23,7 @@ def read_layout(text: str, *, given: Iterable[object] = ()) -> Layout:
     ((4,(2,N)):(2*N,(1,2)), 8:1, (2,2):(E(0),3*E(1)), 4:8+3)
     """
     if not isinstance(text, str):
-        raise WrongArgument(f"{brief(text)} is not a string", required='a layout as it is printed: "(4,8):(8,1)"')
+        raise InvalidArgument(f"{brief(text)} is not a string", required='a layout as it is printed: "(4,8):(8,1)"')
     shape, colon, rest = text.partition(":")
     stride, plus, offset = _at_the_end(rest)
     if not shape.strip() or (colon and not stride.strip()):

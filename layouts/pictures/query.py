@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import Answer, Proved, Refuted, Unknown
 from atl.text.printing import show_predicate
 from layouts.axe import Axe, locations
@@ -67,7 +67,7 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
     ((4,3),(2,2)):((6,1),(24,3))
     """
     if not isinstance(words, list | tuple) or not words:
-        raise WrongArgument(f"the query {brief(words)}", required="a layout, optionally with an operation")
+        raise InvalidArgument(f"the query {brief(words)}", required="a layout, optionally with an operation")
     given = list(given)
     first, *rest = words
     if first in OPERATIONS:
@@ -83,7 +83,7 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Query:
 
 
 def _operation(first: str, second: str) -> str:
-    """Return the second word if it names an operation. Raises `WrongArgument` with the word meant as one."""
+    """Return the second word if it names an operation. Raises `InvalidArgument` with the word meant as one."""
     if second in OPERATIONS:
         return second
     meant = first if first.isidentifier() and not second.isidentifier() else second

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import Answer, Proved, Refuted, Unknown
 from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import coalesce
@@ -51,23 +51,23 @@ BY_MODE: Final = ("composition", "logical_divide", "zipped_divide", "tiled_divid
 """Operations whose second operand may be a tuple of tilers, one for each mode."""
 
 
-def unknown_operation(word: object) -> WrongArgument:
+def unknown_operation(word: object) -> InvalidArgument:
     """Return the error for an unknown operation."""
-    return WrongArgument(f"unknown operation {brief(word)}", required=", ".join(OPERATIONS))
+    return InvalidArgument(f"unknown operation {brief(word)}", required=", ".join(OPERATIONS))
 
 
 def apply_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> Any:
-    """Apply the operation of this name. Raises `WrongArgument` for an unknown name or unsuitable layouts."""
+    """Apply the operation of this name. Raises `InvalidArgument` for an unknown name or unsuitable layouts."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
         raise unknown_operation(operation)
     function, count = OPERATIONS[operation]
     if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
-        raise WrongArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
+        raise InvalidArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
     takes: type[Function] = Function if operation in _OF_ALL else Layout
     takes = LinearLayout if operation == "invert" else Axe if operation == "canonicalize" else takes
     for position, each in enumerate(layouts):
         if not isinstance(each, takes) and not (isinstance(each, tuple) and position == 1 and operation in BY_MODE):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{operation} of {shown(each)}",
                 required=_REQUIRED[takes.__name__],
                 suggestions=("as_layout, as_linear, as_axe",),
@@ -83,7 +83,7 @@ _REQUIRED: Final = {
 
 
 def explain_operation(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> str:
-    """Return the steps of the operation of this name. Raises `WrongArgument` for an unknown name."""
+    """Return the steps of the operation of this name. Raises `InvalidArgument` for an unknown name."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
         raise unknown_operation(operation)
     return str(explain(OPERATIONS[operation][0], *layouts))
@@ -186,6 +186,6 @@ def verdict(answer: Answer) -> str:
         case Unknown(reason):
             return f"unknown: {reason}"
         case _:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"{brief(answer)} is not an answer", required="a result of equal, injective or bijective"
             )

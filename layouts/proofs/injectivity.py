@@ -18,7 +18,7 @@ import numpy as np
 from atl.core.index import ZERO, Index, Leaf, Size, index
 from atl.core.predicate import Predicate, within
 from atl.core.predicate import equal as same_index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove, without_smt
 from atl.prove.facts import Facts
 from atl.text.printing import show_predicate
@@ -279,7 +279,7 @@ def prove_inverse(a: IndexFunction, known: Known) -> Answer:
     except TypeError:
         return Unknown(f"{a} is not a formula over index expressions")
     if len(returned) != len(digits):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the inverse of {a} returns {len(returned)} digits", required=f"{len(digits)}, one for each extent"
         )
     if isinstance(a.onto, Segments):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, Final
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import Answer, Proved, Unknown
 from layouts.errors import NoLayout
 from layouts.foundation.facts import EMPTY, Known
@@ -30,7 +30,7 @@ class Relation:
     `bits=True`, for functions that are linear over F2, each bit is a digit, lowest first. Relations can express values
     that are not layouts: unions, complements, overlapping replicas. Each operation is bounded.
 
-    Raises `WrongArgument` if islpy is not installed, and `NoLayout` if isl cannot express the function (for instance a
+    Raises `InvalidArgument` if islpy is not installed, and `NoLayout` if isl cannot express the function (for instance a
     product of two sizes) or exceeds its bound.
 
     >>> from layouts import Layout
@@ -72,7 +72,7 @@ class Relation:
         """Return the composition outer ∘ this; the locations of this relation are the digits of `outer`."""
         (_, outs), (ins, _) = _counts(self.map), _counts(_map(outer))
         if outs != ins:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"a relation with locations of {outs} numbers is composed with one of {ins} digits",
                 required="as many digits as numbers in a location",
                 suggestions=("Relation(composition(outer, inner)), of functions",),
@@ -95,7 +95,7 @@ class Relation:
         """Return the pairs of another relation, checked to have the same numbers of digits and of components."""
         (ins, outs), others = _counts(self.map), _counts(_map(other))
         if (ins, outs) != others:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"a relation of {ins} digits and locations of {outs} numbers with one of {others[0]} and {others[1]}",
                 required="the same numbers for both",
             )
@@ -104,7 +104,7 @@ class Relation:
     def complement(self, below: int) -> Relation:
         """Return the identity on the integers below `below` that are not locations."""
         if type(below) is not int:
-            raise WrongArgument(f"complement({brief(below)})", required="a number of locations")
+            raise InvalidArgument(f"complement({brief(below)})", required="a number of locations")
 
         def left(isl: Any) -> Any:
             return isl.Set(f"{{ [p] : 0 <= p < {below} }}").subtract(self.map.range()).identity()
@@ -166,7 +166,7 @@ class Relation:
     def locations(self, *digits: int) -> list[tuple[int, ...]]:
         """Return all locations of these digits, in order. Raises `NoLayout` if they are too many or symbolic."""
         if not all(type(digit) is int for digit in digits):
-            raise WrongArgument(f"the digits {brief(digits)}", required="integers")
+            raise InvalidArgument(f"the digits {brief(digits)}", required="integers")
 
         def found(isl: Any) -> Any:
             if self.map.dim(isl.dim_type.in_) != len(digits) or self.map.dim(isl.dim_type.param):
@@ -197,7 +197,7 @@ class Relation:
 
 def _need_isl() -> None:
     if find_spec("islpy") is None:
-        raise WrongArgument(
+        raise InvalidArgument(
             "a relation needs isl, which is not installed",
             required="the package islpy",
             suggestions=("pip install 'atl-tensor[isl]'",),
@@ -211,7 +211,7 @@ def _counts(pairs: Any) -> tuple[int, int]:
 
 def _map(other: object) -> Any:
     if not isinstance(other, Relation):
-        raise WrongArgument(f"{brief(other)} is not a relation", required="a Relation")
+        raise InvalidArgument(f"{brief(other)} is not a relation", required="a Relation")
     return other.map
 
 

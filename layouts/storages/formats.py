@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from atl.core.index import ceildiv, imax, index
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from layouts.errors import LayoutError
 from layouts.foundation.box import Box
 from layouts.foundation.function import IndexFunction
@@ -101,7 +101,7 @@ def swizzled(rows: int, chunk: int = 1) -> Storage:
     """
     _bits(_own(rows, "swizzled(32)"), "rows")
     if type(chunk) is not int or chunk < 1:
-        raise WrongArgument(f"chunk={brief(chunk)}", required="a number of elements, 1 or more")
+        raise InvalidArgument(f"chunk={brief(chunk)}", required="a number of elements, 1 or more")
     inner = () if chunk == 1 else (chunk,)
 
     def storage(shape: Sequence[Any]) -> IndexFunction:
@@ -214,7 +214,7 @@ def _function(
 def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> tuple[Extent, ...]:
     """Return the shape of a tensor, checked for its number of dimensions; integers where constant."""
     if not isinstance(shape, tuple | list):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{name} is called with {brief(shape)}", required="the shape of a tensor, a tuple of extents"
         )
     if len(shape) < least or (most is not None and len(shape) > most):
@@ -233,10 +233,10 @@ def _same(*at: Any) -> tuple[Any, ...]:
 
 
 def _own(value: object, example: str) -> object:
-    """Return a parameter of a storage format. Raises `WrongArgument` with a hint if a shape is given instead."""
+    """Return a parameter of a storage format. Raises `InvalidArgument` with a hint if a shape is given instead."""
     if isinstance(value, tuple | list):
         word = example.partition("(")[0]
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{word} is called with the shape {brief(shown(tuple(value)))} instead of its parameters",
             required=f"its parameters first: {example} is a storage format for tensors of any shape",
             suggestions=(f'store("B", {example})', f"{example}(shape), for a layout"),
@@ -253,5 +253,5 @@ def _positive(value: object, what: str) -> Extent:
 
 def _bits(value: object, name: str) -> int:
     if type(value) is not int or value < 1 or value & (value - 1) or value.bit_length() - 1 > MOST_BITS:
-        raise WrongArgument(f"{name}={brief(value)}", required=f"a power of two, up to {2**MOST_BITS}")
+        raise InvalidArgument(f"{name}={brief(value)}", required=f"a power of two, up to {2**MOST_BITS}")
     return value.bit_length() - 1

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from atl.core.index import Index, Leaf, index, map_leaves, size
 from atl.core.predicate import TRUE, NonNegative, Predicate, at_most, substitute
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.values import Condition, IndexExpr
 from atl.text.index_notation import Written, write_condition
 from atl.text.printing import show_predicate
@@ -51,7 +51,7 @@ def fill(template: str, language: Language, values: Mapping[str, object], *, giv
     placeholders; in MLIR all operations must be in such lines.
 
     `given` are conditions on sizes, and layouts whose facts are used; indices and sizes are assumed to be at least 0.
-    Raises `TemplateError` for an undefined name, an unsuitable value, or an invalid template, and `WrongArgument` if
+    Raises `TemplateError` for an undefined name, an unsuitable value, or an invalid template, and `InvalidArgument` if
     jinja2 or sympy is not installed.
 
     >>> import atl
@@ -97,18 +97,20 @@ def fill(template: str, language: Language, values: Mapping[str, object], *, giv
 
 def _need(template: object, language: object, values: object) -> None:
     if not isinstance(template, str):
-        raise WrongArgument(f"{brief(template)} is not a template", required="a text with placeholders: {{ name }}")
+        raise InvalidArgument(f"{brief(template)} is not a template", required="a text with placeholders: {{ name }}")
     if language not in LANGUAGES:
-        raise WrongArgument(f"the language {brief(language)}", required=f"one of {', '.join(LANGUAGES)}")
+        raise InvalidArgument(f"the language {brief(language)}", required=f"one of {', '.join(LANGUAGES)}")
     if not isinstance(values, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in values):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the values {brief(values)}", required="a mapping from the names in the template to values"
         )
     if "define" in values:
-        raise WrongArgument("a placeholder named define", required="another name; define(…) is a function of templates")
+        raise InvalidArgument(
+            "a placeholder named define", required="another name; define(…) is a function of templates"
+        )
     for module in ("jinja2", "sympy"):
         if find_spec(module) is None:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"templates need {module}, which is not installed",
                 required=f"the package {module}",
                 suggestions=("pip install 'atl-tensor[layouts]'",),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.files.whole import reason
 from lowering.toolchain import wanted_directory
 
@@ -60,7 +60,7 @@ def location() -> Path:
     try:
         return wanted_directory(os.environ.get("ATL_CACHE", ""))
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
-        raise WrongArgument(
+        raise InvalidArgument(
             f"there is no place for builds: {error}", required="ATL_CACHE=/a/directory that can be written"
         ) from error
 
@@ -68,11 +68,11 @@ def location() -> Path:
 def entries(directory: Path | None = None) -> list[Entry]:
     """What is kept, the builds that were used last first. What is not of our making is passed over.
 
-    Raises `WrongArgument` where the directory is there and cannot be read.
+    Raises `InvalidArgument` where the directory is there and cannot be read.
     """
     directory = location() if directory is None else directory
     if not isinstance(directory, Path):
-        raise WrongArgument(f"a cache at {brief(directory)}", required="a path, or None for the one that is used")
+        raise InvalidArgument(f"a cache at {brief(directory)}", required="a path, or None for the one that is used")
     groups: dict[str, list[Path]] = {}
     found: list[Entry] = []
     for path in [*_listed(directory), *_listed(directory / "tuned")]:
@@ -93,7 +93,7 @@ def _listed(directory: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the cache {directory} cannot be read: {reason(error)}",
             required="a directory of yours; ATL_CACHE names another one",
         ) from error

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from atl.core.index import Array
 from atl.core.program import Program
-from atl.errors import ArgumentError, ArrayError, WrongArgument, brief
+from atl.errors import ArgumentError, ArrayError, InvalidArgument, brief
 from atl.meaning.arguments import NOT_HANDED_OUT
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.looking import WALKED
@@ -187,10 +187,10 @@ def _copied(array: Array, why: str) -> ArrayError:
 
 
 def wants_no_copy(copy: object) -> bool:
-    """Whether `copy=` of a call asks for none. Raises `WrongArgument` for what it does not take."""
+    """Whether `copy=` of a call asks for none. Raises `InvalidArgument` for what it does not take."""
     if copy is None or copy is False:
         return copy is False
-    raise WrongArgument(
+    raise InvalidArgument(
         f"copy={brief(copy)}",
         required="copy=None, which copies what C cannot walk, or copy=False, which refuses it",
     )

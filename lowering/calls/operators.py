@@ -16,7 +16,7 @@ import numpy as np
 from atl.core.dtypes import TRUTH, is_integer
 from atl.core.index import Array, Leaf, Read, Size, atoms, value_of
 from atl.core.program import Program, size_in
-from atl.errors import ArgumentError, ArrayError, LibraryMissing, WrongArgument, WrongName, brief
+from atl.errors import ArgumentError, ArrayError, InvalidArgument, InvalidName, LibraryMissing, brief
 from atl.meaning.results import Several, apart
 
 Call = Callable[..., Any]
@@ -31,15 +31,17 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
     """The operator `torch.ops.atl.NAME` that calls a kernel; it takes the arrays in order, then the sizes left over.
 
     A scalar input is a number. Under `torch.compile` it is one node of the graph, whose shape is known. It has no
-    derivative: PyTorch says so where one is asked for. Raises `LibraryMissing`, and `WrongArgument` where elements
-    decide on the shape of the result; `WrongName` for the name of another kernel's operator.
+    derivative: PyTorch says so where one is asked for. Raises `LibraryMissing`, and `InvalidArgument` where elements
+    decide on the shape of the result; `InvalidName` for the name of another kernel's operator.
     """
     if not find_spec("torch"):
         raise _missing("torch", "PyTorch")
     import torch
 
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
-        raise WrongName(f"{brief(name)} cannot be the name of an operator", required="letters, digits and underscores")
+        raise InvalidName(
+            f"{brief(name)} cannot be the name of an operator", required="letters, digits and underscores"
+        )
     shapes = Shapes.of(program)
     kinds = {**{a.name: _kind_of(a) for a in program.inputs}, **dict.fromkeys(program.free_sizes, "SymInt")}
     schema = f"({', '.join(f'{kind} {argument}' for argument, kind in kinds.items())}) -> Tensor"
@@ -47,7 +49,7 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
     if qualified in _REGISTERED:
         computed, operator = _REGISTERED[qualified]
         if computed != program.whole:
-            raise WrongName(
+            raise InvalidName(
                 f"the operator {qualified} is there, and computes {computed.name}",
                 required="a name of its own for each kernel",
                 suggestions=("kernel.torch_operator(), which makes one of the program and its code",),
@@ -165,10 +167,10 @@ class Shapes:
 
     @staticmethod
     def of(program: Program) -> Shapes:
-        """Raises `WrongArgument` where the shape of the result depends on elements of an array."""
+        """Raises `InvalidArgument` where the shape of the result depends on elements of an array."""
         for extent in program.shape:
             if any(isinstance(atom, Read) for atom in atoms(extent)):
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"the result of {program.name} has the extent {extent}, which elements of an array decide",
                     required="a result whose shape follows from shapes: that is all that is known while tracing",
                 )

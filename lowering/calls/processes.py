@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
 from atl.core.program import Program
-from atl.errors import ForkedProcess, WrongArgument
+from atl.errors import ForkedProcess, InvalidArgument
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class BoundCall(partial[T]):
     """A call that is bound to arrays, or to a stream of a GPU, which other processes do not have."""
 
     def __reduce__(self) -> NoReturn:
-        raise WrongArgument(
+        raise InvalidArgument(
             "a prepared call, or a kernel on a stream, is not pickled: it is bound to memory of this process",
             required="a kernel, which can be pickled; the other process prepares a call of its own",
         )
@@ -85,11 +85,11 @@ class BoundCall(partial[T]):
 
 
 def checked_pickle(program: Program) -> Program:
-    """Return a program that can be pickled. Raises `WrongArgument` for a format of which pickle finds no class."""
+    """Return a program that can be pickled. Raises `InvalidArgument` for a format of which pickle finds no class."""
     try:
         pickle.dumps(program)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the kernel of {program.name} is not pickled: {error}",
             required="formats whose classes and functions can be imported by their names",
             suggestions=("define the format at the top of a module",),

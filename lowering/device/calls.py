@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from atl.core.declared import facts_of
 from atl.core.program import Program
-from atl.errors import ArrayError, ATLError, OutOfMemory, WrongArgument, brief
+from atl.errors import ArrayError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, index_elements
 from atl.meaning.results import apart
 from lowering.c.values.scalars import C_TYPES
@@ -54,7 +54,7 @@ class Machine(Protocol):
 def stream_number(stream: object) -> int:
     """The number of a stream: itself, or that of a stream of PyTorch's, CuPy's, or one with `__cuda_stream__`.
 
-    Raises `WrongArgument`.
+    Raises `InvalidArgument`.
     """
     told = getattr(stream, "__cuda_stream__", None)
     if callable(told):
@@ -62,7 +62,7 @@ def stream_number(stream: object) -> int:
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
     if isinstance(stream, bool) or not isinstance(stream, Integral) or not 0 <= int(stream) < ADDRESSES:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"stream={brief(stream, kind=True)}",
             required="a stream of CUDA: its number, or an object with __cuda_stream__, cuda_stream or ptr",
         )

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from lowering.device.building import Kind
 from lowering.device.calls import Machine
 from lowering.device.runtime import DECLARED, PER_THREAD, Runtime
@@ -67,7 +67,7 @@ class Device:
         takes: Mapping[str, tuple[Kind, ...]] | None = None,
     ) -> None:
         if not callable(getattr(machine, "functions", None)):
-            raise WrongArgument(f"machine={brief(machine)}", required="where kernels run: Gpu()")
+            raise InvalidArgument(f"machine={brief(machine)}", required="where kernels run: Gpu()")
         self._functions = machine.functions(text, name, {**DECLARED, **(takes or {})})
         self._runtime = Runtime(self._functions)
 
@@ -118,7 +118,7 @@ class Device:
     def milliseconds(self, run: Callable[[], object], times: int) -> float:
         """How long one of so many runs takes on the GPU, which one after the other put work into the stream."""
         if not callable(run) or not isinstance(times, int) or times < 1:
-            raise WrongArgument(f"run={brief(run)}, times={brief(times)}", required="a function, and 1 or more times")
+            raise InvalidArgument(f"run={brief(run)}, times={brief(times)}", required="a function, and 1 or more times")
         start, end = self._runtime.event(), self._runtime.event()
         try:
             self._runtime.record(start, self.stream)

@@ -9,7 +9,7 @@ from typing import Final
 from atl.core.index import Index, Leaf, Read, Size, atoms, value_of
 from atl.core.predicate import expressions, holds
 from atl.core.program import Program
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.meaning.specialise import LARGEST
 
 CASES: Final = 6
@@ -25,14 +25,14 @@ _SEED: Final = 7
 def cases(program: Program, given: Mapping[str, int] | None) -> tuple[tuple[int, ...], ...]:
     """The sizes of each case, in the order of the program: the given ones alone, or such as are found.
 
-    Raises `WrongArgument` where given ones are not allowed, or none are found.
+    Raises `InvalidArgument` where given ones are not allowed, or none are found.
     """
     names = program.sizes
     if given is not None:
         wrong = [name for name in given if name not in names] + [name for name in names if name not in given]
         numbers = [value for value in given.values() if type(value) is not int or not 0 <= value <= LARGEST]
         if wrong or numbers or not _allowed(program, given):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"sizes={dict(given)} are none for which {program.name} can be checked",
                 required=f"a number from 0 on for each of {', '.join(names) or 'no sizes'}, as its assumptions ask",
             )
@@ -45,7 +45,7 @@ def cases(program: Program, given: Mapping[str, int] | None) -> tuple[tuple[int,
             if len(found) == (CASES if names else 1):
                 break
     if not found:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"no small sizes were found that the assumptions of {program.name} allow",
             required="sizes to check the kernel for",
             suggestions=(f"kernel.write(folder, sizes={{{', '.join(f'{name!r}: …' for name in names)}}})",),

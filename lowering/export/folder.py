@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
 from atl.core.program import Program
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.files.whole import Writer, reason, write_whole
 from lowering.c.parameters import declaration
 from lowering.c.printer import print_c
@@ -40,7 +40,7 @@ class Certified(Protocol):
     def rhs(self) -> Program: ...
 
     @property
-    def mark(self) -> str: ...
+    def caveat(self) -> str: ...
 
     def save(self, path: str | os.PathLike[str]) -> object: ...
 
@@ -63,16 +63,16 @@ class Exported:
 
 
 def written(exported: Exported, folder: object, *, theorem: Certified | None, sizes: Mapping[str, int] | None) -> Path:
-    """Writes the files, all or none, and gives the folder. Raises `WrongArgument`."""
+    """Writes the files, all or none, and gives the folder. Raises `InvalidArgument`."""
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
-        raise WrongArgument(f"{brief(folder)} is no folder", required="the path of a folder")
+        raise InvalidArgument(f"{brief(folder)} is no folder", required="the path of a folder")
     path = Path(os.fspath(folder)).expanduser()
     if path.exists() and not path.is_dir():
-        raise WrongArgument(f"{path} is there, and is no folder", required="the path of a folder, new or not")
+        raise InvalidArgument(f"{path} is there, and is no folder", required="the path of a folder, new or not")
     if sizes is not None and not isinstance(sizes, Mapping):
-        raise WrongArgument(f"sizes={brief(sizes)}", required='a number for each size: sizes={"n": 64}')
+        raise InvalidArgument(f"sizes={brief(sizes)}", required='a number for each size: sizes={"n": 64}')
     plain = _plain(exported, theorem)
-    texts = _texts(exported, plain, sizes, "" if theorem is None else theorem.mark)
+    texts = _texts(exported, plain, sizes, "" if theorem is None else theorem.caveat)
     old = path / "Makefile"
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def written(exported: Exported, folder: object, *, theorem: Certified | None, si
     except OSError as error:
         raise _unwritten(path, error) from error
     if foreign:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{old} is not of an exported kernel, and would be written over",
             required="a folder of its own for each kernel",
             suggestions=(f'kernel.write("{path / exported.name}")',),
@@ -95,8 +95,8 @@ def written(exported: Exported, folder: object, *, theorem: Certified | None, si
     return path
 
 
-def _unwritten(path: Path, error: OSError) -> WrongArgument:
-    return WrongArgument(f"the folder {path} cannot be written: {reason(error)}", required="a place for a folder")
+def _unwritten(path: Path, error: OSError) -> InvalidArgument:
+    return InvalidArgument(f"the folder {path} cannot be written: {reason(error)}", required="a place for a folder")
 
 
 def file_name(name: str, suffix: str = "") -> str:
@@ -122,9 +122,9 @@ def _plain(exported: Exported, theorem: Certified | None) -> Program:
         return own
     sides = (getattr(theorem, "lhs", None), getattr(theorem, "rhs", None))
     if not all(isinstance(side, Program) for side in sides) or not callable(getattr(theorem, "save", None)):
-        raise WrongArgument(f"theorem={brief(theorem)}", required="a theorem: what s.done() gives")
+        raise InvalidArgument(f"theorem={brief(theorem)}", required="a theorem: what s.done() gives")
     if values_of(theorem.rhs)[0] != exported.program:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the theorem ends with {theorem.rhs.name}, which is not the program of this kernel",
             required="the theorem whose right side was compiled, without sizes= that fix some",
             suggestions=("compile(theorem.rhs).write(folder, theorem=theorem)",),

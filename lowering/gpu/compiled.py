@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from atl.core.program import Program
-from atl.errors import GpuMissing, WrongArgument, brief
+from atl.errors import GpuMissing, InvalidArgument, brief
 from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.shown import kernel_html
 from lowering.cuda.printer import function_name, print_cuda
@@ -74,7 +74,7 @@ class GpuKernel:
     def __init__(self, program: Program, made: Kernels, machine: Machine | None = None) -> None:
         for given, of in ((program, Program), (made, Kernels)):
             if not isinstance(given, of):
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"a kernel of {brief(given)}",
                     required='a program: compile(program, target="cuda") makes a kernel',
                 )
@@ -100,7 +100,7 @@ class GpuKernel:
         """The kernel called in a stream: `kernel.on(torch.cuda.current_stream())(a, out=c)`.
 
         A stream is its number, or an object that has it (`__cuda_stream__`, `cuda_stream`, `ptr`). Arrays that do not
-        tell their stream are taken to be made in this one. Raises `WrongArgument` for what is no stream.
+        tell their stream are taken to be made in this one. Raises `InvalidArgument` for what is no stream.
         """
         number = stream_number(stream)
 
@@ -133,7 +133,7 @@ class GpuKernel:
         """Writes a folder in which `make` builds the kernel by nvcc, and `make check` compares it, on a GPU.
 
         It has what a folder of a kernel in C has (`Kernel.write`), and a function that calls the kernel with arrays in
-        memory, for the check. Raises `WrongArgument`, also where the folder cannot be written.
+        memory, for the check. Raises `InvalidArgument`, also where the folder cannot be written.
         """
         host = host_text(self.nest, self._name, file_name(self._name, ".h"))
         exported = Exported(self.program, self.nest, self.source, self._name, host=host)

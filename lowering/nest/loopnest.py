@@ -16,8 +16,6 @@ from itertools import count
 from operator import is_
 from typing import Final, Literal, TypeAlias, TypeVar, assert_never
 
-from atl.checks.stack import Storage
-from atl.checks.targets import MarkedBinder
 from atl.core import dtypes
 from atl.core.index import (
     ONE,
@@ -41,7 +39,9 @@ from atl.core.predicate import Predicate, negation, within
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.core.traversal import Path
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
+from lowering.targets.stack import Storage
+from lowering.targets.supported import MarkedBinder
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,10 +422,10 @@ class LoopNest:
 
 
 def checked_nest(value: object) -> LoopNest:
-    """The value, if it is a loop nest; else `WrongArgument` with how to come to one."""
+    """The value, if it is a loop nest; else `InvalidArgument` with how to come to one."""
     if isinstance(value, LoopNest):
         return value
-    raise WrongArgument(
+    raise InvalidArgument(
         f"{brief(value)} is no loop nest",
         required="a loop nest",
         suggestions=("make one of a program: lower(program)",),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from atl.checks.targets import check_names, marked_binders, support_of
 from atl.core.marks import LetMark
 from atl.core.program import Program, checked_program
 from atl.core.traversal import Path
@@ -22,6 +21,7 @@ from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, LoopNest
 from lowering.origins.anchors import Located
 from lowering.targets.support import check_program, check_room
+from lowering.targets.supported import check_names, marked_binders, support_of
 
 LANGUAGES: Final = {"c": "C", "cuda": "CUDA"}
 

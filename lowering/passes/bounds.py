@@ -8,7 +8,6 @@ from typing import assert_never
 
 from atl.checks.safety import has_meaning
 from atl.checks.scope import reads
-from atl.checks.targets import WRITTEN_OUT
 from atl.core.index import Index, Var, ceildiv, constant, floordiv, imax, imin, index
 from atl.core.marks import LoopMark
 from atl.core.predicate import NonNegative, Predicate, conjunction, conjuncts
@@ -30,6 +29,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.tiles import step
 from lowering.passes.simplification import each_replaced, until_settled
+from lowering.targets.supported import WRITTEN_OUT
 
 
 def with_tests_as_bounds(nest: LoopNest) -> LoopNest:

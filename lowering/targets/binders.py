@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from atl.checks.targets import MarkedBinder
 from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
+from lowering.targets.supported import MarkedBinder
 
 _TRACED: Final = "\0"
 """What the name of a loop begins with that is called by its number: no name of a person's does."""

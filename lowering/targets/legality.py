@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from atl.checks.scope import known_at_the_start
-from atl.checks.targets import MarkedBinder
 from atl.core.index import Var, index
 from atl.core.marks import AT_ONCE, BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.predicate import equal
@@ -48,6 +47,7 @@ from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.walks.merges import fingers_in
 from lowering.targets.support import place_of, raise_all
+from lowering.targets.supported import MarkedBinder
 from lowering.targets.walks import illegal_walks
 
 

@@ -5,14 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, assert_never
 
-from atl.checks.stack import beyond_the_registers, beyond_the_stack, not_on_the_stack
-from atl.checks.targets import (
-    Support,
-    marked_binders,
-    support_of,
-    unsupported,
-    unsupported_marks,
-)
 from atl.core.marks import LANES, LetMark, LoopMark
 from atl.core.program import Program
 from atl.core.traversal import Path
@@ -31,6 +23,14 @@ from lowering.nest.loopnest import (
     Refused,
     Statement,
     statements,
+)
+from lowering.targets.stack import beyond_the_registers, beyond_the_stack, not_on_the_stack
+from lowering.targets.supported import (
+    Support,
+    marked_binders,
+    support_of,
+    unsupported,
+    unsupported_marks,
 )
 
 MOST_UNROLLED: Final = 65_534

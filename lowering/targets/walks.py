@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from atl.checks.safety import has_meaning
-from atl.checks.targets import marked_binders
 from atl.core.index import ZERO, Read
 from atl.core.marks import LoopMark
 from atl.core.predicate import less, within
@@ -23,6 +22,7 @@ from lowering.nest.walks.merges import ADJACENT, Finger, Merge, NoMerge, fingers
 from lowering.nest.walks.order import rises
 from lowering.nest.walks.runs import NoRuns, runs_at
 from lowering.targets.support import place_of, raise_all
+from lowering.targets.supported import marked_binders
 
 
 @dataclass(frozen=True, slots=True)

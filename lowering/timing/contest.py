@@ -15,18 +15,18 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import marked_binders
 from atl.core.dtypes import is_integer
 from atl.core.index import Bound, Index, Size, atoms, value_of
 from atl.core.marks import LoopMark
 from atl.core.program import Program, checked_program
 from atl.core.terms import Expr, Reduce
 from atl.core.traversal import children
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.meaning.arguments import AnyArray, bind, index_elements
 from atl.meaning.interpret import Pad, denote
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.compiler import find_compiler
+from lowering.targets.supported import marked_binders
 from lowering.timing.harness import ThreadClock, WallClock, alternate
 from lowering.timing.inputs import random_inputs
 from lowering.timing.rounding import InDouble, in_double, tolerance
@@ -66,10 +66,10 @@ def measure(
     """
     checked_program(program)
     if not isinstance(sizes, Mapping) or not all(type(value) is int and value >= 0 for value in sizes.values()):
-        raise WrongArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
+        raise InvalidArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
     unknown = [name for name in sizes if name not in program.sizes]
     if unknown:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{program.name} has no size {', '.join(map(str, unknown))}",
             required=f"numbers for the sizes {', '.join(program.sizes) or 'of the program, of which it has none'}",
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Final, Protocol, TypeAlias
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 
 Run: TypeAlias = Callable[[], object]
 Turn: TypeAlias = Callable[[], tuple[float | None, float]]
@@ -93,7 +93,7 @@ def spread(values: list[float]) -> Spread | None:
     Spread(middle=2.0, low=1.2, high=7.6, count=3)
     """
     if not isinstance(values, list) or not all(isinstance(value, (int, float)) for value in values):
-        raise WrongArgument(f"values={brief(values)}", required="a list of numbers")
+        raise InvalidArgument(f"values={brief(values)}", required="a list of numbers")
     if not values:
         return None
     if len(values) == 1:
@@ -105,10 +105,10 @@ def spread(values: list[float]) -> Spread | None:
 def ratio(samples: Samples, over: str, under: str, scale: float = 1.0) -> Spread | None:
     """The median of scale times one's time over another's, of rounds in which both have a clean sample."""
     if not isinstance(samples, Samples):
-        raise WrongArgument(f"samples={brief(samples)}", required="what alternate() gives")
+        raise InvalidArgument(f"samples={brief(samples)}", required="what alternate() gives")
     for name in (over, under):
         if not isinstance(name, str) or name not in samples.times:
-            raise WrongArgument(f"{brief(name)} is no contestant", required=f"one of {', '.join(samples.times)}")
+            raise InvalidArgument(f"{brief(name)} is no contestant", required=f"one of {', '.join(samples.times)}")
     pairs = zip(samples.times[over], samples.times[under], strict=True)
     return spread([scale * a / b for a, b in pairs if a is not None and b])  # a coarse clock may say 0
 
@@ -123,9 +123,9 @@ def alternate(
 ) -> Samples:
     """Runs all in turn, as `take_turns` says, in this process."""
     if not isinstance(contestants, Mapping) or not all(map(callable, contestants.values())):
-        raise WrongArgument(f"contestants={brief(contestants)}", required="a function for each name")
+        raise InvalidArgument(f"contestants={brief(contestants)}", required="a function for each name")
     if not callable(getattr(clock, "now", None)):
-        raise WrongArgument(f"clock={brief(clock)}", required="a clock, such as ThreadClock()")
+        raise InvalidArgument(f"clock={brief(clock)}", required="a clock, such as ThreadClock()")
     turns = {name: Sampler(run, clock).sample for name, run in contestants.items()}
     return take_turns(turns, rounds=rounds, seconds=seconds, watch=watch)
 
@@ -140,9 +140,9 @@ def take_turns(
     interrupt ends the measuring; what was measured until then is kept.
     """
     if not isinstance(turns, Mapping) or not all(map(callable, turns.values())):
-        raise WrongArgument(f"turns={brief(turns)}", required="a function for each name")
+        raise InvalidArgument(f"turns={brief(turns)}", required="a function for each name")
     if not isinstance(rounds, int) or not isinstance(seconds, (int, float)) or not callable(watch):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"rounds={brief(rounds)}, seconds={brief(seconds)}, watch={brief(watch)}",
             required="two numbers, the first whole, and a function",
         )

@@ -11,7 +11,7 @@ from atl.core.declared import is_truths
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program, checked_program
-from atl.errors import ArgumentError, ATLError, OutOfMemory, WrongArgument, brief
+from atl.errors import ArgumentError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import AnyArray, index_elements
 
 SEED: Final = 1
@@ -33,9 +33,9 @@ def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) 
     """
     checked_program(program)
     if not isinstance(sizes, Mapping) or not all(isinstance(size, int) and size >= 0 for size in sizes.values()):
-        raise WrongArgument(f"sizes={brief(sizes)}", required="a number, 0 or more, for each size")
+        raise InvalidArgument(f"sizes={brief(sizes)}", required="a number, 0 or more, for each size")
     if not isinstance(seed, int) or seed < 0:
-        raise WrongArgument(f"seed={brief(seed)}", required="a whole number, 0 or more")
+        raise InvalidArgument(f"seed={brief(seed)}", required="a whole number, 0 or more")
     missing = [name for name in program.sizes if name not in sizes]
     if missing:
         raise ArgumentError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from lowering.timing.harness import Clock, Run, ThreadClock, WallClock, alternate, spread
 
 ROUNDS: Final = 100_000
@@ -40,7 +40,9 @@ class KernelTime:
 def time_of(name: str, run: Run, *, seconds: object, threads: bool) -> KernelTime:
     """The time of what runs for so many seconds in all, thrice at least. An interrupt ends the measuring."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST:
-        raise WrongArgument(f"seconds={brief(seconds)}", required=f"a number of seconds, above 0 and up to {LONGEST:g}")
+        raise InvalidArgument(
+            f"seconds={brief(seconds)}", required=f"a number of seconds, above 0 and up to {LONGEST:g}"
+        )
     clock: Clock = WallClock() if threads else ThreadClock()
     samples = alternate({name: run}, rounds=ROUNDS, seconds=float(seconds), clock=clock)
     found = spread(samples.clean(name))

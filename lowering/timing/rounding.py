@@ -38,7 +38,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import children
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.meaning.scalars import Machine, Scalars
 
 
@@ -51,13 +51,13 @@ def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
     True
     """
     if type(terms) is not int or terms < 0:
-        raise WrongArgument(f"terms={brief(terms)}", required="how many terms an element adds up")
+        raise InvalidArgument(f"terms={brief(terms)}", required="how many terms an element adds up")
     try:
         kind = np.dtype(dtype)
     except TypeError:
         kind = np.dtype(bool)
     if dtype is None or not np.issubdtype(kind, np.floating):
-        raise WrongArgument(f"dtype={brief(dtype)}", required="a type of floats: float32 or float64")
+        raise InvalidArgument(f"dtype={brief(dtype)}", required="a type of floats: float32 or float64")
     return float(np.finfo(kind).eps) * (8 + terms)
 
 

@@ -13,10 +13,10 @@ from atl.errors import ATLError
 from atl.surface.values import Condition
 from proofs_tests.attacks.settings import Setting, attempted_expression, condition
 from proofs_tests.programs.choices import Choices, chance, choose
-from rewrites.grading.samples import Sample, drawn_statement
 from rewrites.instantiation import Argument, Parameter, abstracted
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
+from rewrites.rule_checking.samples import Sample, drawn_statement
 
 LIKELY: Final = 65
 """How many indices of a hundred are one of those that were drawn before."""

@@ -38,11 +38,11 @@ from proofs_tests.programs.choices import Choices, Seeded, chance, choose
 from rewrites import kernel, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import CertificateError
-from rewrites.grading.graded import standing_of
-from rewrites.grading.standing import PROVED
 from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.standing import PROVED
 from rewrites.statement import Statement
 
 TRICKS_AT: Final = 3
@@ -65,8 +65,8 @@ for file in sorted(Path(sys.argv[1]).glob("*.json")):
     theorem = load(file)
     wanted = file.with_suffix(".txt").read_text(encoding="utf-8")
     found = f"{theorem.lhs}\\n{theorem.rhs}\\n"
-    alike = wanted == found + theorem.mark or not theorem.mark and wanted.startswith(found)
-    print(file.stem if alike else f"{file.stem}: {found}{theorem.mark} and not {wanted}".replace("\\n", "; "))
+    alike = wanted == found + theorem.caveat or not theorem.caveat and wanted.startswith(found)
+    print(file.stem if alike else f"{file.stem}: {found}{theorem.caveat} and not {wanted}".replace("\\n", "; "))
 """
 """What a fresh process runs, in which none of the rules was declared.
 
@@ -334,21 +334,21 @@ class Run:
         self.report.theorems[f"{how}: theorem"] += 1
         standing = standing_of(rule)
         assert standing is not None
-        if bool(theorem.mark) != (standing.grade < PROVED):
-            self._found(f"a theorem by a rule of grade {standing.grade} has the mark {theorem.mark!r}")
+        if bool(theorem.caveat) != (standing.grade < PROVED):
+            self._found(f"a theorem by a rule of grade {standing.grade} has the mark {theorem.caveat!r}")
         self._compared(theorem, choices)
         return theorem
 
     def _compared(self, theorem: Theorem, choices: Choices, what: str = "") -> None:
-        mark = "marked" if theorem.mark else "unmarked"
+        mark = "marked" if theorem.caveat else "unmarked"
         try:
             wrong = differ(theorem, choices)
         except ATLError as error:
             self.report.compared[f"none: {type(error).__name__}"] += 1
             return
         self.report.compared[mark] += 1
-        if wrong is not None and theorem.mark:
-            said = f"{self.kind}, run {self.number}: {theorem.mark}"
+        if wrong is not None and theorem.caveat:
+            said = f"{self.kind}, run {self.number}: {theorem.caveat}"
             if said not in self.report.marked:
                 self.report.marked.append(said)
         elif wrong is not None:
@@ -362,7 +362,7 @@ class Run:
         except ATLError as error:
             self.report.certificates[f"not written: {error.summary[:90]}"] += 1
             return
-        wanted = f"{theorem.lhs}\n{theorem.rhs}\n{theorem.mark}"
+        wanted = f"{theorem.lhs}\n{theorem.rhs}\n{theorem.caveat}"
         number = self.report.certificates["written"]
         (self.folder / f"{number}.json").write_text(text, encoding="utf-8")
         (self.folder / f"{number}.txt").write_text(wanted, encoding="utf-8")

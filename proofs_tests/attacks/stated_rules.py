@@ -16,7 +16,7 @@ HEAD: Final = """
 import atl
 from atl import (abs, cast, concat, flatten, gen, guard, imax, imin, let, maximum, minimum, padl, padr, reduce, select,
                  split, sqrt, sum, transpose, truncl, truncr, value)
-from rewrites.own import (Body, BodyT, Cond, Cube, Elem, ElemT, Equation, Index, Matrix, Scalar, Vector, equation,
+from rewrites.user_rules import (Body, BodyT, Cond, Cube, Elem, ElemT, Equation, Index, Matrix, Scalar, Vector, equation,
                           given, rule)
 """
 """What a text is executed after, with a list CALLS in which its function notes each call."""

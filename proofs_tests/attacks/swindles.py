@@ -75,7 +75,7 @@ def no_rule(choices: Choices, start: Theorem, attack: Attack, setting: Setting) 
     false = _negated(start)
     statements: dict[Ranks, Statement] = {(): Statement({}, (), false.lhs, false.rhs, (), {}, {}, ())}
     fakes: tuple[Any, ...] = (
-        SimpleNamespace(name="mul_one", metavariables={}, instance=lambda arguments: false, law="", follows=()),
+        SimpleNamespace(name="mul_one", metavariables={}, instance=lambda arguments: false, law="", derived_from=()),
         Rule("mul_one", "scalars", "", "x = -x", {}, statements),
         replace(RULES["mul_one"], metavariables={}, statements=statements),
     )
@@ -113,7 +113,7 @@ def no_theorem(choices: Choices, start: Theorem, attack: Attack, setting: Settin
         lambda: kernel.transitivity(start, fake),
         lambda: kernel.symmetry(fake),
         lambda: Theorem(object(), start.lhs, other, None),
-        lambda: kernel.shown(start, other.body),
+        lambda: kernel.with_names_and_marks(start, other.body),
     )
     return calls[choices.integer(0, len(calls) - 1)]()
 

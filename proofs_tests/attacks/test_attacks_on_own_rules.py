@@ -10,9 +10,9 @@ from typing import Any, Final
 import pytest
 
 import atl
+from atl.cli import main as command
 from atl.core.index import constant
 from atl.errors import ATLError, RankError
-from commands import main as command
 from proofs_tests.attacks.own_rules_fuzz import Run, damaged, declared, main, run_rules
 from proofs_tests.attacks.planting import plant
 from proofs_tests.attacks.rule_tricks import TRICKS
@@ -21,12 +21,12 @@ from proofs_tests.programs.choices import Seeded
 from rewrites import reschedule, rule, stating
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import CertificateError, NotATheorem
-from rewrites.grading import symbolic
-from rewrites.grading.graded import standing_of
-from rewrites.grading.symbolic import proved
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule import Body, Equation, Rule, Vector, equation
 from rewrites.rule import rule as declare
+from rewrites.rule_checking import symbolic
+from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.symbolic import proved
 
 Patch = pytest.MonkeyPatch
 WRAPPED: Final = next(law for law in FALSE if 'cast("float64", 0.0)' in law.right)
@@ -108,7 +108,7 @@ def test_an_unproved_rule_is_used_only_at_ranks_it_was_tried_at() -> None:
         start = reflexivity(atl.program("p", [x], atl.maximum(x, x - x) + atl.minimum(x, x - x)))
         arguments = {"n": constant(-9), "a": x.node}
         if rank < 3:
-            assert rewrite(start, unproved, (), arguments).mark
+            assert rewrite(start, unproved, (), arguments).caveat
             continue
         with pytest.raises(NotATheorem, match=f"not tried for elements of rank {rank}"):
             rewrite(start, unproved, (), arguments)

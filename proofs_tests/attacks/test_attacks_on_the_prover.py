@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from atl.cli import main as command
 from atl.core.index import Rises
 from atl.core.predicate import less
 from atl.prove import Answer, Refuted, forget, prove, prover, statistics
@@ -15,7 +16,6 @@ from atl.prove.bits import Value
 from atl.prove.bounds import _Elimination
 from atl.prove.cases import of_remainders
 from atl.prove.ends import _Ends
-from commands import main as command
 from proofs_tests.attacks import prover_fuzz
 from proofs_tests.attacks.planting import plant
 from proofs_tests.attacks.prover_fuzz import blind, main, run_prover

@@ -13,7 +13,6 @@ import pytest
 
 import atl
 import lowering
-from atl.checks.stack import STACK_BUDGET
 from atl.core.index import constant
 from atl.errors import UnsupportedMark
 from lowering import lower, print_c
@@ -30,6 +29,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.machine import run as run_nest
 from lowering.passes import after_passes
+from lowering.targets.stack import STACK_BUDGET
 from lowering.toolchain import find_compiler
 from proofs_tests.nests.by_hand import WARNINGS, ZERO, at, binary, cell, i, loop, n, output, vi, vj
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from atl.errors import CompilerFailed, CompilerMissing, WrongArgument
+from atl.errors import CompilerFailed, CompilerMissing, InvalidArgument
 from lowering import compiler as compiler_module
 from lowering.compiler import find_compiler, foreign_instructions, run
 from lowering.toolchain import build_shared, load, recorded_plan
@@ -143,7 +143,7 @@ def test_a_compiler_that_does_not_say_what_it_is_is_passed_over(
 def test_a_time_limit_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", str(fake_gcc(tmp_path / "fine-cc")))
     monkeypatch.setenv("ATL_COMPILER_TIMEOUT", text)
-    with pytest.raises(WrongArgument, match="ATL_COMPILER_TIMEOUT"):
+    with pytest.raises(InvalidArgument, match="ATL_COMPILER_TIMEOUT"):
         find_compiler()
 
 

@@ -20,10 +20,10 @@ from atl.errors import (
     AssumptionError,
     CompilerFailed,
     IndexOverflow,
+    InvalidArgument,
+    InvalidName,
     OutOfMemory,
     UnsafeAccess,
-    WrongArgument,
-    WrongName,
 )
 from atl.meaning.specialise import specialise
 from lowering import Kernel, compile, lower  # noqa: A004 (the contract's name)
@@ -409,18 +409,18 @@ def test_fast_math_is_a_kernel_of_its_own() -> None:
 
 
 def test_only_programs_are_compiled_and_only_for_targets_that_there_are() -> None:
-    with pytest.raises(WrongArgument, match=r"target='llvm'(?s:.*)one of 'c', 'cuda'; there are no others yet"):
+    with pytest.raises(InvalidArgument, match=r"target='llvm'(?s:.*)one of 'c', 'cuda'; there are no others yet"):
         compile(twice(), target="llvm")
-    with pytest.raises(WrongArgument, match=r"atl\.program"):
+    with pytest.raises(InvalidArgument, match=r"atl\.program"):
         compile(atl.tensor("x", n))  # type: ignore[call-overload]
 
 
 def test_no_input_may_be_called_out() -> None:
     out = atl.tensor("out", n)
-    with pytest.raises(WrongName, match="out="):
+    with pytest.raises(InvalidName, match="out="):
         compile(atl.program("echo", [out], atl.gen(n, lambda i: out[i])))
     size = atl.sizes("out")
-    with pytest.raises(WrongName, match="out="):
+    with pytest.raises(InvalidName, match="out="):
         compile(atl.program("ones", [], atl.gen(size, lambda i: atl.value(1))))
 
 

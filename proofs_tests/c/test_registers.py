@@ -14,7 +14,7 @@ import atl
 from atl.core.index import constant
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE
-from atl.errors import CompilerFailed, UnsupportedMark, WrongArgument
+from atl.errors import CompilerFailed, InvalidArgument, UnsupportedMark
 from examples.everyday import product_packed
 from lowering import compile as compiled
 from lowering import compiled as kernels
@@ -311,7 +311,7 @@ def test_sizes_that_are_fixed_make_a_tile_of_constant_size() -> None:
 
 
 def test_lengths_of_vectors_that_no_machine_has_are_refused() -> None:
-    with pytest.raises(WrongArgument, match="vector_bytes=48"):
+    with pytest.raises(InvalidArgument, match="vector_bytes=48"):
         lower(ROWS, vector_bytes=48)
 
 

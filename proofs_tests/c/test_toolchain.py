@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from atl.errors import CompilerFailed, WrongName
+from atl.errors import CompilerFailed, InvalidName
 from lowering import toolchain
 from lowering.toolchain import build_executable, build_shared, find_compiler, load
 from proofs_tests.c.scripts import SQUARES, SQUARES_CDEF, LoggingCompiler, fake_gcc, script, sum_of_squares
@@ -205,7 +205,7 @@ def test_a_file_that_is_not_from_the_cache_is_loaded_or_refused(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["", "a b", "../up", "1st", "naïve"])
 def test_the_name_of_a_build_is_an_identifier(name: str) -> None:
-    with pytest.raises(WrongName, match="cannot be the name of a build"):
+    with pytest.raises(InvalidName, match="cannot be the name of a build"):
         build_shared(SQUARES, name=name)
 
 
@@ -230,7 +230,7 @@ def test_an_executable_is_made_from_several_files() -> None:
 
 @pytest.mark.parametrize("file", ["../main.c", "main.s", "main"])
 def test_the_files_of_an_executable_are_plain_c_files(file: str) -> None:
-    with pytest.raises(WrongName, match="cannot be the name of a file"):
+    with pytest.raises(InvalidName, match="cannot be the name of a file"):
         build_executable({file: ""}, name="program")
 
 

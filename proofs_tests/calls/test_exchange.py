@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import ArgumentError, ArrayError, WrongArgument
+from atl.errors import ArgumentError, ArrayError, InvalidArgument
 from lowering import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.calls.exchange import _address, exchanged
 
@@ -152,7 +152,7 @@ def test_empty_arrays_and_scalars_need_no_copy() -> None:
 @pytest.mark.long
 def test_copy_takes_what_it_takes_and_an_argument_of_that_name_is_the_programs(doubling: Kernel) -> None:
     for wrong in (True, 1, "no"):
-        with pytest.raises(WrongArgument, match="copy=False, which refuses"):
+        with pytest.raises(InvalidArgument, match="copy=False, which refuses"):
             doubling(numbers(1, 1), copy=wrong)
     own = compile(
         atl.parse("f (copy : float32[n], seconds : float32[n]) : float32[n] := gen[i < n] copy[i] + seconds[i]")
@@ -333,7 +333,7 @@ def test_a_kernel_is_timed_with_its_spread(doubling: Kernel) -> None:
     doubling.time(X=x, out=out, seconds=0.001)
     assert out.tolist() == (2 * x).tolist()
     for wrong in (0, -1, True, "1", float("nan"), 1e9):
-        with pytest.raises(WrongArgument, match="above 0"):
+        with pytest.raises(InvalidArgument, match="above 0"):
             doubling.time(x, seconds=wrong)
     with pytest.raises(ArgumentError, match="twice lacks X"):
         doubling.time()

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import atl
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from examples import everyday, gpu
 from lowering import Kernel, compile, look_around  # noqa: A004 (the contract's name)
 from lowering.export.cases import cases
 from lowering.export.plain import unmarked
-from proofs_tests.own.stated import extremes, larger_and_smaller
+from proofs_tests.user_rules.stated import extremes, larger_and_smaller
 from rewrites import Theorem, load, reschedule
 from sparse import CSR
 
@@ -180,13 +180,13 @@ def test_a_check_of_many_sizes_is_c(tmp_path: Path) -> None:
 def test_nothing_is_written_where_it_would_do_harm(product: tuple[Kernel, Path], tmp_path: Path) -> None:
     kernel, _ = product
     (tmp_path / "Makefile").write_text("all:\n")
-    with pytest.raises(WrongArgument, match="is not of an exported kernel, and would be written over"):
+    with pytest.raises(InvalidArgument, match="is not of an exported kernel, and would be written over"):
         kernel.write(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["Makefile"]
-    with pytest.raises(WrongArgument, match="is there, and is no folder"):
+    with pytest.raises(InvalidArgument, match="is there, and is no folder"):
         kernel.write(tmp_path / "Makefile")
     for wrong in (3, "", None):
-        with pytest.raises(WrongArgument, match="is no folder"):
+        with pytest.raises(InvalidArgument, match="is no folder"):
             kernel.write(wrong)  # type: ignore[arg-type]
 
 
@@ -202,9 +202,9 @@ def test_a_program_may_be_called_as_a_file_of_make(tmp_path: Path) -> None:
 
 def test_a_theorem_is_that_of_the_kernel(product: tuple[Kernel, Path], tmp_path: Path) -> None:
     kernel, _ = product
-    with pytest.raises(WrongArgument, match=r"(?s)the theorem ends with conv.*theorem=theorem"):
+    with pytest.raises(InvalidArgument, match=r"(?s)the theorem ends with conv.*theorem=theorem"):
         kernel.write(tmp_path, theorem=convolution())
-    with pytest.raises(WrongArgument, match=r"a theorem: what s\.done"):
+    with pytest.raises(InvalidArgument, match=r"a theorem: what s\.done"):
         kernel.write(tmp_path, theorem=3)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
@@ -221,12 +221,12 @@ def test_sizes_of_a_check_are_those_that_the_program_allows(product: tuple[Kerne
     kernel.write(tmp_path, sizes={"n": 4, "k": 5, "m": 6})
     assert "{4, 5, 6}," in (tmp_path / "matmul_check.c").read_text()
     for wrong in ({"n": 4}, {"n": 4, "k": 5, "m": 6, "x": 1}, {"n": -4, "k": 5, "m": 6}, 3):
-        with pytest.raises(WrongArgument, match="sizes="):
+        with pytest.raises(InvalidArgument, match="sizes="):
             kernel.write(tmp_path, sizes=wrong)  # type: ignore[arg-type]
     x = atl.tensor("x", n)
     blocks = atl.program("blocks", [x], 2 * x, given=[n % 1024 == 0, n >= 1])
     assert set(cases(blocks, None)) == {(1024,), (2048,)}
-    with pytest.raises(WrongArgument, match=r"(?s)no small sizes were found.*sizes=\{'n'"):
+    with pytest.raises(InvalidArgument, match=r"(?s)no small sizes were found.*sizes=\{'n'"):
         cases(atl.program("large", [x], 2 * x, given=[n >= 10**6]), None)
 
 

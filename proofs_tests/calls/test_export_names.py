@@ -14,7 +14,7 @@ import pytest
 
 import atl
 from atl.core.program import Program
-from atl.errors import WrongName
+from atl.errors import InvalidName
 from lowering import compile  # noqa: A004 (the contract's name)
 from lowering.c.helpers import OURS
 from lowering.c.names import KEYWORDS, OF_EXPORT, OF_FUNCTIONS, reserved
@@ -80,7 +80,7 @@ def is_name(word: str) -> bool:
         return False
     try:
         atl.tensor(word)
-    except WrongName:
+    except InvalidName:
         return False
     return True
 

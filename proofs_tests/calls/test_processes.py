@@ -20,7 +20,7 @@ import scipy.sparse as sp
 import atl
 import sparse
 from atl.core.program import Program
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from examples import gpu
 from lowering import GpuKernel, Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.compiler import OPENMP, find_compiler, has_openmp
@@ -220,7 +220,7 @@ def test_calls_bound_to_this_process_are_not_pickled() -> None:
     on_stream = compile(gpu.row_sums_by_warps().goal, target="cuda").on(7)
     for bound in (prepared, on_stream):
         assert copy.deepcopy(bound) is bound
-        with pytest.raises(WrongArgument, match=r"(?s)is not pickled: .* required: a kernel"):
+        with pytest.raises(InvalidArgument, match=r"(?s)is not pickled: .* required: a kernel"):
             pickle.dumps(bound)
 
 
@@ -229,5 +229,5 @@ def test_a_kernel_of_a_format_without_a_name_is_not_pickled() -> None:
         pass
 
     kernel = compile(product(sparse.Format("local", (sparse.Dense(), Local()))))
-    with pytest.raises(WrongArgument, match=r"the kernel of product is not pickled: .*Local"):
+    with pytest.raises(InvalidArgument, match=r"the kernel of product is not pickled: .*Local"):
         pickle.dumps(kernel)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import WrongArgument
-from commands import main
-from commands.foundation.command import FAILED, GOOD, INTERRUPTED, REFUSED
+from atl.cli import main
+from atl.cli.foundation.command import FAILED, GOOD, INTERRUPTED, REFUSED
+from atl.errors import InvalidArgument
 from lowering import build_shared
 from lowering import compile as compiled
 from lowering.cache.entries import ABANDONED, Entry, entries, location, superfluous
@@ -209,5 +209,5 @@ def test_what_is_meant_otherwise_is_refused_and_nothing_goes(
 
 
 def test_a_cache_is_a_directory() -> None:
-    with pytest.raises(WrongArgument, match="a cache at"):
+    with pytest.raises(InvalidArgument, match="a cache at"):
         entries("~/.cache/atl")  # type: ignore[arg-type]

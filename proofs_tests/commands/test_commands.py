@@ -14,12 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from atl.cli.foundation.command import FAILED, REFUSED
+from atl.cli.main import COMMANDS, main
 from atl.errors import ATLError
 from atl.files.arrays import values_given
 from atl.files.programs import program_in
-from commands.foundation import command
-from commands.foundation.command import FAILED, REFUSED
-from commands.main import COMMANDS, main
 from proofs_tests.fuzzing import Tally
 from rewrites import rules
 
@@ -239,13 +238,6 @@ def test_run_follows_a_link_and_keeps_the_permissions_of_a_file(
     assert np.load(tmp_path / "kept.npy").tolist() == [0, 1, 4]
     assert stat.S_IMODE((tmp_path / "kept.npy").stat().st_mode) == 0o640
     assert stat.S_IMODE((tmp_path / "new.npy").stat().st_mode) == 0o640
-
-
-def test_fuzz_needs_a_checkout_and_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
-    code, _, err = ended(capsys, "fuzz", "diff")
-    assert code == REFUSED
-    assert "atl fuzz needs a checkout" in err
 
 
 def test_fuzz_passes_on_what_the_differential_test_says(

@@ -18,11 +18,11 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import atl
-from commands import main
-from commands.foundation import command
-from commands.foundation.command import CODES, FAILED, GOOD, REFUSED
-from commands.foundation.terminal import coloured, watched
-from commands.main import COMMANDS, parser
+from atl.cli import main
+from atl.cli.foundation import command
+from atl.cli.foundation.command import CODES, FAILED, GOOD, REFUSED
+from atl.cli.foundation.terminal import coloured, watched
+from atl.cli.main import COMMANDS, parser
 from rewrites import reschedule
 
 HERE = Path(__file__).resolve().parents[2]
@@ -312,11 +312,11 @@ def test_what_takes_longer_shows_how_far_it_is_and_gives_everything(monkeypatch:
 
     errors = Errors()
     monkeypatch.setattr(sys, "stderr", errors)
-    monkeypatch.setattr("commands.foundation.terminal.PATIENCE", -1.0)
+    monkeypatch.setattr("atl.cli.foundation.terminal.PATIENCE", -1.0)
     assert [*watched(range(5), "counting")] == [0, 1, 2, 3, 4]
     assert "counting" in errors.text
     shown = errors.text
-    monkeypatch.setattr("commands.foundation.terminal.PATIENCE", 60.0)
+    monkeypatch.setattr("atl.cli.foundation.terminal.PATIENCE", 60.0)
     assert [*watched(range(5), "counting")] == [0, 1, 2, 3, 4]
     assert errors.text == shown
 

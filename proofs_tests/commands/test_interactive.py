@@ -18,15 +18,15 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import atl
-from atl.errors import ATLError, WrongArgument
-from commands import main
-from commands.foundation.command import FAILED, GOOD, REFUSED
-from commands.interactive import desk as desks
-from commands.interactive.completing import completions
-from commands.interactive.desk import Desk, refusal
-from commands.interactive.loop import by_lines, in_terminal
-from commands.interactive.scripts import script
-from commands.interactive.words import CALLS, Call, arguments_in, call_in
+from atl.cli import main
+from atl.cli.foundation.command import FAILED, GOOD, REFUSED
+from atl.cli.interactive import desk as desks
+from atl.cli.interactive.completing import completions
+from atl.cli.interactive.desk import Desk, refusal
+from atl.cli.interactive.loop import by_lines, in_terminal
+from atl.cli.interactive.scripts import script
+from atl.cli.interactive.words import CALLS, Call, arguments_in, call_in
+from atl.errors import ATLError, InvalidArgument
 from rewrites import load, reschedule
 
 HERE = Path(__file__).resolve().parents[2]
@@ -381,7 +381,7 @@ def test_each_call_has_a_meaning_beside_it() -> None:
 
 def test_values_are_read() -> None:
     assert arguments_in(["-3", "i2", "None", "3.5"]) == ((-3, "i2", None, "3.5"), {})
-    with pytest.raises(WrongArgument):
+    with pytest.raises(InvalidArgument):
         call_in("")
 
 

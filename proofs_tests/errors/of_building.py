@@ -36,19 +36,6 @@ OF_BUILDING: Final = (
         cure="name a picture that is there",
     ),
     Entry(
-        "ATL504",
-        "from unittest import mock\n"
-        "from commands.foundation import command\n"
-        "found = {'a checkout': object(), 'a wheel': None}\n"
-        "with mock.patch.object(command, 'find_spec', lambda folder: found['a wheel']):\n"
-        "    command.need_checkout('atl fuzz')\n",
-        "found['a wheel']",
-        "found['a checkout']",
-        "run it in a checkout",
-        shown=("$ atl fuzz rules  # where only the wheel is installed\n"),
-        cure="run it in a checkout",
-    ),
-    Entry(
         "ATL505",
         "f = atl.program('f', [x], atl.gen(n, lambda i: 2 * x[i]))\n"
         "s = reschedule(f).mark('i', 'block.x')\n"

@@ -120,7 +120,7 @@ OF_REWRITING: Final = (
     ),
     Entry(
         "ATL713",
-        "from rewrites.own import Elem, Equation, Index, equation, given, rule\n"
+        "from rewrites.user_rules import Elem, Equation, Index, equation, given, rule\n"
         "@rule\n"
         "def shorter(n: Index, e: Elem) -> Equation:\n"
         "    'A sum over one index fewer.'\n"
@@ -131,7 +131,7 @@ OF_REWRITING: Final = (
     ),
     Entry(
         "ATL714",
-        "from rewrites.own import Elem, Equation, Index, equation, given, rule\n"
+        "from rewrites.user_rules import Elem, Equation, Index, equation, given, rule\n"
         "@rule\n"
         "def never(n: Index, e: Elem) -> Equation:\n"
         "    'Where n is less and more than nothing.'\n"
@@ -142,7 +142,7 @@ OF_REWRITING: Final = (
     ),
     Entry(
         "ATL717",
-        "import pages\npages.write(reschedule(atl.program('f', [x], 2 * x)).done(), 'no such folder/f.html')\n",
+        "from atl import html\nhtml.write(reschedule(atl.program('f', [x], 2 * x)).done(), 'no such folder/f.html')\n",
         "no such folder/",
         "",
         "a place for a file",

@@ -12,9 +12,9 @@ import pytest
 import atl
 from atl import errors
 from atl.errors import ATLError
+from proofs_tests.architecture.tree import HERE
 from proofs_tests.errors.catalogue import ENTRIES, classes, page, shown
 from proofs_tests.errors.entry import Entry, refusal, run
-from proofs_tests.house.test_house import HERE
 
 PAGE = HERE / "docs" / "errors.md"
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
+from atl.cli import main as command_line
+from atl.cli.foundation.command import FAILED, INTERRUPTED, REFUSED
 from atl.errors import ImageError
-from commands import main as command_line
-from commands.foundation.command import FAILED, INTERRUPTED, REFUSED
 from lowering.demo import photograph, pictures
 from lowering.demo.photograph import blur, by_numpy, demonstrate
 from lowering.demo.pictures import read_picture, shipped_picture, write_all

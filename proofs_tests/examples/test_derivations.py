@@ -129,10 +129,10 @@ def test_a_search_passes_over_just_the_places_where_a_step_could_be_taken(made: 
     found = 0
     for rule in work.rules.values():
         for reverse in (False, True):
-            for site in work.sites():
+            for cursor in work.cursors():
                 trial = Derivation(work.theorem, work.rules)
-                taken = trial.attempted(rule, site.path, {}, reverse=reverse)
-                assert work.applies(rule, site, {}, reverse=reverse) == taken, (rule.name, reverse, site.path)
+                taken = trial.attempted(rule, cursor.path, {}, reverse=reverse)
+                assert work.applies(rule, cursor, {}, reverse=reverse) == taken, (rule.name, reverse, cursor.path)
                 found += taken
     assert work.taken == 0
     assert found > 20

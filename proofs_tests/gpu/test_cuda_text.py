@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import GpuMissing, WrongArgument
+from atl.errors import GpuMissing, InvalidArgument
 from examples import gpu
 from lowering import GpuKernel
 from lowering import compile as compile_program
@@ -221,7 +221,7 @@ def test_a_program_that_says_no_release_is_no_nvcc(tmp_path: Path, monkeypatch: 
 
 
 def test_options_of_another_target_are_refused() -> None:
-    with pytest.raises(WrongArgument, match="fast_math"):
+    with pytest.raises(InvalidArgument, match="fast_math"):
         compile_program(gpu.transpose().goal, target="cuda", fast_math=True)
 
 

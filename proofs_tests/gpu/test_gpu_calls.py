@@ -20,9 +20,9 @@ from atl.errors import (
     GpuMissing,
     GridTooLarge,
     IllegalMark,
+    InvalidArgument,
     OutOfMemory,
     UnsupportedMark,
-    WrongArgument,
 )
 from examples import gpu
 from lowering import GpuKernel, lower, recorded_plan
@@ -230,7 +230,7 @@ def test_a_kernel_is_called_in_a_stream_of_the_callers(kernel: GpuKernel, held: 
         assert shim.synchronize(A_STREAM) == 0
         assert np.array_equal(held.read(), meant(held.x, held.y, held.c))
     for wrong in ("4096", -1, None, True, 1 << 64):
-        with pytest.raises(WrongArgument, match="stream="):
+        with pytest.raises(InvalidArgument, match="stream="):
             kernel.on(wrong)
 
 

@@ -37,7 +37,7 @@ from lowering.nest.loopnest import Allocate, For
 from lowering.nest.traps import Trap
 from proofs_tests.sessions.session_programs import A, f, k, matmul, n
 from rewrites import Session, reschedule
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 
 Sizes = dict[str, int]
 Made = Callable[[], Session]
@@ -493,7 +493,7 @@ def tiles_of_a_product() -> Session:
 def test_a_tile_is_not_shared_within_a_loop_of_threads() -> None:
     s = tiles_of_a_product().tile("p", 8)
     before = str(s)
-    with pytest.raises(NoSite, match="within the loop ii of threads") as refused:
+    with pytest.raises(DoesNotApply, match="within the loop ii of threads") as refused:
         s.stage_shared("A", at="po")
     assert str(s) == before
     place, registers = refused.value.suggestions
@@ -504,7 +504,7 @@ def test_a_tile_is_not_shared_within_a_loop_of_threads() -> None:
 
 
 def test_a_single_number_is_no_tile() -> None:
-    with pytest.raises(NoSite, match="Ap is a single number"):
+    with pytest.raises(DoesNotApply, match="Ap is a single number"):
         tiles_of_a_product().stage_shared("A", at="p")
 
 

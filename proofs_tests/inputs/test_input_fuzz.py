@@ -13,8 +13,8 @@ import atl
 import lowering
 import padtypes
 import rewrites
+from atl.cli import main as command_line
 from atl.files import arrays
-from commands import main as command_line
 from lowering import toolchain
 from proofs_tests.fuzzing import Tally
 from proofs_tests.inputs import fuzz, setting
@@ -40,10 +40,10 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "ends the process, with code 3": (atl, "imin", planted("import os; os._exit(3)")),
     "RecursionError at atl/__init__.py": (padtypes, "infer", planted("again = lambda: again(); again()")),
     "AttributeError at atl/__init__.py": (rewrites.Session, "undo", planted("return None.calls")),
-    "WrongArgument that cannot be printed": (
+    "InvalidArgument that cannot be printed": (
         lowering,
         "print_c",
-        planted("from atl.errors import WrongArgument; raise WrongArgument('no nest', suggestions=3)"),
+        planted("from atl.errors import InvalidArgument; raise InvalidArgument('no nest', suggestions=3)"),
     ),
 }
 

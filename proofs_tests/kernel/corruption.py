@@ -37,12 +37,12 @@ from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
 from proofs_tests.programs.generate import Case, case_by_seed
 from rewrites.certificates.certificate import dumps, loads
+from rewrites.cursors.cursor import Cursor, cursors
 from rewrites.errors import CertificateError
 from rewrites.instantiation import Argument
 from rewrites.kernel import Theorem, reflexivity, rewrite
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import may_match
-from rewrites.places.site import Site, sites
 from rewrites.rules import RULES
 
 Data = dict[str, Any]
@@ -130,25 +130,25 @@ def walks(seed: int, count: int, *, steps: int = 4) -> Iterator[Theorem]:
 def _walked(program: Program, random: Random, steps: int) -> Theorem:
     theorem = reflexivity(program)
     for _ in range(steps):
-        places = list(sites(theorem.rhs))
-        for site in random.sample(places, min(8, len(places))):
-            after = _step_at(theorem, site, random)
+        places = list(cursors(theorem.rhs))
+        for cursor in random.sample(places, min(8, len(places))):
+            after = _step_at(theorem, cursor, random)
             if after is not None:
                 theorem = after
                 break
     return theorem
 
 
-def _step_at(theorem: Theorem, site: Site, random: Random) -> Theorem | None:
+def _step_at(theorem: Theorem, cursor: Cursor, random: Random) -> Theorem | None:
     for rule in random.sample(list(RULES.values()), len(RULES)):
         reverse = random.random() < 0.3
-        if not may_match(rule, reverse, site.term):
+        if not may_match(rule, reverse, cursor.term):
             continue
-        found = match(rule, reverse, site.term, {})
+        found = match(rule, reverse, cursor.term, {})
         if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
             continue
         try:
-            return rewrite(theorem, rule, site.path, found, reverse=reverse)
+            return rewrite(theorem, rule, cursor.path, found, reverse=reverse)
         except ATLError:
             continue
     return None

@@ -38,13 +38,13 @@ from atl.core.index import (
 from atl.core.predicate import TRUE, All, NonNegative, at_most
 from atl.core.program import Program
 from atl.core.terms import Access, Binary, Cast, Constant, Gen, Guard, Input, Let, Local, Padding, Reduce, Type, Unary
-from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, WrongArgument, WrongName
+from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, InvalidArgument, InvalidName
 from atl.prove import Facts, upper_bound
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.certificates.term_json import Reader
 from rewrites.errors import CertificateError, NotAdmitted, NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Function
-from rewrites.kernel import Theorem, reflexivity, rewrite, shown
+from rewrites.kernel import Theorem, reflexivity, rewrite, with_names_and_marks
 from rewrites.kinds import Kind
 from rewrites.rule import Equation, Rule, Statement, equation, rule
 from rewrites.rules import RULES
@@ -152,13 +152,13 @@ def test_a_node_of_which_something_is_missing_is_refused() -> None:
     for terms in (None, ((),), (3,), (((), 1, 2),), ((None, 1),)):
         broken = object.__new__(Index)
         object.__setattr__(broken, "terms", terms)
-        with pytest.raises(WrongArgument):
+        with pytest.raises(InvalidArgument):
             remade_index(broken)
     for term in (object.__new__(Unary), object.__new__(Constant)):
-        with pytest.raises(WrongArgument):
+        with pytest.raises(InvalidArgument):
             remade_term(term)
     for condition in (parts, object.__new__(NonNegative)):
-        with pytest.raises(WrongArgument):
+        with pytest.raises(InvalidArgument):
             remade_predicate(condition)
     with pytest.raises(NotAdmitted):
         rewrite(start(), RULES["guard_true"], (), {"p": parts, "e": x.node}, reverse=True)
@@ -198,9 +198,9 @@ def test_what_only_looks_like_a_node_is_not_made_anew() -> None:
 
     body = Sum("sum", constant(0), SIZE, Access(Input(DATA), bound(0)))
     for given in (body, Unary("neg", body)):
-        with pytest.raises(WrongArgument):
+        with pytest.raises(InvalidArgument):
             remade_term(given)
-    with pytest.raises(WrongArgument):
+    with pytest.raises(InvalidArgument):
         remade_index(index(Other("n")) + 1)
 
 
@@ -310,13 +310,13 @@ ILL_FORMED: dict[str, tuple[Callable[[], Program], type[ATLError]]] = {
     ),
     "padding of a negative extent": (lambda: named(Padding(Type("float32", (constant(-1),)))), ExtentError),
     "an index that is bound nowhere": (lambda: named(Access(Input(DATA), bound(0))), ATLError),
-    "an input that is not declared": (lambda: named(Input(Array("y", (SIZE,), "float32"))), WrongName),
-    "an input that is declared in another way": (lambda: named(Input(Array("x", (SIZE + 1,), "float32"))), WrongName),
-    "two inputs of one name": (lambda: named(Input(DATA), DATA, replace(DATA, dtype="float64")), WrongName),
+    "an input that is not declared": (lambda: named(Input(Array("y", (SIZE,), "float32"))), InvalidName),
+    "an input that is declared in another way": (lambda: named(Input(Array("x", (SIZE + 1,), "float32"))), InvalidName),
+    "two inputs of one name": (lambda: named(Input(DATA), DATA, replace(DATA, dtype="float64")), InvalidName),
     "an assumption about an index": (lambda: named(Input(DATA), given=(NonNegative(bound(0)),)), ATLError),
     "an assumption about another array": (
         lambda: named(Input(DATA), given=(NonNegative(read(PLACES, (constant(0),))),)),
-        WrongName,
+        InvalidName,
     ),
     "a let-bound tensor of another type": (
         lambda: named(Let(x.node, Local(0, Type("float32", (SIZE + 1,))))),
@@ -340,7 +340,7 @@ def test_all_results_of_a_program_are_those_of_its_theorem() -> None:
 
 def test_a_program_is_made_once() -> None:
     theorem = start()
-    with pytest.raises(WrongArgument, match="a program once more"):
+    with pytest.raises(InvalidArgument, match="a program once more"):
         theorem.rhs.__init__("p", (DATA,), (2 * x).node)  # type: ignore[misc]
     assert theorem.rhs.body == x.node
 
@@ -349,11 +349,11 @@ def test_a_theorem_is_shown_with_other_names_and_not_with_another_body() -> None
     theorem = start(atl.gen(n, lambda i: x[i]))
     body: Any = theorem.rhs.body
     row = replace(body, name="row")
-    assert "⊞[row < n]" in str(shown(theorem, row).rhs)
+    assert "⊞[row < n]" in str(with_names_and_marks(theorem, row).rhs)
     for other in (x.node, SIZE, None):
         wrong: Any = other
         with pytest.raises(NotATheorem):
-            shown(theorem, wrong)
+            with_names_and_marks(theorem, wrong)
 
 
 @pytest.mark.parametrize("extent", ["-1", "n - m", "n - 3"])

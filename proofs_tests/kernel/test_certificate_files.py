@@ -13,7 +13,7 @@ import pytest
 import atl
 import sparse
 from atl.core.index import constant
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from proofs_tests.kernel.corruption import guarded, inlined, reshaped, swapped, tiled
 from rewrites import reschedule
 from rewrites.certificates import certificate, operands, rule_json, term_json, verdict
@@ -69,7 +69,7 @@ def test_rules_are_given_by_their_names(rules: Any, tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match="rules=") as caught:
         load(tmp_path / "x.json", rules=rules)
     assert caught.value.required == "rules by their names, as in rewrites.rules"
-    with pytest.raises(WrongArgument, match=r"rules\['sum_gen_swap'\]=3"):
+    with pytest.raises(InvalidArgument, match=r"rules\['sum_gen_swap'\]=3"):
         load(tmp_path / "x.json", rules={**RULES, "sum_gen_swap": 3})  # type: ignore[dict-item]
 
 

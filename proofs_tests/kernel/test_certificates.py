@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import atl
+from atl.cli import main
 from atl.core.index import Bound, Extremum, Quotient, Read, Size, index
 from atl.core.marks import LoopMark
 from atl.core.terms import Binary, Constant, Let, Local
 from atl.core.traversal import children
 from atl.errors import ATLError, EscapedIndex
 from atl.prove import prove
-from commands import main
 from proofs_tests.examples.test_derivations import DERIVED, PIPELINES
 from proofs_tests.kernel import corruption
 from proofs_tests.kernel.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks

@@ -17,9 +17,9 @@ from atl.core.terms import Access, Binary, Expr, Unary
 from atl.errors import ATLError
 from examples import beyond_the_paper, derivations
 from rewrites import Session, reschedule, rules
+from rewrites.cursors.cursor import cursor_at
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
-from rewrites.kernel import instance_at, reflexivity, shown_at
-from rewrites.places.site import site_at
+from rewrites.kernel import instance_at, reflexivity, with_names_and_marks_at
 
 STEPS: dict[str, Callable[[], Session]] = {
     "tails of matmul": derivations.matmul_tiled_with_tails,
@@ -42,8 +42,8 @@ def test_premises_are_told_from_the_arguments_alone(name: str) -> None:
 def test_a_step_of_the_kernel_is_an_instance_checked_where_it_stands(name: str) -> None:
     for call in STEPS[name]().steps:
         for step, before, after in call.traced():
-            site, made = site_at(before, step.path), site_at(after, step.path)
-            found, _ = instance_at(step.rule, step.arguments, site.term, site.scope, reverse=step.reverse)
+            cursor, made = cursor_at(before, step.path), cursor_at(after, step.path)
+            found, _ = instance_at(step.rule, step.arguments, cursor.term, cursor.scope, reverse=step.reverse)
             assert found == made.term
 
 
@@ -76,11 +76,11 @@ def test_a_step_is_refused_where_one_field_of_the_term_differs(name: str) -> Non
         if (step.rule.name, step.reverse) in tried:
             continue
         tried.add((step.rule.name, step.reverse))
-        site = site_at(before, step.path)
-        for other in with_one_field_changed(site.term):
+        cursor = cursor_at(before, step.path)
+        for other in with_one_field_changed(cursor.term):
             fields += 1
             with pytest.raises(NotEqual):
-                instance_at(step.rule, step.arguments, other, site.scope, reverse=step.reverse)
+                instance_at(step.rule, step.arguments, other, cursor.scope, reverse=step.reverse)
     assert fields > len(tried)
 
 
@@ -95,7 +95,7 @@ def test_a_theorem_is_not_shown_with_one_field_of_a_term_changed(name: str) -> N
         tried.add(type(term))
         for other in with_one_field_changed(term):
             with pytest.raises(NotATheorem):
-                shown_at(theorem, path, other)
+                with_names_and_marks_at(theorem, path, other)
     assert {Access, Binary} <= tried
 
 
@@ -114,7 +114,7 @@ def test_an_instance_is_refused_where_its_premises_do_not_hold() -> None:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
     program = atl.program("f", [x], atl.gen(n, lambda i: atl.guard(i >= 1, x[i])))
-    guarded = site_at(program, (0,))
+    guarded = cursor_at(program, (0,))
     rule = rules["guard_true"]
     arguments = {"p": guarded.term.predicate, "e": guarded.term.body}  # type: ignore[union-attr]
     with pytest.raises(PremiseFailed):

@@ -17,11 +17,19 @@ from atl.core.predicate import at_most
 from atl.core.program import Program
 from atl.core.results import Result
 from atl.core.terms import Access, Binary, Local
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from atl.text.printing import show_predicate
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Function
-from rewrites.kernel import Theorem, reflexivity, rewrite, shown, shown_at, symmetry, transitivity
+from rewrites.kernel import (
+    Theorem,
+    reflexivity,
+    rewrite,
+    symmetry,
+    transitivity,
+    with_names_and_marks,
+    with_names_and_marks_at,
+)
 from rewrites.rules import RULES
 
 n = atl.sizes("n")
@@ -48,7 +56,7 @@ def test_what_is_no_theorem_is_not_shown_under_other_names() -> None:
     """It would come back as a theorem."""
     fake: Any = SimpleNamespace(lhs=doubled(), rhs=doubled(), chain=None, steps=())
     with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
-        shown(fake, doubled().body)
+        with_names_and_marks(fake, doubled().body)
 
 
 def test_what_is_no_theorem_gets_no_key() -> None:
@@ -59,13 +67,13 @@ def test_what_is_no_theorem_gets_no_key() -> None:
         lhs=doubled(), rhs=doubled(), chain=None, place=lambda _: at, with_rhs=lambda key, *_: handed.append(key)
     )
     with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
-        shown_at(fake, (), doubled().body)
+        with_names_and_marks_at(fake, (), doubled().body)
     assert not handed
 
 
 def test_a_theorem_is_shown_as_a_term_alone() -> None:
     with pytest.raises(NotATheorem, match="another term"):
-        shown(reflexivity(doubled()), Agreeable())  # type: ignore[arg-type]
+        with_names_and_marks(reflexivity(doubled()), Agreeable())  # type: ignore[arg-type]
 
 
 def with_parts_of(other: Any, known: Any, of: type) -> Any:
@@ -113,8 +121,8 @@ def test_what_has_the_identity_of_a_term_is_made_anew(of: type) -> None:
     Claims.made = with_parts_of((x - x).node, known, Binary)
     forged = with_parts_of(Claims.made, known, of)
     attempts: tuple[Callable[[], Theorem], ...] = (
-        lambda: shown(theorem, forged),
-        lambda: shown_at(theorem, (), forged),
+        lambda: with_names_and_marks(theorem, forged),
+        lambda: with_names_and_marks_at(theorem, (), forged),
         lambda: reflexivity(replace(theorem.rhs, body=forged)),
         lambda: rewrite(theorem, RULES["mul_one"], (), {"a": forged}, reverse=True),
     )
@@ -133,7 +141,7 @@ def test_an_assumption_speaks_of_no_index_that_is_bound_nowhere() -> None:
 
 
 def test_a_rule_that_lacks_an_argument_says_which() -> None:
-    with pytest.raises(WrongArgument, match="the rule mul_comm needs b"):
+    with pytest.raises(InvalidArgument, match="the rule mul_comm needs b"):
         rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": atl.value(2).node})
 
 
@@ -159,7 +167,7 @@ def test_of_a_theorem_that_is_no_beginning_all_steps_are_later() -> None:
 
 def test_a_theorem_is_drawn_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr("pages.write", lambda *given, **named: drawn.append((given, named)))
+    monkeypatch.setattr("atl.html.write", lambda *given, **named: drawn.append((given, named)))
     theorem, kernel = reflexivity(doubled()), object()
     theorem.to_html("x.html")
     theorem.to_html("y.html", kernel=kernel, target="cuda")

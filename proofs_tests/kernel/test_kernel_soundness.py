@@ -16,7 +16,7 @@ from atl.core.substitution import binds_by_type, has_types_of, transform, types_
 from atl.core.terms import Access, Expr, Let, Local, Reduce, Reshape, Split, Type
 from atl.core.traversal import children, subterm
 from examples import beyond_the_paper, derivations
-from rewrites import NoSite, reschedule
+from rewrites import DoesNotApply, reschedule
 from rewrites.errors import NotAdmitted, NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, symmetry, transitivity
@@ -91,7 +91,7 @@ def test_loops_over_negative_ranges_are_not_collapsed(monoid: Any) -> None:
     """n * m iterations are none of -n times -m; and a body that does not use i // -m does not ask for a positive -m."""
     m = atl.sizes("m")
     nested = atl.reduce(monoid, -n, lambda i: atl.reduce(monoid, -m, lambda j: x[0]))
-    with pytest.raises(NoSite, match="premise"):
+    with pytest.raises(DoesNotApply, match="premise"):
         reschedule(program(nested)).rw(f"{monoid}_collapse")
 
 
@@ -100,7 +100,7 @@ def test_a_sum_is_not_tiled_by_a_negative_number() -> None:
     m = atl.sizes("m")
     row = atl.tensor("row", m + 1)
     start = atl.program("p", [row], atl.sum(m + 1, lambda i: row[i]))
-    with pytest.raises(NoSite, match="premise"):
+    with pytest.raises(DoesNotApply, match="premise"):
         reschedule(start).rw("tile_sum", k=-m)
 
 

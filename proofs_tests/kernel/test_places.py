@@ -21,10 +21,10 @@ from atl.errors import TooLarge
 from bench.tool.growth import stages
 from examples.schedules import blur, matmul
 from rewrites import kernel, reschedule
+from rewrites.cursors.cursor import cursors
 from rewrites.derivation import Derivation
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.kernel import Theorem, reflexivity, rewrite
-from rewrites.places.site import sites
 from rewrites.rules import RULES
 
 n = atl.sizes("n")
@@ -87,13 +87,13 @@ def test_a_theorem_in_the_midst_of_a_sweep_has_its_own_right_side() -> None:
 
 def test_places_are_found_from_wherever_one_was_before() -> None:
     theorem = reflexivity(stages(4))
-    paths = [site.path for site in sites(theorem.rhs)]
+    paths = [cursor.path for cursor in cursors(theorem.rhs)]
     Random(3).shuffle(paths)
     for path in paths:
         at = theorem.place(path)
         assert at is not None
         assert at.path == path
-        assert at.term is next(site.term for site in sites(theorem.rhs) if site.path == path)
+        assert at.term is next(cursor.term for cursor in cursors(theorem.rhs) if cursor.path == path)
     assert theorem.place((0, 7)) is None
     assert theorem.place((1, 1, 1, 1, 1, 1, 1, 1)) is None
     with pytest.raises(NotEqual, match="no subterm"):
@@ -112,7 +112,7 @@ def test_what_a_theorem_says_does_not_hang_on_the_places_that_were_asked_for() -
 
 
 def _turned(theorem: Theorem) -> Theorem:
-    path, term = next((site.path, site.term) for site in sites(theorem.rhs) if isinstance(site.term, Binary))
+    path, term = next((cursor.path, cursor.term) for cursor in cursors(theorem.rhs) if isinstance(cursor.term, Binary))
     assert isinstance(term, Binary)
     return rewrite(theorem, RULES["add_comm"], path, {"a": term.left, "b": term.right})
 
@@ -135,10 +135,10 @@ def test_the_terms_around_a_place_are_those_that_bind_so_many_tensors_and_no_mor
 def test_the_size_of_the_whole_is_known_before_it_is_built() -> None:
     theorem = reflexivity(stages(3))
     longer = (x[0] + x[1] * x[2]).node
-    for site in sites(theorem.rhs):
-        at = theorem.place(site.path)
+    for cursor in cursors(theorem.rhs):
+        at = theorem.place(cursor.path)
         assert at is not None
-        if not site.term.type.shape:
+        if not cursor.term.type.shape:
             changed = at.holding(longer)
             assert changed.size == changed.rooted.size == changed.rooted.whole.size
             assert changed.holding(at.term).size == theorem.rhs.body.size
@@ -213,7 +213,7 @@ def test_what_a_fold_may_not_meet_is_refused_though_the_types_stay() -> None:
     body = atl.gen(n, lambda i: atl.reduce("max", n, lambda k: x[k] + x[i]) + x[i])
     work = Derivation(reflexivity(atl.program("largest", [x], body)), RULES)
     assert work.sweep(["add_comm"]) == 2
-    (at,) = (site for site in sites(work.goal) if site.path == (0, 1, 0))
+    (at,) = (cursor for cursor in cursors(work.goal) if cursor.path == (0, 1, 0))
     with pytest.raises(PremiseFailed, match="a guard stands inside of a reduction"):
         rewrite(
             work.theorem,
@@ -231,7 +231,7 @@ def test_what_a_fold_may_not_meet_is_refused_however_deep_it_stands() -> None:
         return atl.let(2 * x, lambda y: atl.gen(n, lambda j: x[k] + y[j]))
 
     start = reflexivity(atl.program("largest", [x], atl.reduce("max", n, inside)))
-    (at,) = (site for site in sites(start.rhs) if isinstance(site.term, Binary) and site.term.op == "add")
+    (at,) = (cursor for cursor in cursors(start.rhs) if isinstance(cursor.term, Binary) and cursor.term.op == "add")
     assert len(at.path) == 3
     for path in (at.path, at.path[:2], at.path[:1]):
         place = start.place(path)
@@ -243,9 +243,9 @@ def test_what_a_fold_may_not_meet_is_refused_however_deep_it_stands() -> None:
 def test_a_part_is_shown_only_as_what_it_equals() -> None:
     theorem = reflexivity(stages(2))
     with pytest.raises(NotATheorem, match="another term stands there"):
-        kernel.shown_at(theorem, (0,), theorem.rhs.body)
+        kernel.with_names_and_marks_at(theorem, (0,), theorem.rhs.body)
     let = theorem.rhs.body
     assert isinstance(let, Let)
-    other = kernel.shown_at(theorem, (), Let(let.value, let.body, "other"))
+    other = kernel.with_names_and_marks_at(theorem, (), Let(let.value, let.body, "other"))
     assert "let other" in str(other.rhs)
     assert "other" not in str(theorem.rhs)

@@ -20,7 +20,7 @@ from atl.core.terms import Access, Cast, Expr, Gen, Guard, Input, Let, Local, Pa
 from rewrites.admission import admit, described, is_of
 from rewrites.errors import NotAdmitted, NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Argument, Function
-from rewrites.kernel import Theorem, instance_at, reflexivity, rewrite, told
+from rewrites.kernel import Theorem, instance_at, reflexivity, rewrite, with_provenance
 from rewrites.kinds import Kind
 from rewrites.rule import Rule, Statement
 from rewrites.rules import RULES
@@ -155,10 +155,10 @@ def test_obligations_that_only_z3_proves_are_not_asked_in_a_hurry() -> None:
 
 
 def test_a_theorem_is_not_made_again_by_copying() -> None:
-    start = told(reflexivity(program()), ("a call",))
+    start = with_provenance(reflexivity(program()), ("a call",))
     assert copy.copy(start) is start
     assert copy.deepcopy(start) is start
-    assert start.told == ("a call",)
+    assert start.provenance == ("a call",)
     with pytest.raises(NotATheorem, match="a theorem is not pickled"):
         pickle.dumps(start)
 
@@ -166,7 +166,7 @@ def test_a_theorem_is_not_made_again_by_copying() -> None:
 def test_nothing_is_told_of_what_is_no_theorem() -> None:
     fake: Any = SimpleNamespace(lhs=program(), rhs=program(), chain=None, steps=())
     with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
-        told(fake, ())
+        with_provenance(fake, ())
 
 
 # -- admission --------------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from atl.core.index import Array, Read, Size, bound, constant, index, read, size
 from atl.core.predicate import at_most, less, within
 from atl.core.terms import Guard, Input
 from atl.core.traversal import subterms
-from atl.errors import ArrayError, UnsafeAccess, WrongName
+from atl.errors import ArrayError, InvalidName, UnsafeAccess
 from atl.prove import Facts, Proved, prove
 from rewrites import kernel, reschedule
-from rewrites.errors import NoSite, NotAdmitted, NotEqual, PremiseFailed
+from rewrites.errors import DoesNotApply, NotAdmitted, NotEqual, PremiseFailed
 from rewrites.rules import RULES
 
 # -- what a declaration says of an array is part of what is read ------------------------------------------------------
@@ -59,7 +59,7 @@ def test_what_one_program_states_of_an_array_proves_nothing_in_another(first: bo
             session.rw("guard_true")
             assert not any(isinstance(term, Guard) for term in subterms(session.goal.body))
         else:
-            with pytest.raises((NoSite, PremiseFailed)):
+            with pytest.raises((DoesNotApply, PremiseFailed)):
                 session.rw("guard_true")
     (step,) = reschedule(programs[0]).rw("guard_true").done().steps
     with pytest.raises((NotAdmitted, NotEqual)):
@@ -82,7 +82,7 @@ def test_a_condition_on_a_scalar_input_of_no_known_range_is_checked_rewritten_an
     elements = np.arange(1, 6, dtype=np.float32)
     assert atl.evaluate(first, k=3, x=elements).tolist() == [1, 2, 3, 0, 0]
     session = reschedule(first)
-    with pytest.raises((NoSite, PremiseFailed)):
+    with pytest.raises((DoesNotApply, PremiseFailed)):
         session.rw("guard_true")
     split = session.split_loop("i", 0).done()
     assert atl.evaluate(split.rhs, k=-1, x=elements).tolist() == [0, 0, 0, 0, 0]
@@ -174,9 +174,9 @@ def test_a_declaration_or_a_condition_that_reads_an_array_speaks_of_an_input_as_
     said = atl.tensor("ends", 1, dtype="int64", range=(5, 9))
     through = atl.tensor("A", n, dtype="int64", range=(0, said[0]))
     x = atl.tensor("x", n)
-    with pytest.raises(WrongName, match="ends is declared twice"):
+    with pytest.raises(InvalidName, match="ends is declared twice"):
         atl.program("p", [ends, through, x], x)
-    with pytest.raises(WrongName, match="not among its inputs"):
+    with pytest.raises(InvalidName, match="not among its inputs"):
         atl.program("p", [through, x], x)
-    with pytest.raises(WrongName, match="ends is declared twice"):
+    with pytest.raises(InvalidName, match="ends is declared twice"):
         atl.program("p", [ends, x], x, given=[said[0] >= 7])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import ATLError, RankError, ShapeError, WrongArgument
+from atl.errors import ATLError, InvalidArgument, RankError, ShapeError
 from lowering import compile as compiled
 
 n, m, k, b = atl.sizes("n m k b")
@@ -113,24 +113,24 @@ def test_a_kernel_computes_it() -> None:
 A, B, C = atl.tensor("A", n, k), atl.tensor("B", k, m), atl.tensor("C", n, m, dtype="float64")
 
 REFUSED: dict[str, tuple[tuple[Any, ...], type[ATLError], str]] = {
-    "no text": ((3, A), WrongArgument, "the subscripts 3"),
-    "no operand": (("ij",), WrongArgument, "there are 0"),
-    "an operand too few": (("ij,jk", A), WrongArgument, "for 2 operands, and there are 1"),
-    "an operand too many": (("ij", A, B), WrongArgument, "for 1 operands, and there are 2"),
-    "a digit": (("i1", A), WrongArgument, "has '1' in it"),
-    "two arrows": (("ij->i->j", A), WrongArgument, "has '-' in it"),
-    "dots twice": (("...i...", A), WrongArgument, "has '.' in it"),
-    "no letter of the alphabet": (("iµ", A), WrongArgument, "in it"),
+    "no text": ((3, A), InvalidArgument, "the subscripts 3"),
+    "no operand": (("ij",), InvalidArgument, "there are 0"),
+    "an operand too few": (("ij,jk", A), InvalidArgument, "for 2 operands, and there are 1"),
+    "an operand too many": (("ij", A, B), InvalidArgument, "for 1 operands, and there are 2"),
+    "a digit": (("i1", A), InvalidArgument, "has '1' in it"),
+    "two arrows": (("ij->i->j", A), InvalidArgument, "has '-' in it"),
+    "dots twice": (("...i...", A), InvalidArgument, "has '.' in it"),
+    "no letter of the alphabet": (("iµ", A), InvalidArgument, "in it"),
     "a label too few": (("i", A), RankError, "operand 1 has 2 dimensions, and 1 labels"),
     "a label too many": (("ij,ijk", A, B), RankError, "operand 2 has 2 dimensions, and 3 labels"),
     "two extents": (("ij,ij", A, B), ShapeError, "the label i of 'ij,ij' stands for dimensions of n and of k"),
     "dots of two extents": (("...,...", A, B), ShapeError, "the dots of '...,...' stand for dimensions of"),
     "an extent of one under a label": (("i,i", atl.tensor("o", 1), atl.tensor("v", n)), ShapeError, "of 1 and of n"),
-    "a label of the result only": (("ij->ijk", A), WrongArgument, "has k, and no operand does"),
-    "a label of the result twice": (("ij->ii", A), WrongArgument, "has a label twice"),
-    "dots of the result only": (("ij->...ij", A), WrongArgument, "has dots, and no operand does"),
-    "dots that the result lacks": (("i...->i", A), WrongArgument, "the result of 'i...->i' lacks the dots"),
-    "an array": (("ij", np.zeros((2, 2))), WrongArgument, "declare an input"),
+    "a label of the result only": (("ij->ijk", A), InvalidArgument, "has k, and no operand does"),
+    "a label of the result twice": (("ij->ii", A), InvalidArgument, "has a label twice"),
+    "dots of the result only": (("ij->...ij", A), InvalidArgument, "has dots, and no operand does"),
+    "dots that the result lacks": (("i...->i", A), InvalidArgument, "the result of 'i...->i' lacks the dots"),
+    "an array": (("ij", np.zeros((2, 2))), InvalidArgument, "declare an input"),
 }
 
 

@@ -51,7 +51,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import children, conditions_in, indices_in, names_given, static
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from rewrites.certificates.term_json import Reader, written
 
 # -- a sample of each -------------------------------------------------------------------------------------------------
@@ -508,7 +508,7 @@ def test_a_field_that_equality_sees_wrongly_is_found() -> None:
     with pytest.raises(TypeError, match="high"):
         hidden(bound(1), N, scalar())  # the range of a binder is no hint
     unnamed: Any = with_form(replace(SOUND, parts=(Part("body"),), indices=("low",), hints=("name", "high")))
-    with pytest.raises(WrongArgument, match="high"):
+    with pytest.raises(InvalidArgument, match="high"):
         unnamed(bound(1), N, scalar())  # and no hint is an index
     blind: Any = with_form(replace(SOUND, parts=(Part("body"),)))
 

@@ -34,13 +34,13 @@ from atl.errors import (
     ATLError,
     DtypeError,
     ExtentError,
+    InvalidName,
     ParseError,
     RankError,
     ShapeError,
     TooLarge,
     UnknownMark,
     UnsafeGuard,
-    WrongName,
 )
 from atl.parsing.parse import parse, parse_expr
 from atl.text.latex import latex
@@ -135,7 +135,7 @@ def test_a_text_that_is_no_program_is_refused_with_a_caret(
         ("f (x : float32[n]) : float32[n, n] := x", ShapeError, "the body of f has the shape (n)"),
         ("f (x : float32[n]) : float32[2*n] := x", ShapeError, "the body of f has the shape (n)"),
         ("f (x : float32[n]) : float64[n] := x", DtypeError, "the body of f has elements of type float32, not float64"),
-        ("f (n : float32[n]) := n", WrongName, "n names both a size and an input"),
+        ("f (n : float32[n]) := n", InvalidName, "n names both a size and an input"),
         ("f (x : float32[n]) : float32 := max[i < n] [i < 2] · x[i]", UnsafeGuard, "a guard stands inside"),
     ],
 )

@@ -16,7 +16,7 @@ from atl import IndexExpr, Program, Tensor
 from atl.core.index import Leaf, Size
 from atl.core.terms import Place, Reshape
 from atl.core.traversal import subterms
-from atl.errors import ExtentError, RankError, ShapeError, UnsafeAccess, UnsafeGuard, UnsafeTruncation, WrongArgument
+from atl.errors import ExtentError, InvalidArgument, RankError, ShapeError, UnsafeAccess, UnsafeGuard, UnsafeTruncation
 from atl.meaning.interpret import PAD, denote
 from atl.meaning.scalars import Machine
 from atl.text.latex import latex
@@ -249,7 +249,7 @@ def test_a_fold_meets_sums_as_they_are(body: str, monoid: Any, tmp_path: Path) -
 
 def test_arguments_that_are_none_are_refused() -> None:
     not_callable: Any = 1
-    with pytest.raises(WrongArgument, match="two functions of an index"):
+    with pytest.raises(InvalidArgument, match="two functions of an index"):
         atl.scatter(n, m, not_callable, lambda p: 1)
     with pytest.raises(RankError, match="shear needs 2 dimensions, this tensor has 1"):
         atl.shear(v)

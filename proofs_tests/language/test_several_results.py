@@ -13,19 +13,19 @@ import pytest
 import scipy.sparse
 
 import atl
+from atl.cli import main
 from atl.core.index import constant
 from atl.core.program import Program
 from atl.core.results import Result
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
+from atl.html.document import page
 from atl.meaning.specialise import specialise
-from commands import main
 from layouts import blocked
 from lowering import (
     compile,  # noqa: A004 (the contract's name)
     measure,
     trace,
 )
-from pages.document import page
 from rewrites import load, reschedule
 from rewrites.errors import CertificateError, NotFound
 from rewrites.kernel import reflexivity
@@ -143,7 +143,7 @@ def test_an_input_given_in_another_way_leaves_them_what_they_are(numbers: Any) -
 def test_programs_are_equal_whose_results_have_the_same_names_and_shapes() -> None:
     pair = atl.program("pair", [x], {"a": x + 1, "b": 2 * x})
     for other in ({"b": x + 1, "a": 2 * x}, {"a": x + 1, "b": (2 * x)[None]}, atl.Tensor(pair.body)):
-        with pytest.raises(WrongArgument, match=r"gives .*, and pair a\[n\], b\[n\]"):
+        with pytest.raises(InvalidArgument, match=r"gives .*, and pair a\[n\], b\[n\]"):
             reschedule(pair).equal_to(atl.program("other", [x], other))
     square = atl.program("square", [x], {"a": x}, given=[n == m])
     spelled = atl.parse("f (x : float64[n], m : size) : (a : float64[m]) given 1 <= n, 1 <= m, n = m := x")

@@ -10,9 +10,9 @@ import pytest
 
 import layouts
 from atl import sizes
-from atl.errors import ArgumentError, ParseError, WrongArgument
-from commands import main as command_line
-from commands.foundation.command import REFUSED
+from atl.cli import main as command_line
+from atl.cli.foundation.command import REFUSED
+from atl.errors import ArgumentError, InvalidArgument, ParseError
 from layouts import (
     F2,
     CannotTabulate,
@@ -121,15 +121,15 @@ def test_undrawable_layouts_are_refused(tmp_path: Path) -> None:
         draw(Layout((4, N)))
     with pytest.raises(CannotTabulate):
         draw(Layout((100, 100)))
-    with pytest.raises(WrongArgument, match="colour="):
+    with pytest.raises(InvalidArgument, match="colour="):
         draw(Layout(4), colour="red")
-    with pytest.raises(WrongArgument, match="a layout of two modes"):
+    with pytest.raises(InvalidArgument, match="a layout of two modes"):
         draw(Layout(4), onto=(2, 2))
-    with pytest.raises(WrongArgument, match="has the location 4"):
+    with pytest.raises(InvalidArgument, match="has the location 4"):
         draw(Layout((2, 2), (4, 1)), onto=(2, 2))
     with pytest.raises(ArgumentError):
         draw(Layout(4)).svg(cell=0)
-    with pytest.raises(WrongArgument, match="cannot be written"):
+    with pytest.raises(InvalidArgument, match="cannot be written"):
         draw(Layout(4)).save(tmp_path / "no" / "such.svg")
     draw(Layout(4)).save(tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
@@ -172,7 +172,7 @@ def test_printed_layouts_parse(layout: Layout) -> None:
     ],
 )
 def test_invalid_text_is_not_parsed(text: str) -> None:
-    with pytest.raises((ParseError, WrongArgument, layouts.LayoutError)) as caught:
+    with pytest.raises((ParseError, InvalidArgument, layouts.LayoutError)) as caught:
         read_layout(text)
     assert "required" in str(caught.value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import atl
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.prove import Proved, Refuted, Unknown
 from layouts import Chain, Layout, NoLayout, Relation, equal, injective
 from layouts.proofs import relation
@@ -57,8 +57,8 @@ def test_isl_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_relations_of_different_arity_are_refused() -> None:
     one, two = Relation(Layout(32, 1)), Relation(Layout((4, 8), (8, 1)))
     assert two.compose(one).is_equal(two)
-    with pytest.raises(WrongArgument, match="locations of 1 numbers is composed with one of 2 digits"):
+    with pytest.raises(InvalidArgument, match="locations of 1 numbers is composed with one of 2 digits"):
         one.compose(two)
     for operation in (one.union, one.intersect, one.subtract):
-        with pytest.raises(WrongArgument, match=r"a relation of 1 digits .* with one of 2 and 1"):
+        with pytest.raises(InvalidArgument, match=r"a relation of 1 digits .* with one of 2 and 1"):
             operation(two)

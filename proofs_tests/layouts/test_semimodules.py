@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from layouts import F2, Coordinate, E, Layout
 from layouts.foundation.laws import LAWS, broken
 from layouts.foundation.semimodule import BITS, COORDINATES, INTEGERS, Bits, Integers, Semimodule
@@ -79,9 +79,9 @@ def test_tables_are_the_values_one_by_one(layout: Layout) -> None:
 
 
 def test_strides_of_different_kinds_are_refused() -> None:
-    with pytest.raises(WrongArgument, match="different kinds"):
+    with pytest.raises(InvalidArgument, match="different kinds"):
         Layout((2, 2), (F2(1), E(0)))
-    with pytest.raises(WrongArgument, match=r"F2\(-1\)"):
+    with pytest.raises(InvalidArgument, match=r"F2\(-1\)"):
         F2(-1)
-    with pytest.raises(WrongArgument, match=r"E\(-1\)"):
+    with pytest.raises(InvalidArgument, match=r"E\(-1\)"):
         E(-1)

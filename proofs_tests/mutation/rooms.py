@@ -52,8 +52,8 @@ ROOMS: Final = {
         ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py"),
         (
             *_OF_STEPS,
-            "proofs_tests/own/test_own_rules.py",
-            "proofs_tests/own/test_fixed_equations.py",
+            "proofs_tests/user_rules/test_own_rules.py",
+            "proofs_tests/user_rules/test_fixed_equations.py",
             "proofs_tests/attacks/test_attacks_on_the_kernel.py",
         ),
     ),
@@ -78,7 +78,7 @@ ROOMS: Final = {
             "proofs_tests/rules/test_arguments_of_rules.py",
         ),
     ),
-    "grading": Room(("rewrites/grading",), ("rewrites/grading", "proofs_tests/own")),
+    "grading": Room(("rewrites/rule_checking",), ("rewrites/rule_checking", "proofs_tests/user_rules")),
     "certificates": Room(
         ("rewrites/certificates",),
         (
@@ -86,7 +86,7 @@ ROOMS: Final = {
             "proofs_tests/kernel/test_arguments.py",
             "proofs_tests/kernel/test_certificate_files.py",
             "proofs_tests/kernel/test_certificates.py",
-            "proofs_tests/own/test_own_certificates.py",
+            "proofs_tests/user_rules/test_own_certificates.py",
             "proofs_tests/sparse/test_packed.py",
             *_of(
                 "proofs_tests/sparse/test_sparsify.py",

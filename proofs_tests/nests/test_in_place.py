@@ -328,7 +328,7 @@ def test_of_random_programs_what_is_proved_to_be_in_place_is() -> None:
 
 @pytest.mark.long
 def test_random_programs_with_storage_shared_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atl.checks.stack.STACK_LIMIT", 0)  # so that all buffers are on the heap
+    monkeypatch.setattr("lowering.targets.stack.STACK_LIMIT", 0)  # so that all buffers are on the heap
     shared = 0
     for number in range(60):
         made = case_by_seed(29, number)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import atl
-from atl.checks.stack import STACK_LIMIT
 from atl.core.index import ZERO, Array, Index, Leaf, Size, ceildiv, constant, imax, imin, read, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
@@ -57,6 +56,7 @@ from lowering.passes.natural import with_natural_numerators
 from lowering.passes.single_stores import with_single_stores
 from lowering.passes.streams import with_lines
 from lowering.passes.walks import with_strict_keys
+from lowering.targets.stack import STACK_LIMIT
 from proofs_tests.nests.by_hand import (
     at,
     binary,

@@ -77,7 +77,7 @@ def _derivations() -> Iterator[object]:
     theorem = s.done()
     yield from (s, s.goal, s.steps, s.steps[0], s.diff(), s.explain(0), s.check(), s.find("io"))
     yield from (theorem, theorem.steps[0], rewrites.rules, *RULES_SHOWN, rewrites.Derivation(theorem, RULES))
-    told, traced = rewrites.account(theorem), trace(rows)
+    told, traced = rewrites.proof_trace(theorem), trace(rows)
     yield from (told, told.calls[0], told.steps[0], traced, traced.loops[0])
     yield CSR.operand(rows.inputs[0], ())
     yield rewrites.Tuned(rows, {"n": 8}, (), None, None, "exhausted", (), None, 0.0, Path("table.json"))

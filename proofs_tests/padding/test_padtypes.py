@@ -1,7 +1,5 @@
 """Pad-sets: inference compared with evaluation, refusals with the lost element, and mutants of every rule."""
 
-# ruff: noqa: E501 (each mutant is one line)
-
 from __future__ import annotations
 
 import types

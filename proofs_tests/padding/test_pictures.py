@@ -12,7 +12,7 @@ import padtypes
 from atl.core.index import Leaf, Size
 from atl.core.predicate import TRUE
 from atl.core.terms import Padding
-from atl.errors import ArgumentError, WrongArgument
+from atl.errors import ArgumentError, InvalidArgument
 from padtypes import PadSetDrawing, draw, draw_pad_set, truncations
 
 n, m = atl.sizes("n m")
@@ -130,7 +130,7 @@ def test_invalid_sizes_and_indices_are_refused(given: dict[str, Any], message: s
 
 
 def test_draw_needs_a_program() -> None:
-    with pytest.raises(WrongArgument, match="no program"):
+    with pytest.raises(InvalidArgument, match="no program"):
         draw(x, sizes={"n": 1})  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pages
+from atl import html
 from examples import derivations
 from proofs_tests.pages.chromium import Chromium, browser
 
@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
     """Makes the page of the blur in tiles, and takes its pictures."""
     with tempfile.TemporaryDirectory() as place, browser() as window:
         page = Path(place) / "blur.html"
-        pages.write(derivations.blur_tiled_staged_with_tails().done(), page)
+        html.write(derivations.blur_tiled_staged_with_tails().done(), page)
         taken(window, page, folder)
         assert not window.faults, window.faults
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import pages
+from atl import html
 from examples import derivations
 from proofs_tests.pages import chromium
 from proofs_tests.pages.chromium import Chromium
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "p.html"
     s = derivations.pipeline_fused()
-    pages.write(s.tile("i", 8).done(), path)
+    html.write(s.tile("i", 8).done(), path)
     return path
 
 
@@ -269,7 +269,7 @@ def test_without_a_script_all_of_it_is_there(page: Chromium, file: Path) -> None
 @pytest.mark.slow
 def test_the_page_of_the_blur_in_tiles_opens(window: Chromium, tmp_path: Path) -> None:
     path = tmp_path / "blur.html"
-    pages.write(derivations.blur_tiled_staged_with_tails().done(), path)
+    html.write(derivations.blur_tiled_staged_with_tails().done(), path)
     window.looks(1440, 1000)
     window.faults.clear()
     times = []

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 import atl
-import pages
 import rewrites.kernel as kernel_module
+from atl import html
 from atl.core.terms import Gen
 from atl.core.traversal import subterm
+from atl.html.elements import element, joined
+from atl.html.pictures import draw
+from atl.html.programs import changes
 from examples import derivations, gpu
 from lowering import GpuKernel, compile  # noqa: A004
 from padtypes import truncations
-from pages.elements import element, joined
-from pages.pictures import draw
-from pages.programs import changes
-from proofs_tests.own.stated import extremes, larger_and_smaller, program, telescope
 from proofs_tests.pages.reading import Node, read
-from rewrites import Theorem, account, load, reschedule
-from rewrites.kernel import told
+from proofs_tests.user_rules.stated import extremes, larger_and_smaller, program, telescope
+from rewrites import Theorem, load, proof_trace, reschedule
+from rewrites.kernel import with_provenance
 from rewrites.session.call import Call
 
 HERE = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ def pipeline() -> Theorem:
 
 @pytest.fixture(scope="module")
 def shown(pipeline: Theorem) -> Node:
-    return read(pages.page(pipeline))
+    return read(html.page(pipeline))
 
 
 def links_without_end(page: Node) -> list[str]:
@@ -51,7 +51,7 @@ def links_without_end(page: Node) -> list[str]:
 
 
 def test_each_step_is_there_once_with_its_rule_and_its_reasons(pipeline: Theorem, shown: Node) -> None:
-    steps = account(pipeline).steps
+    steps = proof_trace(pipeline).steps
     assert len(steps) == len(pipeline.steps) == 10
     for number, (step, proved) in enumerate(zip(steps, pipeline.steps, strict=True), 1):
         found = shown.one("details", id=f"step-{number}")
@@ -68,7 +68,7 @@ def test_the_programs_are_those_of_the_theorem(pipeline: Theorem, shown: Node) -
     last = shown.one("pre", aria_label="the last program")
     assert atl.parse(first.text) == pipeline.lhs
     assert atl.parse(last.text) == pipeline.rhs
-    for number, call in enumerate(account(pipeline).calls, 1):
+    for number, call in enumerate(proof_trace(pipeline).calls, 1):
         after = shown.one("pre", aria_label=f"the program after call {number}")
         assert atl.parse(after.text) == call.after
 
@@ -77,7 +77,7 @@ def test_a_call_of_a_session_folds_its_steps() -> None:
     s = derivations.pipeline_fused().tile("i", 4).mark("io", "parallel")
     s.undo(2)
     s.tile("i", 8)
-    page = read(pages.page(s.done()))
+    page = read(html.page(s.done()))
     calls = [node for node in page.all("section") if node.attributes.get("class") == "call"]
     assert [call.one("h2").text for call in calls] == [call.text for call in s.steps]
     assert [len(list(call.all("details", class_="step"))) for call in calls] == [len(call.steps) for call in s.steps]
@@ -85,7 +85,7 @@ def test_a_call_of_a_session_folds_its_steps() -> None:
 
 def test_a_call_of_no_step_shows_the_mark_that_it_gave() -> None:
     s = derivations.pipeline_fused().mark("i", "parallel")
-    call = read(pages.page(s.done())).one("section", id="call-4")
+    call = read(html.page(s.done())).one("section", id="call-4")
     assert "no step" in call.text
     assert [node.text for node in call.all("ins")] == ["| parallel"]
 
@@ -100,30 +100,39 @@ def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
         raise AssertionError("a prover was asked")
 
     monkeypatch.setattr(kernel_module, "prove", asked)
-    read_back, made = account(loaded), account(pipeline)
+    read_back, made = proof_trace(loaded), proof_trace(pipeline)
     assert not read_back.told
     assert [step.rule for step in read_back.steps] == [step.rule for step in made.steps]
     assert [step.reasons for step in read_back.steps] == [step.reasons for step in made.steps]
     assert str(read_back.calls[-1].after) == str(pipeline.rhs)
     monkeypatch.undo()
-    assert "step-10" in pages.page(loaded)
+    assert "step-10" in html.page(loaded)
 
 
 @pytest.mark.long
 def test_a_theorem_that_tells_what_did_not_happen_is_shown_step_by_step(pipeline: Theorem) -> None:
     other = derivations.pipeline_fused().done()
-    (first, *rest) = [call for call in pipeline.told if isinstance(call, Call)]
+    (first, *rest) = [call for call in pipeline.provenance if isinstance(call, Call)]
     gap = (first, *rest[1:])
-    for false in (("no call",), other.told, (first,), tuple(rest), gap, (replace(first, theorems=(other,)), *rest)):
-        lying = told(pipeline, false)
-        assert not account(lying).told
-        assert [call.text for call in account(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
-    assert account(pipeline).told
+    for false in (
+        ("no call",),
+        other.provenance,
+        (first,),
+        tuple(rest),
+        gap,
+        (replace(first, theorems=(other,)), *rest),
+    ):
+        lying = with_provenance(pipeline, false)
+        assert not proof_trace(lying).told
+        assert [call.text for call in proof_trace(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
+    assert proof_trace(pipeline).told
 
 
 def test_a_text_of_a_call_is_no_claim_about_its_steps(pipeline: Theorem) -> None:
-    renamed = told(pipeline, [replace(call, text="magic()") for call in pipeline.told if isinstance(call, Call)])
-    assert [step.rule for step in account(renamed).steps] == [step.rule.name for step in pipeline.steps]
+    renamed = with_provenance(
+        pipeline, [replace(call, text="magic()") for call in pipeline.provenance if isinstance(call, Call)]
+    )
+    assert [step.rule for step in proof_trace(renamed).steps] == [step.rule.name for step in pipeline.steps]
 
 
 # -- code -------------------------------------------------------------------------------------------------------------
@@ -155,24 +164,24 @@ def test_every_line_of_code_belongs_to_the_binder_that_its_loop_has(pipeline: Th
 
 def test_a_kernel_for_a_gpu_is_shown_in_cuda() -> None:
     theorem = gpu.row_sums_by_warps().done()
-    page = read(pages.page(theorem))
+    page = read(html.page(theorem))
     assert page.one("section", id="code").one("h2").text == "The CUDA"
     assert "blockIdx.x" in page.one("pre", aria_label="the code").text
     made = compile(theorem.rhs, target="cuda")
     assert isinstance(made, GpuKernel)
-    assert pages.page(theorem, kernel=made) == pages.page(theorem)
+    assert html.page(theorem, kernel=made) == html.page(theorem)
 
 
 def test_the_code_may_be_that_of_a_kernel_with_some_sizes_fixed(pipeline: Theorem) -> None:
     kernel = compile(pipeline.rhs, sizes={"n": 20})
-    listing = read(pages.page(pipeline, kernel=kernel)).one("pre", aria_label="the code")
+    listing = read(html.page(pipeline, kernel=kernel)).one("pre", aria_label="the code")
     assert "n" not in kernel.program.sizes
     assert "i < 3" in listing.text
 
 
 def test_a_program_without_code_says_why() -> None:
     s = derivations.pipeline_fused().mark("i", "block.x")
-    page = read(pages.page(s.done(), target="c"))
+    page = read(html.page(s.done(), target="c"))
     assert "block.x" in page.one("pre", class_="refusal").text
     assert "ATL505" in page.one("pre", class_="refusal").text
 
@@ -180,18 +189,18 @@ def test_a_program_without_code_says_why() -> None:
 def test_a_kernel_of_another_program_is_refused(pipeline: Theorem) -> None:
     other = compile(derivations.shifting_convolution())
     with pytest.raises(atl.ATLError, match="a kernel of another program"):
-        pages.page(pipeline, kernel=other)
+        html.page(pipeline, kernel=other)
     for sizes in ({}, {"n": 24}):
         with pytest.raises(atl.ATLError, match="a kernel of another program"):
-            pages.page(pipeline, kernel=compile(pipeline.lhs, sizes=sizes))
+            html.page(pipeline, kernel=compile(pipeline.lhs, sizes=sizes))
     with pytest.raises(atl.ATLError, match="kernel='c'"):
-        pages.page(pipeline, kernel="c")  # type: ignore[arg-type]
+        html.page(pipeline, kernel="c")  # type: ignore[arg-type]
     with pytest.raises(atl.ATLError, match="a kernel and a target"):
-        pages.page(pipeline, kernel=compile(pipeline.rhs), target="c")
+        html.page(pipeline, kernel=compile(pipeline.rhs), target="c")
     with pytest.raises(atl.ATLError):
-        pages.page(pipeline, target="fortran")
-    with pytest.raises(atl.ATLError, match="an account of 3"):
-        pages.page(3)  # type: ignore[arg-type]
+        html.page(pipeline, target="fortran")
+    with pytest.raises(atl.ATLError, match="a trace of 3"):
+        html.page(3)  # type: ignore[arg-type]
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
@@ -242,9 +251,9 @@ def test_a_name_is_no_part_of_the_page() -> None:
     program = replace(atl.program("f", [x], body), name=HOSTILE)
     s = reschedule(program).inline("b")
     call = s.steps[-1]
-    theorem = told(s.theorem, [replace(call, text=f"inline('{HOSTILE}')", notes=(HOSTILE,))])
-    assert account(theorem).told
-    text = pages.page(theorem)
+    theorem = with_provenance(s.theorem, [replace(call, text=f"inline('{HOSTILE}')", notes=(HOSTILE,))])
+    assert proof_trace(theorem).told
+    text = html.page(theorem)
     page = read(text)
     assert len(list(page.all("script"))) == 1
     assert list(page.all("img")) == []
@@ -267,17 +276,17 @@ def test_every_text_is_escaped_where_elements_are_made() -> None:
 
 
 def test_a_page_is_written_whole_or_not_at_all(pipeline: Theorem, tmp_path: Path) -> None:
-    pages.write(pipeline, tmp_path / "p.html")
-    assert (tmp_path / "p.html").read_text(encoding="utf-8") == pages.page(pipeline)
+    html.write(pipeline, tmp_path / "p.html")
+    assert (tmp_path / "p.html").read_text(encoding="utf-8") == html.page(pipeline)
     for place in (tmp_path / "no" / "p.html", tmp_path, "a\0b", 3):
-        with pytest.raises(pages.PageError):
-            pages.write(pipeline, place)  # type: ignore[arg-type]
+        with pytest.raises(html.PageError):
+            html.write(pipeline, place)  # type: ignore[arg-type]
     assert [each.name for each in tmp_path.iterdir()] == ["p.html"]
 
 
 def test_a_theorem_writes_the_page_of_pages(pipeline: Theorem, tmp_path: Path) -> None:
     pipeline.to_html(tmp_path / "p.html", kernel=compile(pipeline.rhs))
-    assert (tmp_path / "p.html").read_text(encoding="utf-8") == pages.page(pipeline)
+    assert (tmp_path / "p.html").read_text(encoding="utf-8") == html.page(pipeline)
 
 
 def test_the_package_has_no_entry_points_but_its_command() -> None:
@@ -287,10 +296,10 @@ def test_the_package_has_no_entry_points_but_its_command() -> None:
 
 
 def test_the_kernel_takes_no_theorem_for_what_it_tells(pipeline: Theorem) -> None:
-    lying = told(pipeline, ("that all is equal",))
+    lying = with_provenance(pipeline, ("that all is equal",))
     assert (lying.lhs, lying.rhs, lying.steps) == (pipeline.lhs, pipeline.rhs, pipeline.steps)
     with pytest.raises(atl.ATLError):
-        told("no theorem", ())  # type: ignore[arg-type]
+        with_provenance("no theorem", ())  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -298,12 +307,12 @@ def test_a_page_of_what_rests_on_an_unproved_rule_says_so_first(tmp_path: Path) 
     theorem = reschedule(extremes()).rw(larger_and_smaller).done()
     theorem.save(tmp_path / "t.json")
     for each in (theorem, load(tmp_path / "t.json")):
-        page = read(pages.page(each))
+        page = read(html.page(each))
         mark = page.one("section", id="start").one("p", class_="note").text
         assert mark.startswith("Not proved. What follows holds if larger_and_smaller does: a rule of the user's own")
         assert "1 rule, not all of them proved for all sizes: larger_and_smaller" in page.one("ul", class_="facts").text
         assert "a rule of the user's own, grade 1: " in page.one("details", id="step-1").one("p", class_="grade").text
         assert "each proved for all sizes" not in page.text
-    proved = read(pages.page(reschedule(program()).rw(telescope).done()))
+    proved = read(html.page(reschedule(program()).rw(telescope).done()))
     assert list(proved.one("section", id="start").all("p", class_="note")) == []
     assert "1 rule, each proved for all sizes" in proved.one("ul", class_="facts").text

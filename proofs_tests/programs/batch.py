@@ -17,7 +17,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import check_names
 from atl.core.index import Leaf, Size, value_of
 from atl.core.program import Program
 from atl.meaning.arguments import bind, index_elements
@@ -27,6 +26,7 @@ from lowering.c.values.scalars import C_TYPES
 from lowering.compiled import Code, Kernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
+from lowering.targets.supported import check_names
 from lowering.toolchain import build_executable, build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]

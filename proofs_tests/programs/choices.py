@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from rewrites.grading.choices import Choices, Seeded, chance, choose, weighted
+from rewrites.rule_checking.choices import Choices, Seeded, chance, choose, weighted
 
 __all__ = ["Choices", "Drawn", "Recorded", "Replayed", "Seeded", "chance", "choose", "shrunk", "weighted"]
 

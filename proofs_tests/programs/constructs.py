@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isqrt
 from typing import Final
 
-from atl.checks.targets import support_of
 from atl.core.dtypes import DTYPES
 from atl.core.index import Extremum, Index, Read, Size, Xor, atoms, value_of
 from atl.core.marks import LetMark, LoopMark
@@ -29,6 +28,7 @@ from atl.core.terms import (
     Split,
 )
 from atl.core.traversal import children, indices_in, subterms
+from lowering.targets.supported import support_of
 
 UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from atl.checks.targets import marked_binders
 from atl.core.marks import LetMark, LoopMark, marks
 from atl.errors import CompilerMissing
 from lowering.nest.loopnest import LoopNest
+from lowering.targets.supported import marked_binders
 from lowering.toolchain import find_compiler
 from proofs_tests.compilers import lacking
 from proofs_tests.fuzzing import MANY, SEED

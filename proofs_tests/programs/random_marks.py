@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from atl.checks.targets import marked_binders
 from atl.core.marks import LetMark, LoopMark, Mark, let_mark, loop_mark, marks
 from atl.core.program import Program
 from atl.core.substitution import with_children
@@ -17,6 +16,7 @@ from atl.errors import RefusedMark
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.targets.support import check_nest
+from lowering.targets.supported import marked_binders
 from proofs_tests.nests.walks.programs import walk_case
 from proofs_tests.programs.choices import Choices, Seeded, chance, weighted
 from proofs_tests.programs.generate import Case, Made, Rejected, case

@@ -9,7 +9,6 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import marked_binders
 from atl.core import dtypes
 from atl.core.declared import is_truths
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, atoms
@@ -39,6 +38,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import amounts, indices_in, subterms
+from lowering.targets.supported import marked_binders
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = {"min": "atl.minimum", "max": "atl.maximum"}

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import atl
-from atl.checks.targets import marked_binders, support_of
 from atl.core import reshape_definitions as definitions
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
@@ -24,6 +23,7 @@ from lowering import lower as lowered
 from lowering import reindex
 from lowering.c import helpers as c_helpers
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Cell, Clear, For, If, LoopNest, Number
+from lowering.targets.supported import marked_binders, support_of
 from proofs_tests.compilers import lacking
 from proofs_tests.programs import agreement, batch, differential, random_marks
 from proofs_tests.programs.agreement import (

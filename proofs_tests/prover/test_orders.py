@@ -13,7 +13,7 @@ import atl
 from atl.core.index import ZERO, Array, Leaf, Rises, Var, constant, index, read
 from atl.core.predicate import Predicate, at_most, equal, holds, less, within
 from atl.core.program import Program
-from atl.errors import ArrayError, WrongArgument, WrongName
+from atl.errors import ArrayError, InvalidArgument, InvalidName
 from atl.prove import Facts, Proved, Refuted, prove
 from lowering import compile as compiled
 
@@ -192,7 +192,7 @@ def test_orders_are_kept_in_texts_also_where_the_positions_are_declared_later() 
     ],
 )
 def test_orders_that_there_are_not_are_refused(order: Any, told: str) -> None:
-    with pytest.raises(WrongArgument) as refused:
+    with pytest.raises(InvalidArgument) as refused:
         atl.tensor("crd", 4, dtype="int32", order=order)
     assert told in str(refused.value)
 
@@ -202,11 +202,11 @@ def test_positions_of_an_order_are_an_input_too_and_declared_once() -> None:
     pos, other = atl.tensor("pos", n, dtype="int32"), atl.tensor("pos", n, dtype="int32", order="rising")
     crd = atl.tensor("crd", n, dtype="int32", order=("strict", pos))
     x = atl.tensor("x", n)
-    with pytest.raises(WrongName, match="not among its inputs"):
+    with pytest.raises(InvalidName, match="not among its inputs"):
         atl.program("p", [crd, x], x)
-    with pytest.raises(WrongName, match="pos is declared twice"):
+    with pytest.raises(InvalidName, match="pos is declared twice"):
         atl.program("p", [crd, other, x], x)
-    with pytest.raises(WrongArgument):
+    with pytest.raises(InvalidArgument):
         atl.tensor("crd", n, n, dtype="int32", order=("strict", pos))
 
 

@@ -55,7 +55,7 @@ from proofs_tests.attacks.questions import (
 
 pytestmark = pytest.mark.sampled
 
-# -- the same in every run: `proofs_tests.house.emitted` compares ------------------------------------------------------
+# -- the same in every run: `proofs_tests.architecture.emitted` compares ----------------------------------------------
 
 
 def written_answers() -> str:

@@ -12,8 +12,8 @@ import pytest
 
 import atl
 import examples
+from atl.cli import main
 from atl.prove import Facts, Proved, Unknown, prove, without_smt
-from commands import main
 from rewrites import Session, reschedule
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.errors import CertificateError

@@ -14,8 +14,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from proofs_tests.rocq import coqc, evaluation, figure, mutants, refusals, rules
+from proofs_tests.rocq import evaluation, figure, mutants, refusals, rules
 from proofs_tests.rocq.nests import checked
+from rewrites.rocq import coqc
 
 Report = TypeVar("Report")
 PARTS: Final[dict[str, Callable[[Sequence[str]], tuple[object, bool]]]] = {
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     if arguments and arguments[0] not in PARTS:
         print(f"there is no {arguments[0]} here, but {', '.join(PARTS)}", file=sys.stderr)
         return 2
-    if coqc.without_coqc():
+    if coqc.found() is None:
+        print(coqc.HOW_TO_GET, file=sys.stderr)
         return 0
     well = True
     for part in arguments[:1] or USUAL:

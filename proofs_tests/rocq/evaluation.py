@@ -20,8 +20,8 @@ from atl.core.terms import Binary, Cast, Constant, Expr, Unary
 from atl.core.traversal import subterms
 from atl.errors import ATLError
 from proofs_tests.programs.generate import Case, case_by_seed
-from proofs_tests.rocq import coqc
-from proofs_tests.rocq.notation import Notation, positions, word
+from rewrites.rocq import coqc
+from rewrites.rocq.notation import Notation, positions, word
 
 OUTSIDE: Final = ("div", "sqrt", "exp", "log", "tanh")
 """Operations that integers do not have."""
@@ -118,7 +118,7 @@ def compare(
     count: int, seed: int = 1, folder: Path | None = None, *, changed: Sequence[tuple[str, str]] = ()
 ) -> Report:
     """Compares programs; `changed` plants a fault in what is printed: words, and what stands for them."""
-    report, at = Report(), coqc.library(folder or coqc.WORKPLACE)
+    report, at = Report(), coqc.library(folder)
     listed = list(some_cases(count, seed))
     text = "Require Import Meaning Numbers.\nImport Computed.\nSet Printing Width 1000000.\n"
     for number, (case, expected) in enumerate(listed):

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from examples import derivations
-from proofs_tests.rocq import coqc
-from proofs_tests.rocq.certificates import derivation, text_of
 from rewrites import Session
+from rewrites.rocq import coqc
+from rewrites.rocq.certificates import derivation, text_of
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ def sessions() -> dict[str, Callable[[], Session]]:
 
 def check_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
     """Checks the derivations of these names, or all."""
-    report, at = Report(), coqc.library(folder or coqc.WORKPLACE)
+    report, at = Report(), coqc.library(folder)
     for name, make in sessions().items():
         if names and name not in names:
             continue

@@ -1,7 +1,7 @@
 """Rocq can say no: mutants of every declaration are exported, and none that is found false is proved.
 
 `python -m proofs_tests.rocq mutants` tries the one proof on every mutant; what it proves is then decided at every size
-of the window of `rewrites.grading.exhaustion`. With names, the mutants of these rules only.
+of the window of `rewrites.rule_checking.exhaustion`. With names, the mutants of these rules only.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final
 from atl.core.index import Extremum, Index, Leaf, Quotient, Var, Xor, index
 from atl.core.predicate import Predicate, atoms_of, substitute
 from atl.surface.values import as_index
-from proofs_tests.rocq import coqc
 from proofs_tests.rocq.rules import OPENING
-from proofs_tests.rocq.statements import statement
 from proofs_tests.rules.declarations import function_of, restated
 from proofs_tests.rules.mutation import Mutant, declared_once, mutants
-from rewrites.grading.exhaustion import decide, found_spelled_out
+from rewrites.rocq import coqc
+from rewrites.rocq.statements import statement
 from rewrites.rule import Equation, Rule
+from rewrites.rule_checking.exhaustion import decide, found_spelled_out
 
 SECONDS_EACH: Final = 2
 """What the proof of one mutant may take; no rule takes as long."""
@@ -80,7 +80,7 @@ def proved_of(texts: Sequence[str], file: str, folder: Path, seconds: int = SECO
 def try_all(names: Sequence[str] = (), folder: Path | None = None, *, every: int = 1) -> Report:
     """Tries the mutants of these rules, or of all declarations; of them one in `every`."""
     begun, report = time.monotonic(), Report()
-    at = coqc.library(folder or coqc.WORKPLACE)
+    at = coqc.library(folder)
     listed = list(exported(names, report))[::every]
     report.tried = len(listed)
     for start in range(0, len(listed), TOGETHER):

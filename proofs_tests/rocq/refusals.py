@@ -12,10 +12,10 @@ from typing import Final
 from atl.core.index import Index
 from atl.errors import ATLError
 from examples.derivations import pipeline_split, pipeline_tiled
-from proofs_tests.rocq import coqc
-from proofs_tests.rocq.certificates import Derivation, derivation, text_of
 from proofs_tests.rocq.evaluation import compare
 from rewrites.instantiation import Arguments
+from rewrites.rocq import coqc
+from rewrites.rocq.certificates import Derivation, derivation, text_of
 
 SECONDS_EACH: Final = 20
 """What the proof of one wrong step may take."""
@@ -103,7 +103,7 @@ def wrong_certificates() -> Iterator[tuple[str, str]]:
 
 def all_faults(folder: Path | None = None) -> Report:
     """Plants every fault."""
-    report, at = Report(), coqc.library(folder or coqc.WORKPLACE)
+    report, at = Report(), coqc.library(folder)
     for what, text in wrong_certificates():
         report.planted += 1
         answer = coqc.check("Wrong", text, at)

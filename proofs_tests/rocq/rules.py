@@ -11,15 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from proofs_tests.rocq import coqc
-from proofs_tests.rocq.statements import statement
-from rewrites.rule import Rule
+from rewrites.rocq import coqc
+from rewrites.rocq.statements import lemma
 from rewrites.rules import RULES
 
 EXCEPTIONS: Final[dict[str, str]] = {}
 """The rules that the one proof does not reach, and why."""
-SECONDS_EACH: Final = 30
-"""What the proof of one rule may take, on a busy machine."""
 ROWS: Final = 60
 """How many rules stand in one file."""
 
@@ -55,16 +52,10 @@ class Report:
         return set(self.refused) == set(EXCEPTIONS) and self.assumed <= coqc.allowed()
 
 
-def lemma(rule: Rule) -> str:
-    """A rule as a lemma with its proof, on lines of its own."""
-    proof = f'Proof. timeout {SECONDS_EACH} (time "{rule.name}" by_the_rule). Qed.'
-    return f"Lemma {rule.name} :\n{statement(rule).text()}.\n{proof}\n"
-
-
 def prove_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
     """Proves the rules of these names, or all."""
     begun = time.monotonic()
-    report, at = Report(), coqc.library(folder or coqc.WORKPLACE)
+    report, at = Report(), coqc.library(folder)
     lemmas = {name: lemma(RULES[name]) for name in names or RULES}
     report.exported = len(lemmas)
     listed = list(lemmas)

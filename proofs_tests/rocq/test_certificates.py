@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 import atl
-from commands import main as command_line
-from commands.foundation.command import REFUSED
+from atl.cli import main as command_line
+from atl.cli.certify import default_output, refusal
+from atl.cli.foundation.command import REFUSED
 from examples import derivations
-from proofs_tests.rocq import coqc, refusals
-from proofs_tests.rocq.certificates import Derivation, context, derivation, text_of
-from proofs_tests.rocq.certify import beside, refusal
+from proofs_tests.rocq import refusals
 from proofs_tests.rocq.figure import sessions
-from proofs_tests.rocq.notation import Notation, word
 from proofs_tests.rocq.test_statements import unbound
 from rewrites import reschedule
 from rewrites.certificates.certificate import describe
 from rewrites.kernel import reflexivity
+from rewrites.rocq import coqc
+from rewrites.rocq.certificates import Derivation, context, derivation, text_of
+from rewrites.rocq.notation import Notation, word
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_a_certificate_is_written_where_there_is_no_rocq(
     assert "3 steps as lemmas" in said.out
     assert "apt-get install coq" in said.err
     assert "Theorem certified" in (tmp_path / "fused_pipeline.v").read_text()
-    assert beside(Path("3 × 3.json")).name == "_3___3.v"
+    assert default_output(Path("3 × 3.json")).name == "_3___3.v"
 
 
 def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
@@ -104,7 +105,7 @@ def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
     for out in (file, tmp_path / "with space.v", tmp_path / "Meaning.v", tmp_path / "missing" / "fused.v"):
         assert command_line(["certify", str(file), "--out", str(out)]) == REFUSED
         said = capsys.readouterr().err
-        assert "is no place for a file of Rocq" in said or "cannot be written" in said
+        assert "is not a usable name for a file of Rocq" in said or "cannot be written" in said
     assert file.read_text() == before
 
 
@@ -123,14 +124,6 @@ def test_names_of_the_exporters_hide_none_of_a_program() -> None:
     names = {word(name) for name in (*program.sizes, *(array.name for array in program.inputs))}
     assert not names & {*bound, *binders}
     assert not set(bound) & set(binders)
-
-
-def test_certify_needs_a_checkout_and_says_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("commands.foundation.command.find_spec", lambda name: None)
-    assert command_line(["certify", "x.json"]) == REFUSED
-    assert "atl certify needs a checkout" in capsys.readouterr().err
 
 
 def test_what_is_trusted_names_rocq_where_it_has_checked() -> None:
@@ -187,11 +180,11 @@ def test_two_files_of_one_name_are_checked_each_by_itself(monkeypatch: pytest.Mo
 
 
 def test_no_file_is_named_as_one_of_the_library(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert beside(Path("a/Lemmas.atl.json")) == Path("a/_Lemmas.v")
-    assert beside(Path("my fused.json")) == Path("my_fused.v")
+    assert default_output(Path("a/Lemmas.atl.json")) == Path("a/_Lemmas.v")
+    assert default_output(Path("my fused.json")) == Path("my_fused.v")
     for name in ("Lemmas.v", "my-own.v"):
         assert command_line(["certify", str(fused), "--out", str(fused.with_name(name))]) == REFUSED
-        assert f"{name} is no place for a file of Rocq" in capsys.readouterr().err
+        assert f"{name} is not a usable name for a file of Rocq" in capsys.readouterr().err
         assert not fused.with_name(name).exists()
 
 
@@ -214,7 +207,7 @@ def test_a_refusal_names_the_lemma_and_its_step() -> None:
     line = text[: text.index("Lemma step_1")].count("\n") + 3
     said = refusal(text, coqc.Answer("Error: No applicable tactic.", 2.0, line))
     assert said.startswith("Rocq refuses it at `step_1` (get_gen, at [0, 0, 0]), line ")
-    assert "which is no\ncounterexample" in said
+    assert "no proof was found, and no counterexample" in said
     assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refuses it, line 0")
 
 
@@ -228,10 +221,10 @@ def test_what_is_believed_is_named_as_it_is_in_the_file() -> None:
 def test_an_accepted_nest_is_shown_whole(
     fused: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coqc, "without_coqc", lambda: False)
+    monkeypatch.setattr(coqc, "found", lambda: "coqc")
     monkeypatch.setattr(coqc, "library", lambda: Path("library"))
     monkeypatch.setattr(coqc, "check", lambda *_: coqc.Answer("", 1.0))
     assert command_line(["certify", "--nest", str(fused)]) == 0
     said = capsys.readouterr().out
     assert "    pipeline(f[n]) -> out[n]\n        for i in 0..n:" in said
-    assert "`nest` of the file of Rocq is this loop nest" in said
+    assert "`nest` in the file of Rocq is this loop nest" in said

@@ -14,9 +14,9 @@ from atl.core.index import Array, Leaf, Var
 from atl.core.predicate import FALSE, Predicate, holds
 from atl.core.terms import Constant
 from atl.errors import ATLError
-from proofs_tests.rocq import coqc
-from proofs_tests.rocq.notation import Notation, apart, number, word
-from proofs_tests.rocq.statements import Hypothesis, Statement, statement
+from rewrites.rocq import coqc
+from rewrites.rocq.notation import Notation, apart, number, word
+from rewrites.rocq.statements import Hypothesis, Statement, statement
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 

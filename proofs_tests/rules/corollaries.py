@@ -82,7 +82,7 @@ def replayed(rule: Rule) -> Theorem | None:
         if kind.sort in own and not kind.parameters:
             own[kind.sort].append(arguments[name])
     own["next"] = [*own["index"], *(made + 1 for made in own["index"][1:] if isinstance(made, Index))]
-    return _search(Derivation(kernel.reflexivity(start), RULES), rule.follows, stated.rhs, own)
+    return _search(Derivation(kernel.reflexivity(start), RULES), rule.derived_from, stated.rhs, own)
 
 
 def _meaning(term: Expr) -> Iterator[Predicate]:
@@ -98,12 +98,12 @@ def _search(work: Derivation, steps: tuple[str, ...], wanted: Expr, own: Own) ->
     if not steps:
         return work.theorem if work.goal.body == wanted else None
     rule = RULES[steps[0]]
-    for site in work.sites():
+    for cursor in work.cursors():
         for reverse in (False, True):
-            for arguments in _arguments(rule, work.term(site.path), reverse, own):
+            for arguments in _arguments(rule, work.term(cursor.path), reverse, own):
                 trial = Derivation(work.theorem, RULES)
                 try:
-                    trial.apply(rule, site.path, arguments, reverse=reverse)
+                    trial.apply(rule, cursor.path, arguments, reverse=reverse)
                 except ATLError:
                     continue
                 found = _search(trial, steps[1:], wanted, own)

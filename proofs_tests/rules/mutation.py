@@ -20,10 +20,10 @@ from functools import partial
 from typing import Final
 
 from proofs_tests.rules.declarations import declaration, function_of, restated
-from rewrites.grading.exhaustion import decide, found_spelled_out
-from rewrites.grading.symbolic import proved
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
+from rewrites.rule_checking.exhaustion import decide, found_spelled_out
+from rewrites.rule_checking.symbolic import proved
 from rewrites.rules import RULES
 
 MIRROR: Final = {

@@ -17,8 +17,8 @@ from atl.text.printing import text_at
 from examples import beyond_the_paper, derivations, everyday, fast, gpu
 from proofs_tests.rules.rule_labels import Labels, labels
 from rewrites import Session, Theorem, kernel
-from rewrites.grading.graded import grade_text
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import grade_text
 from rewrites.rules import RULES
 from rewrites.session.rule_text import premises_text, side_text
 
@@ -64,7 +64,7 @@ def statement(rule: Rule) -> str:
     source = f" ({rule.source})" if rule.source else ""
     premises = "".join(f"\n    given {text}" for text in premises_text(rule))
     left, right = (side_text(rule, reverse=reverse, rank=0) for reverse in (False, True))
-    origins = ", ".join(f"`{name}`" for name in dict.fromkeys(rule.follows))
+    origins = ", ".join(f"`{name}`" for name in dict.fromkeys(rule.derived_from))
     follows = f" It follows from {origins}." if origins else ""
     return (
         f"\n### {rule.name}\n\n{rule.law}{source}\n\n    {left}\n      =  {right}{premises}\n\n"

@@ -1,4 +1,4 @@
-"""How far each rule is known to be true, from its one declaration: its grade, as `rewrites.grading` finds it.
+"""How far each rule is known to be true, from its one declaration: its grade, as `rewrites.rule_checking` finds it.
 
 What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
 
@@ -17,9 +17,9 @@ from typing import Final
 from proofs_tests.rules import mutation
 from proofs_tests.rules.corollaries import replayed
 from proofs_tests.rules.rule_labels import Labels, labels
-from rewrites.grading.exhaustion import size, spaces
-from rewrites.grading.standing import Standing, standing
 from rewrites.rule import Rule
+from rewrites.rule_checking.exhaustion import size, spaces
+from rewrites.rule_checking.standing import Standing, standing
 from rewrites.rules import RULES
 
 EVERY: Final = 1_000_000
@@ -28,7 +28,7 @@ EVERY: Final = 1_000_000
 def row(rule: Rule, found: Standing, kept: Labels) -> str:
     """A line of the table."""
     window = "every choice" if found.whole else f"of {size(spaces(rule.metavariables))}"
-    follows = f"; follows from {', '.join(rule.follows)}" if rule.follows else ""
+    follows = f"; follows from {', '.join(rule.derived_from)}" if rule.derived_from else ""
     return (
         f"{rule.family:16} {rule.name:22} grade {found.grade}  {kept}  "
         f"{found.cases:6} {window:14} {found.reason}{follows}"
@@ -45,9 +45,9 @@ def table(names: Sequence[str]) -> int:
         print(row(rule, found, labels(rule)), flush=True)
         if found.counterexample is not None:
             print(f"    FALSE: {found.counterexample}")
-        if rule.follows and replayed(rule) is None:
+        if rule.derived_from and replayed(rule) is None:
             broken += 1
-            print(f"    does not follow from {', '.join(rule.follows)}")
+            print(f"    does not follow from {', '.join(rule.derived_from)}")
         grades[found.grade] += 1
         families[rule.family] += 1
     print(", ".join(f"{count} {family}" for family, count in families.items()))

@@ -12,7 +12,7 @@ import atl
 from atl.core.index import Var, bound, constant, index
 from atl.core.predicate import NonNegative, at_most, conjunction, disjunction, equal, negation
 from atl.core.terms import Access, Binary, Constant, Expr, Gen, Let, Local, TensorVar, Type, Value
-from atl.errors import RankError, WrongArgument, WrongName
+from atl.errors import InvalidArgument, InvalidName, RankError
 from atl.surface.values import Condition, IndexExpr, Tensor
 from examples import beyond_the_paper, derivations
 from proofs_tests.language.reading import alike
@@ -77,7 +77,7 @@ def test_a_function_is_that_which_python_calls(function: Function) -> None:
     assert abstracted(function.parameters, call) == function
     assert function.indices == sum(parameter == "index" for parameter in function.parameters)
     assert function.tensors == len(function.parameters) - function.indices
-    with pytest.raises(WrongArgument, match=f"a function of {len(function.parameters)} parameters is applied to"):
+    with pytest.raises(InvalidArgument, match=f"a function of {len(function.parameters)} parameters is applied to"):
         call(*[0] * (len(function.parameters) + 1))
 
 
@@ -161,7 +161,7 @@ def test_a_rule_is_asked_for_arguments_of_its_own() -> None:
         ({"a": one, "b": one, "c": one}, "the rule mul_comm has no parameter c"),
         ({"c": one, "a": one, "b": one}, "the rule mul_comm has no parameter c"),
     ):
-        with pytest.raises(WrongArgument, match=said) as refused:
+        with pytest.raises(InvalidArgument, match=said) as refused:
             rule.statement(arguments)
         assert refused.value.required == "its parameters: a, b"
     assert rule.instance({"a": one, "b": one}).lhs == Binary("mul", one, one)
@@ -187,24 +187,24 @@ def test_ranks_are_written_for_one_group_and_for_several() -> None:
 
 
 def test_a_rule_is_declared_by_its_annotations() -> None:
-    @declared(family="own", source="here", follows=("mul_comm",))
+    @declared(family="own", source="here", derived_from=("mul_comm",))
     def turned(a: Elem, n: RuleIndex) -> Equation:
         """Is itself."""
         return equation(a, a, given(n > 0))
 
     assert (turned.name, turned.family, turned.source, turned.law) == ("turned", "own", "here", "Is itself.")
-    assert (turned.follows, turned.module) == (("mul_comm",), __name__)
+    assert (turned.derived_from, turned.module) == (("mul_comm",), __name__)
     assert dict(turned.metavariables) == {"a": ELEMENT, "n": INDEX}
     assert str(turned) == repr(turned) == "turned: Is itself."
     assert len(turned.premises({"a": zeros(0), "n": bound(0)})) == 1
 
-    @schema(named="{}_turned", over=("min", "max"), family="own", follows=("{}_comm", "mul_comm"))
+    @schema(named="{}_turned", over=("min", "max"), family="own", derived_from=("{}_comm", "mul_comm"))
     def several(op: str, a: Elem) -> Equation:
         """Is itself, too."""
         return equation(a, atl.minimum(a, a) if op == "min" else atl.maximum(a, a))
 
     assert [rule.name for rule in several.rules] == ["min_turned", "max_turned"]
-    assert [rule.follows for rule in several.rules] == [("min_comm", "mul_comm"), ("max_comm", "mul_comm")]
+    assert [rule.derived_from for rule in several.rules] == [("min_comm", "mul_comm"), ("max_comm", "mul_comm")]
     assert [rule.law for rule in several.rules] == ["Is itself, too."] * 2
     assert all(dict(rule.metavariables) == {"a": ELEMENT} and rule.module == __name__ for rule in several.rules)
     sides = [rule.statements[(0,)].rhs for rule in several.rules]
@@ -240,9 +240,9 @@ def unkind_in_a_schema(op: str, n: int, a: Elem) -> Equation:
 
 def test_a_parameter_without_a_kind_is_refused() -> None:
     for function in (unkind_first, unkind_last):
-        with pytest.raises(WrongArgument, match=f"the parameter n of the rule {function.__name__} has no kind"):
+        with pytest.raises(InvalidArgument, match=f"the parameter n of the rule {function.__name__} has no kind"):
             declared(family="own")(function)
-    with pytest.raises(WrongArgument, match="the parameter n of the rule unkind_in_a_schema has no kind"):
+    with pytest.raises(InvalidArgument, match="the parameter n of the rule unkind_in_a_schema has no kind"):
         schema(named="{}", over=("a",), family="own")(unkind_in_a_schema)
 
 
@@ -251,9 +251,9 @@ def test_another_rule_of_the_same_name_is_refused(monkeypatch: pytest.MonkeyPatc
         return equation(a, a)
 
     monkeypatch.setitem(globals(), "twice", RULES["mul_comm"])
-    with pytest.raises(WrongName, match="there is a rule twice in"):
+    with pytest.raises(InvalidName, match="there is a rule twice in"):
         declared(family="own")(twice)
-    with pytest.raises(WrongName, match="there is a rule twice in"):
+    with pytest.raises(InvalidName, match="there is a rule twice in"):
         schema(named="{}", over=("a",), family="own")(twice)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import atl
 from rewrites import reschedule
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 
 DECLARED = "f (a : int32[n] in [0, n), c : int32[n], d : int32[n], x : float32[n]) : float32[n] := "
 
@@ -30,5 +30,5 @@ def test_an_equation_that_does_not_speak_of_the_index_is_no_delta() -> None:
     s = reschedule(atl.parse(f"{DECLARED}⊞[i < n] Σ[k < n] [c[i] = d[k] ∧ i = a[i]] · x[k]"))
     with pytest.raises(atl.ATLError, match="does not tell its parameter a"):
         s.rw("sum_delta")
-    with pytest.raises(NoSite):
+    with pytest.raises(DoesNotApply):
         s.rw("sum_delta_only")

@@ -22,13 +22,13 @@ from proofs_tests.rules.mutation import EQUIVALENT, declared_once, mutants, scor
 from proofs_tests.rules.rule_labels import labels
 from proofs_tests.rules.rule_proofs import EVERY
 from rewrites.certificates.rule_json import digest
-from rewrites.grading.exhaustion import Counterexample, compared, decide
-from rewrites.grading.samples import Sample, drawn_statement, sampled
-from rewrites.grading.standing import standing
-from rewrites.grading.symbolic import proved
 from rewrites.named_operators import padding
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, rule
 from rewrites.rule import given as premises
+from rewrites.rule_checking.exhaustion import Counterexample, compared, decide
+from rewrites.rule_checking.samples import Sample, drawn_statement, sampled
+from rewrites.rule_checking.standing import standing
+from rewrites.rule_checking.symbolic import proved
 from rewrites.rules import RULES, sums
 from rewrites.rules.grades import grade
 
@@ -107,11 +107,11 @@ def test_a_rule_holds_at_every_choice_of_the_window(name: str) -> None:
     assert verdict.counterexample is None, str(verdict.counterexample)
 
 
-@pytest.mark.parametrize("name", [name for name, stated in RULES.items() if stated.follows])
+@pytest.mark.parametrize("name", [name for name, stated in RULES.items() if stated.derived_from])
 def test_a_corollary_follows_from_the_rules_that_it_names(name: str) -> None:
     theorem = replayed(RULES[name])
     assert theorem is not None
-    assert [step.rule.name for step in theorem.steps] == list(RULES[name].follows)
+    assert [step.rule.name for step in theorem.steps] == list(RULES[name].derived_from)
 
 
 def test_a_rule_has_a_law_a_family_and_a_source() -> None:

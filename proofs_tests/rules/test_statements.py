@@ -17,7 +17,7 @@ from atl.core.predicate import NonNegative, Predicate, at_most, conjunction, dis
 from atl.core.program import Program
 from atl.core.terms import Access, Binary, Constant, Expr, Gen, Guard, Let, Local, Padding, TensorVar, Type, Value
 from atl.core.traversal import subterm
-from atl.errors import ATLError, DtypeError, RankError, ShapeError, WrongArgument
+from atl.errors import ATLError, DtypeError, InvalidArgument, RankError, ShapeError
 from atl.surface.values import Condition, IndexExpr, Tensor
 from examples import beyond_the_paper, derivations
 from proofs_tests.language.reading import Around, Meant, alike, around_at, field, number
@@ -278,20 +278,20 @@ def test_a_rule_is_about_its_parameters_alone(what: str, turned: bool) -> None:
         found = function(**given_there)
         return Equation(found.rhs, found.lhs, found.premises) if turned else found
 
-    with pytest.raises(WrongArgument, match=said) as refused:
+    with pytest.raises(InvalidArgument, match=said) as refused:
         made(sides)
     assert refused.value.suggestions == ("make it a parameter of the rule, for instance n: Index",)
 
 
 def test_what_a_function_returns_and_how_it_uses_its_parameters_is_checked() -> None:
-    with pytest.raises(WrongArgument, match="the function of a rule returned"):
+    with pytest.raises(InvalidArgument, match="the function of a rule returned"):
         made(lambda a, **_: a)
     for given_too_many, said in (
         (lambda e, **_: equation(e(0, 1), e(0)), "e takes 1 argument, 2 given"),
         (lambda f, t, **_: equation(f(t), f(t)), "f takes 2 arguments, 1 given"),
         (lambda q, a, **_: equation(atl.guard(q(), a), a), "q takes 1 argument, 0 given"),
     ):
-        with pytest.raises(WrongArgument, match=said):
+        with pytest.raises(InvalidArgument, match=said):
             made(given_too_many)
     with pytest.raises(RankError, match="f is given a tensor of rank 0") as refused:
         made(lambda f, a, **_: equation(f(a, 0), f(a, 0)))
@@ -459,7 +459,7 @@ def test_functions_of_two_indices_and_of_two_tensors_are_applied_in_order() -> N
 
 
 def test_functions_to_indices_are_no_kind_and_elements_may_have_other_ranks() -> None:
-    with pytest.raises(WrongArgument, match="a rule has no metavariable for functions to indices"):
+    with pytest.raises(InvalidArgument, match="a rule has no metavariable for functions to indices"):
         INDEX[INDEX]
     assert ELEMENT.of("u") == Kind("tensor", group="u")
     assert ELEMENT[INDEX].of("u") == Kind("tensor", group="u", parameters=(INDEX,))

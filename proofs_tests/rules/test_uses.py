@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from proofs_tests.rules.rule_directions import direction
 from rewrites.egraph.supplies import SUPPLIES
 from rewrites.egraph.uses import ANY_TERM, ASKS, FEEDS_ITSELF, TABLE, Role, chosen_uses
@@ -70,5 +70,5 @@ def test_a_person_may_ask_for_rules_by_name_and_direction() -> None:
         ("gen_add+", None),
         ("sum_swap-", None),
     ]
-    with pytest.raises(WrongArgument, match="tile_gne"):
+    with pytest.raises(InvalidArgument, match="tile_gne"):
         chosen_uses(["tile_gne"])

@@ -25,9 +25,9 @@ from examples.schedules import blur, convolution, matmul, tensor_addition
 from proofs_tests.programs.generate import Case, case_by_seed
 from rewrites import reschedule
 from rewrites.certificates.certificate import dumps, loads
+from rewrites.cursors.cursor import cursors
 from rewrites.egraph import Limit, saturate
 from rewrites.egraph.schedules import Choice
-from rewrites.places.site import sites
 from rewrites.rules import RULES
 from rewrites.session.session import Session
 
@@ -161,17 +161,17 @@ def _least(s: Session, rounds: int = 8) -> float:
 def _step(s: Session, random: Random) -> None:
     """One random step, of those that can be made."""
     for _ in range(60):
-        site = random.choice(list(sites(s.goal)))
+        cursor = random.choice(list(cursors(s.goal)))
         work = s.begin()
         if random.random() < 0.1:
             try:
-                s.lbind(site.path, "v")
+                s.lbind(cursor.path, "v")
             except ATLError:
                 continue
             return
         name, reverse = random.choice(STEPS)
-        if work.attempted(RULES[name], site.path, {}, reverse=reverse):
-            s.record(f"{name}{'-' if reverse else ''} at {site.path}", work)
+        if work.attempted(RULES[name], cursor.path, {}, reverse=reverse):
+            s.record(f"{name}{'-' if reverse else ''} at {cursor.path}", work)
             return
 
 

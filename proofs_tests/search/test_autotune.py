@@ -15,7 +15,7 @@ import pytest
 
 import atl
 from atl import Program
-from atl.errors import ArgumentError, OutOfMemory, WrongArgument
+from atl.errors import ArgumentError, InvalidArgument, OutOfMemory
 from bench.contest import Limit, Tuning, Workload, moved, posed
 from bench.measure import measured
 from bench.outcome import Case
@@ -210,7 +210,7 @@ def test_a_picture_has_a_bar_for_every_time(tmp_path: Path) -> None:
     text = (tmp_path / "tuned.svg").read_text(encoding="utf-8")
     assert text.count("<rect") == 3
     assert text.index("by=2<") < text.index("as it stands<") < text.index("by=4<") < text.index("by=0: refused<")
-    with pytest.raises(WrongArgument, match="cannot be written"):
+    with pytest.raises(InvalidArgument, match="cannot be written"):
         found.picture(tmp_path / "no folder" / "tuned.svg")
 
 
@@ -310,16 +310,16 @@ def test_the_candidates_nearest_to_the_best_come_first() -> None:
 def test_what_is_asked_for_is_checked_first(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"schedule": _tiled, "choices": {"by": [2]}, "budget": 1, **change}
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
-    with pytest.raises(WrongArgument) as refused:
+    with pytest.raises(InvalidArgument) as refused:
         autotune(asked.pop("schedule"), asked.pop("choices"), SIZES, **{"measure": contest, **asked})
     assert says in str(refused.value)
 
 
 def test_choices_are_of_the_parameters_that_a_schedule_has(tmp_path: Path) -> None:
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
-    with pytest.raises(WrongArgument, match="does not take rows"):
+    with pytest.raises(InvalidArgument, match="does not take rows"):
         autotune(_tiled, {"rows": [2]}, SIZES, 1, measure=contest)
-    with pytest.raises(WrongArgument, match="does not take by"):
+    with pytest.raises(InvalidArgument, match="does not take by"):
         _tiled(2).autotune(SIZES, 1, measure=lambda *_: contest, schedule=lambda s: s, choices={"by": [2]})
 
 
@@ -341,7 +341,7 @@ def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
 
 
 def test_sizes_are_those_that_the_program_has() -> None:
-    with pytest.raises(WrongArgument, match="twice has no size m") as refused:
+    with pytest.raises(InvalidArgument, match="twice has no size m") as refused:
         measure(TWICE, {"n": 10, "m": 3})
     assert "numbers for the sizes n" in str(refused.value)
 
@@ -461,9 +461,9 @@ def test_inputs_of_ones_own_are_taken_and_checked() -> None:
     assert contest.fault_of(contest.entrant(TWICE)) is None
     with pytest.raises(atl.ATLError):
         measure(TWICE, {"n": 999}, inputs={"x": x})
-    with pytest.raises(WrongArgument, match="sizes="):
+    with pytest.raises(InvalidArgument, match="sizes="):
         measure(TWICE, {"n": 1.5})  # type: ignore[dict-item]
-    with pytest.raises(WrongArgument, match="sizes="):
+    with pytest.raises(InvalidArgument, match="sizes="):
         measure(TWICE, {"n": -1})
 
 
@@ -515,13 +515,13 @@ def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
 
 
 def test_what_has_no_loop_is_refused_with_what_to_say() -> None:
-    with pytest.raises(WrongArgument, match="made by no loop"):
+    with pytest.raises(InvalidArgument, match="made by no loop"):
         reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(SIZES)
     cut = reschedule(anchors.transpose()).tile(["j", "i"], [64, 8]).tails(strategy="split")
-    with pytest.raises(WrongArgument, match="several nests of loops") as refused:
+    with pytest.raises(InvalidArgument, match="several nests of loops") as refused:
         cut.autotune({"n": 4, "m": 4})
     assert "tune before tails" in str(refused.value)
-    with pytest.raises(WrongArgument, match="or neither"):
+    with pytest.raises(InvalidArgument, match="or neither"):
         reschedule(TWICE).autotune(SIZES, choices={"by": [8]})
 
 

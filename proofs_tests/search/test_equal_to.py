@@ -18,7 +18,7 @@ from atl.core.program import Program
 from atl.core.terms import Access, Expr, Gen, Guard, Reduce
 from atl.core.traversal import Path as Place
 from atl.core.traversal import children, subterm
-from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, WrongArgument
+from atl.errors import ATLError, ContradictoryAssumptions, ExtentError, InvalidArgument
 from atl.prove.answer import model_of
 from examples import beyond_the_paper, derivations
 from examples.schedules import blur, convolution, matmul
@@ -187,13 +187,13 @@ def test_a_refusal_does_not_wait_for_long_sums_and_large_arrays() -> None:
 
 
 def test_a_program_that_has_no_meaning_under_the_assumptions_is_refused() -> None:
-    with pytest.raises(WrongArgument, match="no meaning under the assumptions") as raised:
+    with pytest.raises(InvalidArgument, match="no meaning under the assumptions") as raised:
         reschedule(matmul.naive()).equal_to(matmul.tiled())
     assert raised.value.required == "1 <= C"
 
 
 def test_programs_of_other_inputs_are_refused() -> None:
-    with pytest.raises(WrongArgument, match="same inputs"):
+    with pytest.raises(InvalidArgument, match="same inputs"):
         reschedule(matmul.naive()).equal_to(blur.fused())
 
 

@@ -18,7 +18,7 @@ import pytest
 import atl
 from atl.core.index import Size, index
 from atl.core.program import Program
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from examples.schedules import blur, convolution, matmul
 from rewrites import load, reschedule
 from rewrites.egraph import Limit, Saturated, code_size, lines, saturate, traffic
@@ -290,7 +290,7 @@ def test_unknown_models_sizes_and_tiles_are_refused(product: Saturated) -> None:
         {"tiles": (0,)},
     ]
     for wrong in wrong_ones:
-        with pytest.raises(WrongArgument):
+        with pytest.raises(InvalidArgument):
             product.best(**wrong)
 
 
@@ -353,7 +353,7 @@ def test_an_interrupt_within_a_round_leaves_a_whole_graph(monkeypatch: pytest.Mo
 def test_a_choice_is_taken_only_for_the_goal_that_was_searched() -> None:
     (choice,) = saturate(matmul.naive(), limit=Limit(rounds=1)).best()
     other = reschedule(blur.two_stage())
-    with pytest.raises(WrongArgument, match="found for another goal"):
+    with pytest.raises(InvalidArgument, match="found for another goal"):
         other.take(choice)
     assert not other.steps
 
@@ -367,14 +367,14 @@ def test_a_chain_that_leads_elsewhere_is_no_proof_of_a_choice() -> None:
 
 @pytest.mark.parametrize("cost", [lambda _: 5, lambda _, __: 5, len], ids=["a number", "of two arguments", "len"])
 def test_a_cost_model_that_is_none_is_refused(cost: Any) -> None:
-    with pytest.raises(WrongArgument, match="cost="):
+    with pytest.raises(InvalidArgument, match="cost="):
         reschedule(matmul.naive()).auto(cost=cost, limit=1)
 
 
 def test_what_is_wrong_with_the_question_is_told_before_the_search() -> None:
     looks: list[object] = []
     for wrong in ({"k": 0}, {"k": "2"}, {"tiles": ()}, {"sizes": {"no": 3}}, {"cost": "time"}):
-        with pytest.raises(WrongArgument):
+        with pytest.raises(InvalidArgument):
             reschedule(matmul.naive()).auto(watch=looks.append, **wrong)
     assert not looks
 
@@ -401,7 +401,7 @@ class _Costs:
 )
 def test_costs_that_are_no_floats_for_each_choice_are_refused(costs: Any) -> None:
     found = saturate(blur.two_stage(), limit=Limit(rounds=0), tile=False)
-    with pytest.raises(WrongArgument, match="a cost model gave the costs"):
+    with pytest.raises(InvalidArgument, match="a cost model gave the costs"):
         found.best(cost=lambda _: _Costs(costs))
 
 
@@ -414,9 +414,9 @@ def test_a_choice_is_pickled_without_the_graph() -> None:
 @pytest.mark.long
 def test_a_picture_that_cannot_be_written_is_refused(product: Saturated, tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "where.svg", tmp_path, 7):
-        with pytest.raises(WrongArgument, match="cannot be written"):
+        with pytest.raises(InvalidArgument, match="cannot be written"):
             product.picture(path)  # type: ignore[arg-type]
-    with pytest.raises(WrongArgument, match="most=0"):
+    with pytest.raises(InvalidArgument, match="most=0"):
         product.picture(tmp_path / "g.svg", most=0)
 
 

@@ -40,11 +40,11 @@ from proofs_tests.programs.choices import Seeded
 from proofs_tests.sessions.random_tactics import TACTICS
 from rewrites import Session, reschedule, rules
 from rewrites.certificates.certificate import dumps, loads
-from rewrites.grading.exhaustion import instance
-from rewrites.grading.samples import Sample, drawn_statement
+from rewrites.cursors.cursor import cursors
 from rewrites.instantiation import Argument
-from rewrites.places.site import sites
 from rewrites.rule import Rule
+from rewrites.rule_checking.exhaustion import instance
+from rewrites.rule_checking.samples import Sample, drawn_statement
 
 
 def spread() -> Program:
@@ -233,12 +233,12 @@ def step_of_rule(s: Session, random: Random) -> str | None:
     names = list(rules)
     for _ in range(TRIES):
         rule, reverse = rules[random.choice(names)], random.random() < 0.3
-        found = list(sites(s.goal))
+        found = list(cursors(s.goal))
         random.shuffle(found)
-        for site in found[:6]:
+        for cursor in found[:6]:
             work = s.begin()
-            if work.attempted(rule, site.path, {}, reverse=reverse) and _may_go_on(s, work.goal):
-                s.record(f"rw({rule.name!r}, around={site.path!r}, reverse={reverse})", work)
+            if work.attempted(rule, cursor.path, {}, reverse=reverse) and _may_go_on(s, work.goal):
+                s.record(f"rw({rule.name!r}, around={cursor.path!r}, reverse={reverse})", work)
                 return rule.name
     return None
 

@@ -21,47 +21,47 @@ from atl.core.terms import (
 from atl.surface.values import IndexExpr
 from layouts import antidiagonal, backwards, blocked, column_major, morton, padded, skewed, swizzled
 from rewrites import Session
-from rewrites.places.site import Site, sites, walk
+from rewrites.cursors.cursor import Cursor, cursors, walk
 
 Call = Callable[[Session, Random], Session | None]
 """A call of a tactic; None when the goal has nothing for it."""
 
 
-def _loops(s: Session) -> list[Site]:
-    return [site for site in sites(s.goal, top_down=True) if isinstance(site.term, Gen | Reduce)]
+def _loops(s: Session) -> list[Cursor]:
+    return [cursor for cursor in cursors(s.goal, top_down=True) if isinstance(cursor.term, Gen | Reduce)]
 
 
-def _nested(s: Session) -> list[Site]:
-    return [site for site in _loops(s) if isinstance(_inside(site), Gen | Reduce)]
+def _nested(s: Session) -> list[Cursor]:
+    return [cursor for cursor in _loops(s) if isinstance(_inside(cursor), Gen | Reduce)]
 
 
-def _inside(site: Site) -> Term:
+def _inside(cursor: Cursor) -> Term:
     """What stands directly in a loop, below guards."""
-    at = site.child(0)
+    at = cursor.child(0)
     while isinstance(at.term, Guard):
         at = at.child(0)
     return at.term
 
 
-def _lets(s: Session) -> list[Site]:
-    return [site for site in sites(s.goal, top_down=True) if isinstance(site.term, Let)]
+def _lets(s: Session) -> list[Cursor]:
+    return [cursor for cursor in cursors(s.goal, top_down=True) if isinstance(cursor.term, Let)]
 
 
-def _one(random: Random, among: list[Site]) -> Site | None:
+def _one(random: Random, among: list[Cursor]) -> Cursor | None:
     return random.choice(among) if among else None
 
 
-def _bound(random: Random, site: Site) -> IndexExpr:
+def _bound(random: Random, cursor: Cursor) -> IndexExpr:
     """An index within a loop's range, if sizes and small numbers give one."""
-    assert isinstance(site.term, Gen | Reduce)
-    low, high = site.term.low, site.term.high
+    assert isinstance(cursor.term, Gen | Reduce)
+    low, high = cursor.term.low, cursor.term.high
     choices: list[Index] = [low + random.randint(0, 3), high - random.randint(0, 2), index(random.randint(0, 4))]
     choices += [index(atom) for atom in atoms(high) if isinstance(atom, Size)]
     return IndexExpr(random.choice(choices))
 
 
 def _inline(s: Session, random: Random) -> Session | None:
-    used = {type(site.term.op) for site in sites(s.goal) if isinstance(site.term, Reshape)}
+    used = {type(cursor.term.op) for cursor in cursors(s.goal) if isinstance(cursor.term, Reshape)}
     operators = [word for word, op in OPERATOR_CALLED.items() if op in used]
     if operators and random.random() < 0.5:
         return s.inline(random.choice(operators))
@@ -71,27 +71,27 @@ def _inline(s: Session, random: Random) -> Session | None:
 
 def _solve(s: Session, random: Random) -> Session | None:
     del random
-    return s.solve_for_index() if any(isinstance(site.term, Guard) for site in sites(s.goal)) else None
+    return s.solve_for_index() if any(isinstance(cursor.term, Guard) for cursor in cursors(s.goal)) else None
 
 
 def _lbind(s: Session, random: Random) -> Session | None:
-    site = _one(random, list(sites(s.goal)))
-    if site is None:
+    cursor = _one(random, list(cursors(s.goal)))
+    if cursor is None:
         return None
-    over = random.choice(site.spine()).path
-    return s.lbind(site.path, "bound", over=over)
+    over = random.choice(cursor.spine()).path
+    return s.lbind(cursor.path, "bound", over=over)
 
 
 def _split_loop(s: Session, random: Random) -> Session | None:
-    site = _one(random, _loops(s))
-    return None if site is None else s.split_loop(site.path, _bound(random, site))
+    cursor = _one(random, _loops(s))
+    return None if cursor is None else s.split_loop(cursor.path, _bound(random, cursor))
 
 
 def _tile(s: Session, random: Random) -> Session | None:
-    nested = [site for site in _nested(s) if not isinstance(site.child(0).term, Guard)]
+    nested = [cursor for cursor in _nested(s) if not isinstance(cursor.child(0).term, Guard)]
     if nested and random.random() < 0.4:
-        site = random.choice(nested)
-        paths = [site.path, site.child(0).path]
+        cursor = random.choice(nested)
+        paths = [cursor.path, cursor.child(0).path]
         while len(paths) < 4 and isinstance(s.begin().term((*paths[-1], 0)), Gen | Reduce) and random.random() < 0.6:
             paths.append((*paths[-1], 0))
         factors = [random.randint(1, 3) for _ in paths]
@@ -101,29 +101,33 @@ def _tile(s: Session, random: Random) -> Session | None:
 
 
 def _tails(s: Session, random: Random) -> Session | None:
-    site = _one(random, [at for at in _loops(s) if any(isinstance(below.term, Guard) for below in walk(at))])
-    return None if site is None else s.tails(random.choice([None, site.path]), strategy=random.choice(["min", "split"]))
+    cursor = _one(random, [at for at in _loops(s) if any(isinstance(below.term, Guard) for below in walk(at))])
+    return (
+        None
+        if cursor is None
+        else s.tails(random.choice([None, cursor.path]), strategy=random.choice(["min", "split"]))
+    )
 
 
 def _accumulate(s: Session, random: Random) -> Session | None:
-    site = _one(random, [site for site in _loops(s) if isinstance(site.term, Reduce)])
-    if site is None:
+    cursor = _one(random, [cursor for cursor in _loops(s) if isinstance(cursor.term, Reduce)])
+    if cursor is None:
         return None
-    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
-    return s.accumulate(site.path, at=random.choice([None, *above]))
+    above = [at.path for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    return s.accumulate(cursor.path, at=random.choice([None, *above]))
 
 
 def _jam(s: Session, random: Random) -> Session | None:
-    site, lets = _one(random, _nested(s)), _lets(s)
-    if site is None:
+    cursor, lets = _one(random, _nested(s)), _lets(s)
+    if cursor is None:
         return None
     share = random.choice(lets).called[0] if lets and random.random() < 0.5 else None
-    return s.jam(site.path, random.randint(1, 4), share=share)
+    return s.unroll_and_jam(cursor.path, random.randint(1, 4), share=share)
 
 
 def _interchange(s: Session, random: Random) -> Session | None:
-    site = _one(random, _nested(s))
-    return None if site is None else s.interchange(site.path)
+    cursor = _one(random, _nested(s))
+    return None if cursor is None else s.interchange(cursor.path)
 
 
 def _fuse(s: Session, random: Random) -> Session | None:
@@ -135,22 +139,22 @@ def _stage(s: Session, random: Random) -> Session | None:
     loops, lets = _loops(s), _lets(s)
     if lets and loops and random.random() < 0.5:
         return s.stage(random.choice(lets).called[0], at=random.choice(loops).path, name="part")
-    site = _one(random, [site for site in sites(s.goal) if site.path])
-    if site is None:
+    cursor = _one(random, [cursor for cursor in cursors(s.goal) if cursor.path])
+    if cursor is None:
         return None
-    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
-    return s.stage(site.path, at=random.choice([None, *above]), name="staged")
+    above = [at.path for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    return s.stage(cursor.path, at=random.choice([None, *above]), name="staged")
 
 
 def _pack(s: Session, random: Random) -> Session | None:
     """An input, a let or an element, within a loop around it or before everything, in some order of the loops."""
-    reads = [site for site in sites(s.goal) if isinstance(site.term, Access | Input | Let)]
-    site = _one(random, reads)
-    if site is None:
+    reads = [cursor for cursor in cursors(s.goal) if isinstance(cursor.term, Access | Input | Let)]
+    cursor = _one(random, reads)
+    if cursor is None:
         return None
-    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    above = [at.path for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
     order = random.sample(above, len(above)) if random.random() < 0.3 else None
-    return s.pack(site.path, at=random.choice([None, *above]), name="packed", order=order)
+    return s.pack(cursor.path, at=random.choice([None, *above]), name="packed", order=order)
 
 
 def _layout(random: Random, rank: int) -> Any:
@@ -161,85 +165,87 @@ def _layout(random: Random, rank: int) -> Any:
 
 
 def _store(s: Session, random: Random) -> Session | None:
-    site = _one(random, [site for site in sites(s.goal) if isinstance(site.term, Let | Input)])
-    if site is None:
+    cursor = _one(random, [cursor for cursor in cursors(s.goal) if isinstance(cursor.term, Let | Input)])
+    if cursor is None:
         return None
-    stored = site.term.value if isinstance(site.term, Let) else site.term
-    return s.store(site.path, _layout(random, stored.type.rank))
+    stored = cursor.term.value if isinstance(cursor.term, Let) else cursor.term
+    return s.store(cursor.path, _layout(random, stored.type.rank))
 
 
 def _reorder(s: Session, random: Random) -> Session | None:
-    site = _one(random, _loops(s))
-    if site is None:
+    cursor = _one(random, _loops(s))
+    if cursor is None:
         return None
-    inner = _inside(site)
-    if isinstance(inner, type(site.term)) and random.random() < 0.7:
-        return s.reorder([site.path, (*site.path, 0)], _layout(random, 2))
-    return s.reorder([site.path], _layout(random, 1))
+    inner = _inside(cursor)
+    if isinstance(inner, type(cursor.term)) and random.random() < 0.7:
+        return s.reorder([cursor.path, (*cursor.path, 0)], _layout(random, 2))
+    return s.reorder([cursor.path], _layout(random, 1))
 
 
 def _pad(s: Session, random: Random) -> Session | None:
     """An input, a let or an element, within a loop around it or before everything."""
-    site = _one(random, [site for site in sites(s.goal) if isinstance(site.term, Access | Input | Let)])
-    if site is None:
+    cursor = _one(random, [cursor for cursor in cursors(s.goal) if isinstance(cursor.term, Access | Input | Let)])
+    if cursor is None:
         return None
-    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
-    return s.pad(site.path, at=random.choice([None, *above]), name="padded")
+    above = [at.path for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    return s.pad(cursor.path, at=random.choice([None, *above]), name="padded")
 
 
 def _hoist(s: Session, random: Random) -> Session | None:
-    let = _one(random, [site for site in _lets(s) if any(isinstance(at.term, Gen | Reduce) for at in site.spine())])
+    let = _one(
+        random, [cursor for cursor in _lets(s) if any(isinstance(at.term, Gen | Reduce) for at in cursor.spine())]
+    )
     return None if let is None else s.hoist(let.called[0])
 
 
 def _factor_out(s: Session, random: Random) -> Session | None:
-    site = _one(random, [site for site in sites(s.goal) if _in_a_sum(site)])
-    if site is None:
+    cursor = _one(random, [cursor for cursor in cursors(s.goal) if _in_a_sum(cursor)])
+    if cursor is None:
         return None
-    sums = [at.path for at in site.spine()[:-1] if isinstance(at.term, Reduce)]
-    return s.factor_out(site.path, out_of=random.choice([None, *sums]))
+    sums = [at.path for at in cursor.spine()[:-1] if isinstance(at.term, Reduce)]
+    return s.factor_out(cursor.path, out_of=random.choice([None, *sums]))
 
 
-def _in_a_sum(site: Site) -> bool:
-    return not site.term.type.rank and any(isinstance(at.term, Reduce) for at in site.spine()[:-1])
+def _in_a_sum(cursor: Cursor) -> bool:
+    return not cursor.term.type.rank and any(isinstance(at.term, Reduce) for at in cursor.spine()[:-1])
 
 
 def _flatten_loops(s: Session, random: Random) -> Session | None:
-    nested = [site for site in _nested(s) if isinstance(site.term, Gen) and isinstance(site.child(0).term, Gen)]
-    site = _one(random, nested)
-    return None if site is None else s.flatten_loops(site.path)
+    nested = [cursor for cursor in _nested(s) if isinstance(cursor.term, Gen) and isinstance(cursor.child(0).term, Gen)]
+    cursor = _one(random, nested)
+    return None if cursor is None else s.flatten_loops(cursor.path)
 
 
 def _unroll(s: Session, random: Random) -> Session | None:
-    constant = [site for site in _loops(s) if _extent(site) is not None]
+    constant = [cursor for cursor in _loops(s) if _extent(cursor) is not None]
     by = random.choice((None, None, 2))
-    site = _one(random, constant if by is None else _loops(s))
-    return None if site is None else s.unroll(site.path, by)
+    cursor = _one(random, constant if by is None else _loops(s))
+    return None if cursor is None else s.unroll(cursor.path, by)
 
 
 def _parallelize(s: Session, random: Random) -> Session | None:
-    site = _one(random, _loops(s))
-    return None if site is None else s.parallelize(site.path, random.choice((None, 2)))
+    cursor = _one(random, _loops(s))
+    return None if cursor is None else s.parallelize(cursor.path, random.choice((None, 2)))
 
 
 def _vectorize(s: Session, random: Random) -> Session | None:
-    site = _one(random, _loops(s))
-    if site is None:
+    cursor = _one(random, _loops(s))
+    if cursor is None:
         return None
-    return s.vectorize(site.path, random.choice((None, 2, 3)), tails=random.choice((None, "min", "split")))
+    return s.vectorize(cursor.path, random.choice((None, 2, 3)), tails=random.choice((None, "min", "split")))
 
 
 def _gpu_map(s: Session, random: Random) -> Session | None:
-    site = _one(random, _loops(s))
-    return None if site is None else s.gpu_map(site.path, random.choice((2, 3, [4, 2])))
+    cursor = _one(random, _loops(s))
+    return None if cursor is None else s.gpu_map(cursor.path, random.choice((2, 3, [4, 2])))
 
 
 def _stored(name: str) -> Call:
     def call(s: Session, random: Random) -> Session | None:
-        site = _one(random, _lets(s))
-        if site is None:
+        cursor = _one(random, _lets(s))
+        if cursor is None:
             return None
-        made: Any = getattr(s, name)(site.path)
+        made: Any = getattr(s, name)(cursor.path)
         assert isinstance(made, Session)
         return made
 
@@ -247,14 +253,14 @@ def _stored(name: str) -> Call:
 
 
 def _coalesce(s: Session, random: Random) -> Session | None:
-    elements = [site for site in sites(s.goal) if isinstance(site.term, Access)]
-    site = _one(random, elements)
-    return None if site is None else s.coalesce(site.path)
+    elements = [cursor for cursor in cursors(s.goal) if isinstance(cursor.term, Access)]
+    cursor = _one(random, elements)
+    return None if cursor is None else s.coalesce(cursor.path)
 
 
 def _staged(name: str) -> Call:
     def call(s: Session, random: Random) -> Session | None:
-        loops, reads = _loops(s), [site for site in sites(s.goal) if isinstance(site.term, Access | Reduce)]
+        loops, reads = _loops(s), [cursor for cursor in cursors(s.goal) if isinstance(cursor.term, Access | Reduce)]
         at, what = _one(random, loops), _one(random, reads)
         if at is None or what is None:
             return None
@@ -265,24 +271,24 @@ def _staged(name: str) -> Call:
     return call
 
 
-def _extent(site: Site) -> int | None:
-    assert isinstance(site.term, Gen | Reduce)
-    return (site.term.high - site.term.low).constant
+def _extent(cursor: Cursor) -> int | None:
+    assert isinstance(cursor.term, Gen | Reduce)
+    return (cursor.term.high - cursor.term.low).constant
 
 
 def _mark(s: Session, random: Random) -> Session | None:
     """A loop or a let, or all of that name, with a mark that it has not had, or without one."""
-    site = _one(random, _loops(s) + _lets(s))
-    if site is None or site.term.form.mark is None:
+    cursor = _one(random, _loops(s) + _lets(s))
+    if cursor is None or cursor.term.form.mark is None:
         return None
-    chosen = random.choice(list(site.term.form.mark.of))
-    what = site.path if random.random() < 0.5 else site.called[0]
+    chosen = random.choice(list(cursor.term.form.mark.of))
+    what = cursor.path if random.random() < 0.5 else cursor.called[0]
     return s.mark(what, random.choice([chosen, chosen.value]))
 
 
 def _rename(s: Session, random: Random) -> Session | None:
-    site = _one(random, _loops(s) + _lets(s))
-    return None if site is None else s.rename(site.path, random.choice(["i", "row", "let", "x1"]))
+    cursor = _one(random, _loops(s) + _lets(s))
+    return None if cursor is None else s.rename(cursor.path, random.choice(["i", "row", "let", "x1"]))
 
 
 def _anywhere(name: str) -> Call:
@@ -307,7 +313,7 @@ TACTICS: Final[dict[str, Call]] = {
     "tails": _tails,
     "interchange": _interchange,
     "accumulate": _accumulate,
-    "jam": _jam,
+    "unroll_and_jam": _jam,
     "fuse": _fuse,
     "stage": _stage,
     "pack": _pack,

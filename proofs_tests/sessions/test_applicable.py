@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 import atl
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from rewrites import Session, reschedule
-from rewrites.errors import NoSite
-from rewrites.places.choosing import one
+from rewrites.cursors.targets import one
+from rewrites.errors import DoesNotApply
 from rewrites.rules import RULES
 from rewrites.session.offers.offer import Offers
 from rewrites.session.offers.trying import changed
@@ -115,7 +115,7 @@ def test_what_time_was_too_short_for_is_said() -> None:
 def test_a_rule_that_asks_is_not_taken_without_an_answer(of_matmul: Offers) -> None:
     asking = next(offer for offer in of_matmul if offer.name == "split_sum")
     assert asking.call == "s.rw('split_sum', k=…)"
-    with pytest.raises(WrongArgument, match="asks for k") as refused:
+    with pytest.raises(InvalidArgument, match="asks for k") as refused:
         session(MATMUL).take(asking)
     assert refused.value.suggestions == ("s.rw('split_sum', k=4)",)
     given = reschedule(atl.parse(MATMUL), given=[atl.sizes("k") >= 4])
@@ -140,12 +140,12 @@ def test_only_the_rules_of_the_session_are_offered() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, "3", True, float("nan"), None])
 def test_a_time_that_is_none_is_refused(seconds: object) -> None:
-    with pytest.raises(WrongArgument, match="seconds="):
+    with pytest.raises(InvalidArgument, match="seconds="):
         session(MATMUL).applicable(seconds=seconds)  # type: ignore[arg-type]
 
 
 def test_a_place_that_is_not_there_is_refused() -> None:
-    with pytest.raises(NoSite, match="nothing in the goal is bound as q"):
+    with pytest.raises(DoesNotApply, match="nothing in the goal is bound as q"):
         session(MATMUL).applicable("q")
 
 
@@ -153,5 +153,5 @@ def test_a_place_that_is_not_there_is_refused() -> None:
 def test_an_offer_of_another_goal_is_refused_where_it_does_not_apply(of_matmul: Offers) -> None:
     with pytest.raises(ATLError):
         session(WHOLE).take(of_matmul[0])
-    with pytest.raises(WrongArgument, match="nothing to be taken"):
+    with pytest.raises(InvalidArgument, match="nothing to be taken"):
         session(WHOLE).take("s.tile('i', 8)")  # type: ignore[arg-type]

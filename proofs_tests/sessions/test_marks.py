@@ -13,25 +13,25 @@ import numpy as np
 import pytest
 
 import atl
-from atl.checks.stack import storage_of
-from atl.checks.targets import SUPPORT, marked_binders
+from atl.cli import main
 from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
 from atl.core.marks import LetMark, LoopMark, Mark, let_mark, loop_mark, marks
 from atl.core.terms import Constant, Gen, Let, Reduce, Term, Type
-from atl.errors import ATLError, IllegalMark, UnknownMark, UnsupportedMark, WrongArgument
+from atl.errors import ATLError, IllegalMark, InvalidArgument, UnknownMark, UnsupportedMark
 from atl.text.latex import latex
-from commands import main
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Allocate, statements
 from lowering.nest.machine import run
+from lowering.targets.stack import storage_of
+from lowering.targets.supported import SUPPORT, marked_binders
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
-from rewrites import Derivation, NoSite, Session, load, reschedule
+from rewrites import Derivation, DoesNotApply, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
+from rewrites.cursors.cursor import binders
 from rewrites.errors import CertificateError
-from rewrites.places.site import binders
 from rewrites.session.script import names_and_marks
 from rewrites.tactics.nests.tiling import marks_of_tiles
 
@@ -48,7 +48,7 @@ def body(session: Session) -> str:
 
 def marked(session: Session) -> dict[str, str]:
     """The marks of the goal by the names of what is marked, from the outside in."""
-    terms = [(site.called[-1], site.term) for site in binders(session.goal)]
+    terms = [(cursor.called[-1], cursor.term) for cursor in binders(session.goal)]
     return {name: e.mark.value for name, e in terms if isinstance(e, Gen | Reduce | Let) and e.mark.value}
 
 
@@ -112,7 +112,7 @@ def test_a_constructor_takes_marks_of_its_own_set_only(
     for mark in own:
         assert make(mark).mark is mark
     for wrong in ("", "parallel", None, LetMark.NONE if own is LoopMark else LoopMark.NONE):
-        with pytest.raises(WrongArgument, match=f"is no mark of {called}"):
+        with pytest.raises(InvalidArgument, match=f"is no mark of {called}"):
             make(wrong)
 
 
@@ -182,7 +182,7 @@ def test_a_pattern_asks_for_the_mark_that_is_written_in_it() -> None:
     assert s.find("⊞[_ < _] _").path == ()
     assert s.find("let _ | registers := _ in _").path == s.find("let _ := _ in _").path == s.find("a").path
     assert marked(s.branch().mark("⊞[_ < _ | block.x] _", None)) == {"j": "vector", "a": "registers"}
-    with pytest.raises(NoSite, match="nothing in the goal fits the pattern"):
+    with pytest.raises(DoesNotApply, match="nothing in the goal fits the pattern"):
         s.find("⊞[_ < _ | parallel] _")
     with pytest.raises(ATLError, match="nor a pattern: there is no mark 'vectr'"):
         s.find("⊞[_ < _ | vectr] _")
@@ -201,8 +201,8 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
         ("a", "vector", UnknownMark, "vector is a mark of a loop, and not of a let"),
         ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
         ("j", 3, UnknownMark, "there is no mark 3"),
-        ("A[_, _]", "vector", NoSite, "nothing that A[_, _] means has a mark"),
-        ("q", "vector", NoSite, "nothing in the goal is bound as q"),
+        ("A[_, _]", "vector", DoesNotApply, "nothing that A[_, _] means has a mark"),
+        ("q", "vector", DoesNotApply, "nothing in the goal is bound as q"),
     ],
 )
 def test_what_cannot_be_marked_so_is_refused_with_what_can(
@@ -224,22 +224,22 @@ def test_a_tactic_that_only_renames_is_a_call() -> None:
     assert body(s) == "⊞[row < n] Σ[p < k] ⊞[column < m] A[row, p] * B[p, column]"
     assert [call.text for call in s.steps] == ["called('row')", "rename('j', 'column')", "interchange('column')"]
     assert str(s.undo(3).goal) == str(matmul())
-    with pytest.raises(WrongArgument, match="cannot name a loop or a let"):
+    with pytest.raises(InvalidArgument, match="cannot name a loop or a let"):
         s.rename("j", "two words")
 
 
 def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
     work = reschedule(matmul()).begin()
     for path, shown in (((0, 0, 0), "A[i, p] * B[p, j]"), ((0, 0, 0, 0), "A[i, p]")):
-        with pytest.raises(NoSite, match="nothing is bound here that could have a mark") as caught:
+        with pytest.raises(DoesNotApply, match="nothing is bound here that could have a mark") as caught:
             work.mark(path, LoopMark.NONE)
         assert pointed_at(caught.value) == shown
-        with pytest.raises(NoSite, match="nothing is bound here that could have a name") as caught:
+        with pytest.raises(DoesNotApply, match="nothing is bound here that could have a name") as caught:
             work.rename(path, "x")
         assert pointed_at(caught.value) == shown
-    with pytest.raises(NoSite, match="there is no binder 1 here"):
+    with pytest.raises(DoesNotApply, match="there is no binder 1 here"):
         work.rename((), "x", binder=1)
-    with pytest.raises(WrongArgument, match="is no mark of a loop"):
+    with pytest.raises(InvalidArgument, match="is no mark of a loop"):
         work.mark((), LetMark.HEAP)
     assert str(work.goal) == str(matmul())
 

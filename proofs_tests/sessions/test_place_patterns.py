@@ -7,9 +7,9 @@ import pytest
 import atl
 from atl.errors import ParseError
 from rewrites import reschedule
-from rewrites.errors import NoSite
-from rewrites.places.site import sites
-from rewrites.places.text_pattern import fits, pattern
+from rewrites.cursors.cursor import cursors
+from rewrites.cursors.text_pattern import fits, pattern
+from rewrites.errors import DoesNotApply
 
 PROGRAM = atl.parse("""
 f (p : int64[n + 1], x : float32[n], y : float32[n]) : float32[2 * n] :=
@@ -37,7 +37,7 @@ f (p : int64[n + 1], x : float32[n], y : float32[n]) : float32[2 * n] :=
 )  # fmt: skip
 def test_each_word_of_the_language_fits_what_is_written_with_it(text: str, count: int) -> None:
     wanted = pattern(text)
-    assert sum(fits(wanted, site) for site in sites(PROGRAM)) == count
+    assert sum(fits(wanted, cursor) for cursor in cursors(PROGRAM)) == count
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n]
     ],
 )
 def test_a_pattern_that_fits_nothing_shows_the_nearest_place(text: str, says: str, advice: str) -> None:
-    with pytest.raises(NoSite) as caught:
+    with pytest.raises(DoesNotApply) as caught:
         reschedule(CHAIN).find(text)
     assert f"nothing in the goal fits the pattern {text}; the nearest" in caught.value.summary
     assert says in caught.value.summary
@@ -98,6 +98,6 @@ def test_a_pattern_that_fits_nothing_shows_the_nearest_place(text: str, says: st
 
 @pytest.mark.parametrize("text", ["Σ[_ < n] _", "exp(_)", "_ ++ _"])
 def test_a_pattern_of_a_kind_that_is_not_there_has_no_nearest_place(text: str) -> None:
-    with pytest.raises(NoSite) as caught:
+    with pytest.raises(DoesNotApply) as caught:
         reschedule(CHAIN).find(text)
     assert caught.value.summary == f"nothing in the goal fits the pattern {text}"

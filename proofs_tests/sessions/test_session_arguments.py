@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import atl
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from rewrites import Session, reschedule
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 
 ANYTHING = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 METHODS = [
@@ -48,7 +48,7 @@ def test_every_method_refuses_arguments_that_it_has_no_parameters_for(name: str)
         wrong.append(method)
     assert wrong
     for call in wrong:
-        with pytest.raises(WrongArgument, match=rf"(s\.{name} |of s\.{name} )(.|\n)*required: s\.{name}\("):
+        with pytest.raises(InvalidArgument, match=rf"(s\.{name} |of s\.{name} )(.|\n)*required: s\.{name}\("):
             call()
 
 
@@ -65,7 +65,7 @@ def test_every_method_refuses_arguments_that_it_has_no_parameters_for(name: str)
     ],
 )
 def test_the_message_says_which_argument_is_wrong(call: Callable[[Any], object], says: str, advice: str) -> None:
-    with pytest.raises(WrongArgument) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         call(two_lets())
     assert says in caught.value.summary
     assert advice in str(caught.value)
@@ -128,5 +128,5 @@ def test_a_call_with_a_let_to_look_in_is_written_as_python() -> None:
     ],
 )
 def test_a_loop_that_is_not_inside_is_refused(what: str, inside: str, says: str) -> None:
-    with pytest.raises(NoSite, match=says.replace("[", r"\[")):
+    with pytest.raises(DoesNotApply, match=says.replace("[", r"\[")):
         two_lets().tile(what, 8, in_=inside)

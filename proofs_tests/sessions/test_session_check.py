@@ -11,7 +11,7 @@ import pytest
 
 import atl
 from atl.core.marks import LetMark, LoopMark
-from atl.errors import ATLError, IllegalMark, NoSuchAttribute, UnsupportedMark, WrongArgument
+from atl.errors import ATLError, IllegalMark, InvalidArgument, NoSuchAttribute, UnsupportedMark
 from lowering import compile as compiled
 from lowering import lower, print_c
 from lowering.targets.support import check_program
@@ -99,7 +99,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
     "one part too many of them": (lambda: reschedule(parts(3, 3)), ["UnsupportedMark"] * 3),
     "a name": (
         lambda: reschedule(atl.program("p", [atl.tensor("out", n)], 2 * atl.tensor("out", n))),
-        ["WrongName"],
+        ["InvalidName"],
     ),
 }
 
@@ -149,7 +149,7 @@ def test_a_check_lowers_the_goal_and_finds_loops_that_may_not_run_as_marked() ->
 def test_a_check_is_of_the_target_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     s = reschedule(pipeline())
     assert s.check()
-    with pytest.raises(WrongArgument, match="target='metal'"):
+    with pytest.raises(InvalidArgument, match="target='metal'"):
         s.check(target="metal")
     assert s.mark("i", "parallel").check(target="c")
     assert s.mark("i", "block.x").check(target="cuda")
@@ -159,7 +159,7 @@ def test_a_check_is_of_the_target_that_is_named(monkeypatch: pytest.MonkeyPatch)
 
     def refused(program: atl.Program, target: str) -> None:
         asked.append(program)
-        raise WrongArgument(f"not for {target} on this machine")
+        raise InvalidArgument(f"not for {target} on this machine")
 
     monkeypatch.setattr("lowering.check", refused)
     assert [obstacle.summary for obstacle in s.check(target="cuda").obstacles] == ["not for cuda on this machine"]

@@ -13,7 +13,7 @@ import atl
 import lowering
 from atl.errors import ATLError, NoSuchAttribute, ParseError, UnsupportedMark
 from atl.surface.declarations import TensorSpec
-from rewrites import NoSite, Session, reschedule, rules
+from rewrites import DoesNotApply, Session, reschedule, rules
 from rewrites.session.vocabulary import ELSEWHERE
 
 n, m = atl.sizes("n m")
@@ -77,7 +77,7 @@ def test_a_handle_of_another_session_is_refused() -> None:
         other.find,
         lambda handle: other.tile(["row", handle], 4),
     ):
-        message = said(lambda use=use: use(s.find("col")), NoSite)  # type: ignore[misc]
+        message = said(lambda use=use: use(s.find("col")), DoesNotApply)  # type: ignore[misc]
         assert "the place col was found in another session" in message
         assert "try: find it here: s.find('col')" in message
 
@@ -96,7 +96,7 @@ def test_a_handle_of_the_parent_is_followed_into_a_branch() -> None:
 def test_a_handle_found_in_a_branch_is_no_place_of_the_parent() -> None:
     s = reschedule(rows())
     branch = s.branch().tile("row", 4)
-    message = said(lambda: s.unroll(branch.find("col")), NoSite)
+    message = said(lambda: s.unroll(branch.find("col")), DoesNotApply)
     assert "after calls that have been undone, or that another branch made" in message
 
 
@@ -121,7 +121,7 @@ def test_a_quotient_in_a_bound_is_answered_with_the_sign_for_it() -> None:
 
 
 def test_a_near_miss_tells_the_rules_names_from_the_users() -> None:
-    message = said(lambda: reschedule(rows()).rw("sum_mul_right"), NoSite)
+    message = said(lambda: reschedule(rows()).rw("sum_mul_right"), DoesNotApply)
     assert "wanted the rule's c, which does not depend on your col (the rule's i)" in message
 
 
@@ -129,7 +129,7 @@ def test_a_place_is_printed_whole_where_its_program_takes_several_lines() -> Non
     long = [atl.tensor(f"a_tensor_with_a_long_name_{which}", n, m) for which in range(5)]
     total = sum((each[0, 0] for each in long[1:]), start=long[0][0, 0])
     s = reschedule(atl.program("long", long, total, given=[n > 0, m > 0]))
-    (whole, *_) = s.sites("add_assoc")
+    (whole, *_) = s.cursors("add_assoc")
     assert repr(whole).endswith(" + ".join(f"a_tensor_with_a_long_name_{which}[0, 0]" for which in range(3)))
 
 
@@ -137,13 +137,13 @@ def test_the_line_of_an_error_is_that_of_the_call_that_failed() -> None:
     s = reschedule(rows())
     s.tile("row", 4)
     line = inspect.currentframe().f_lineno + 2  # type: ignore[union-attr]
-    with pytest.raises(NoSite) as caught:
+    with pytest.raises(DoesNotApply) as caught:
         s.rw("sum_mul_right")
     assert caught.value.place is not None
     source = caught.value.place.source
     assert source is not None
     assert (source.file, source.line) == (__file__, line)
-    with pytest.raises(NoSite) as again:
+    with pytest.raises(DoesNotApply) as again:
         s.unroll("col")
     assert f"test_session_messages.py:{line + 6}" in str(again.value) or again.value.place is None
 
@@ -151,7 +151,7 @@ def test_the_line_of_an_error_is_that_of_the_call_that_failed() -> None:
 def test_a_guard_of_several_conditions_is_answered_with_how_to_take_it_apart() -> None:
     body = atl.gen(n, lambda i: atl.sum(n, lambda j: atl.guard((i == j) & (i < 3), D[j, j])))
     s = reschedule(atl.program("diagonal", [D], body))
-    message = said(lambda: s.rw("sum_delta_only"), NoSite)
+    message = said(lambda: s.rw("sum_delta_only"), DoesNotApply)
     assert "s.rw(\"guard_guard\", reverse=True, around=(0, 0), p='i = j', q='i < 3') first" in message
     s.rw("guard_guard", reverse=True, around=(0, 0), p="i = j", q="i < 3").rw("sum_delta_only")
 
@@ -186,13 +186,13 @@ def test_odd_arguments_of_a_session_are_refused_in_words(given: Any) -> None:
         lambda: s.record("text", given),
         lambda: s.rw("get_gen", nth=given),
         lambda: s.rw("get_gen", reverse=given),
-        lambda: s.sites("get_gen", reverse=given),
+        lambda: s.cursors("get_gen", reverse=given),
         lambda: s.do(given),
         lambda: s.do(nothing, given),
         lambda: s.tails(strategy=given) if given is not None else s.undo(9),
         lambda: s.check(target=given),
         lambda: s.begin().sweep(given) if not isinstance(given, list | tuple) else s.undo(9),
-        lambda: s.begin().site(given) if given not in ([], ()) else s.undo(9),
+        lambda: s.begin().cursor(given) if given not in ([], ()) else s.undo(9),
         lambda: s.find(given) if given not in ([], ()) else s.undo(9),
         lambda: reschedule(rows(), given=given) if not isinstance(given, list | tuple | dict) else s.undo(9),
         lambda: Session(given),
@@ -208,7 +208,7 @@ CALLS: dict[str, Callable[[Session], object]] = {
     "mark": lambda s: s.mark("i", "sideways"),
     "rw": lambda s: s.rw("no_rule"),
     "find": lambda s: s.find("nowhere"),
-    "sites": lambda s: s.sites("no_rule"),
+    "cursors": lambda s: s.cursors("no_rule"),
     "auto": lambda s: s.auto(cost="no model"),
     "take": lambda s: s.take("the best"),  # type: ignore[arg-type]
     "equal_to": lambda s: s.equal_to("another"),  # type: ignore[arg-type]
@@ -227,7 +227,7 @@ def test_what_a_session_refuses_is_told_with_the_line_of_the_call(name: str) -> 
 
 
 def test_an_operand_that_is_not_there_is_answered_with_the_inputs_too() -> None:
-    message = said(lambda: reschedule(rows()).stage("Q", at="row"), NoSite)
+    message = said(lambda: reschedule(rows()).stage("Q", at="row"), DoesNotApply)
     assert "required: the name of an input, a gen, a sum or a let: row, col, A" in message
 
 

@@ -17,12 +17,12 @@ import pytest
 
 import atl
 import padtypes
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from examples.schedules import blur
 from proofs_tests.sessions.session_programs import A, extent_at, f, k, m, matmul, n, pipeline
-from rewrites import Derivation, NoSite, Session, reschedule, rules
-from rewrites.places.site import sites
-from rewrites.places.text_pattern import fits, pattern
+from rewrites import Derivation, DoesNotApply, Session, reschedule, rules
+from rewrites.cursors.cursor import cursors
+from rewrites.cursors.text_pattern import fits, pattern
 
 
 def body(session: Session) -> str:
@@ -287,7 +287,7 @@ def test_a_derivation_is_the_same_in_every_run() -> None:
 
 def test_a_tactic_of_ones_own_is_one_call() -> None:
     def fused_and_split(work: Derivation, name: str) -> None:
-        work.rewrite("unfold_let", work.site().path)
+        work.rewrite("unfold_let", work.cursor().path)
         work.sweep(["get_gen"])
         assert name
 
@@ -301,7 +301,7 @@ def test_a_tactic_of_ones_own_is_one_call() -> None:
 
 def test_bottom_up_takes_the_innermost_and_nth_passes_over() -> None:
     s = reschedule(pipeline()).inline("buf")
-    assert len(s.sites("get_gen")) == 2
+    assert len(s.cursors("get_gen")) == 2
     assert body(s.branch().rw("get_gen")) == "⊞[i < n] [1 <= i] · f[i - 1] + (⊞[i1 < n] f[i1])[i]"
     assert body(s.branch().rw("get_gen", nth=1)) == "⊞[i < n] [1 <= i] · (⊞[i1 < n] f[i1])[i - 1] + f[i]"
     assert body(s.branch().rw("get_gen", all=True)) == "⊞[i < n] [1 <= i] · f[i - 1] + f[i]"
@@ -340,8 +340,8 @@ def test_top_down_takes_the_outermost() -> None:
 )  # fmt: skip
 def test_a_pattern_fits_what_is_printed_like_it(text: str, count: int) -> None:
     wanted = pattern(text)
-    found = [site for site in sites(matmul()) if fits(wanted, site)]
-    assert len(found) == (count if text != "_" else len(list(sites(matmul()))))
+    found = [cursor for cursor in cursors(matmul()) if fits(wanted, cursor)]
+    assert len(found) == (count if text != "_" else len(list(cursors(matmul()))))
 
 
 @pytest.mark.parametrize(
@@ -353,12 +353,12 @@ def test_a_pattern_fits_what_is_printed_like_it(text: str, count: int) -> None:
     ],
 )  # fmt: skip
 def test_a_pattern_has_names_of_lets_and_parts_of_indices(text: str, count: int) -> None:
-    assert len([site for site in sites(pipeline()) if fits(pattern(text), site)]) == count
+    assert len([cursor for cursor in cursors(pipeline()) if fits(pattern(text), cursor)]) == count
 
 
 def test_sites_are_listed_with_what_stands_there() -> None:
     s = reschedule(pipeline()).inline("buf")
-    assert repr(s.sites("get_gen")) == ("[[0, 0, 0]  (⊞[i1 < n] f[i1])[i - 1], [0, 1]  (⊞[i1 < n] f[i1])[i]]")
+    assert repr(s.cursors("get_gen")) == ("[[0, 0, 0]  (⊞[i1 < n] f[i1])[i - 1], [0, 1]  (⊞[i1 < n] f[i1])[i]]")
 
 
 def test_all_rewrites_each_place_once() -> None:
@@ -382,9 +382,9 @@ def test_undo_redo_and_branch_are_identities() -> None:
     other = s.branch().undo()
     assert (other.goal, s.goal) == (fused, tiled)
     other.tile("i", 4)
-    with pytest.raises(WrongArgument, match=r"redo\(1\) of 0 undone"):
+    with pytest.raises(InvalidArgument, match=r"redo\(1\) of 0 undone"):
         other.redo()
-    with pytest.raises(WrongArgument, match=r"undo\(9\) of 2 calls"):
+    with pytest.raises(InvalidArgument, match=r"undo\(9\) of 2 calls"):
         s.undo(9)
 
 
@@ -402,7 +402,7 @@ def test_a_long_derivation_does_not_slow_down() -> None:
 def test_a_refused_call_leaves_the_session_as_it_was() -> None:
     s = reschedule(pipeline()).fuse("buf")
     before = s.goal, len(s.steps)
-    with pytest.raises(NoSite):
+    with pytest.raises(DoesNotApply):
         s.tile("i", m)
     assert (s.goal, len(s.steps)) == before
 
@@ -435,7 +435,7 @@ def test_a_handle_says_when_its_place_is_gone() -> None:
     buf = s.find("buf")
     s.inline("buf")
     assert repr(buf) == "Handle('buf', gone)"
-    with pytest.raises(NoSite, match=r"the place buf is gone: unfold_let took it away, in inline\('buf'\)"):
+    with pytest.raises(DoesNotApply, match=r"the place buf is gone: unfold_let took it away, in inline\('buf'\)"):
         s.rw("get_gen", at=buf)
     s.undo()
     assert buf.path == ()
@@ -470,7 +470,7 @@ def test_explain_says_rule_place_arguments_and_how_each_premise_was_proved() -> 
     assert "  premise 1 <= i: known there\n" in text
     assert "  premise i < n: known there" in text
     assert "^^^^^^^^^^^^^^^^^^^^^^" in text
-    with pytest.raises(WrongArgument, match="there is no call 3"):
+    with pytest.raises(InvalidArgument, match="there is no call 3"):
         s.explain(3)
 
 

@@ -14,7 +14,7 @@ import lowering
 import padtypes
 from atl.core.marks import LoopMark
 from atl.core.traversal import subterm
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from rewrites import Handle, load, reschedule
 from rewrites.errors import NotEqual
 from rewrites.kernel import reflexivity, rewrite
@@ -249,5 +249,5 @@ def test_what_was_given_is_shown_with_its_type_where_it_does_not_show_that_itsel
 def test_a_handle_is_what_a_session_gives() -> None:
     made: Any = Handle
     for origin in (3, None, lambda: ()):
-        with pytest.raises(WrongArgument, match=r"a handle on 'i'"):
+        with pytest.raises(InvalidArgument, match=r"a handle on 'i'"):
             made("i", origin)

@@ -15,7 +15,7 @@ from proofs_tests.sparse.matrices import MATRICES, Matrix, dense
 from proofs_tests.sparse.test_kernels import SPMSPM, body
 from rewrites import Session, reschedule
 from rewrites.certificates.certificate import dumps, loads
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from sparse import Format
 
 n, m = atl.sizes("n m")
@@ -123,7 +123,7 @@ f (pos : int32[n + 1] in [0, nnz + 1), x : float64[nnz], m : size) : float64[m] 
 
 def test_range_with_unsafe_reads_does_not_remove_a_guard() -> None:
     s = reschedule(atl.parse(ROWS.format(outside="", inside="[i < n] · ")))
-    with pytest.raises(NoSite, match="no guard in the goal is known"):
+    with pytest.raises(DoesNotApply, match="no guard in the goal is known"):
         s.simpl_guard()
     s = reschedule(atl.parse(ROWS.format(outside="[i < n] · ", inside="[i < n ∧ p < nnz] · ")))
     s.simpl_guard()
@@ -137,7 +137,7 @@ f (mark : int32[n], x : float64[n], m : size) : float64[m] :=
 
 
 def test_guard_with_unsafe_reads_does_not_remove_a_guard() -> None:
-    with pytest.raises(NoSite, match="no guard in the goal is known"):
+    with pytest.raises(DoesNotApply, match="no guard in the goal is known"):
         reschedule(atl.parse(MARKED.format(outside="mark[i] = 1", inside="i < n"))).simpl_guard()
     s = reschedule(atl.parse(MARKED.format(outside="mark[i] = 1 ∧ i < n", inside="1 <= mark[i]")))
     s.simpl_guard()

@@ -11,12 +11,12 @@ import scipy.sparse as sp
 
 import atl
 import sparse
-from atl.errors import ArrayError, ATLError, WrongArgument
+from atl.errors import ArrayError, ATLError, InvalidArgument
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import MATRICES, dense
 from rewrites import Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from sparse.levels import Declarer
 
 n, m = atl.sizes("n m")
@@ -196,7 +196,7 @@ def test_specialised_program_keeps_the_sparse_result() -> None:
 )
 def test_result_without_the_operand_pattern_is_refused(formula: Any, message: str) -> None:
     s = reschedule(atl.program("formula", [A, D], formula))
-    with pytest.raises(NoSite) as caught:
+    with pytest.raises(DoesNotApply) as caught:
         s.sparsify("A", sparse.CSR, result=True)
     assert "the result is not stored as A is" in str(caught.value)
     assert message in str(caught.value)
@@ -206,7 +206,7 @@ def test_result_without_the_operand_pattern_is_refused(formula: Any, message: st
 
 def test_sparse_result_needs_nondecreasing_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Declarer, "bounds", Declarer.array)
-    with pytest.raises(NoSite, match="two entries of A may have one position: that none do is not proved"):
+    with pytest.raises(DoesNotApply, match="two entries of A may have one position: that none do is not proved"):
         on_pattern(sparse.CSR)
 
 
@@ -222,5 +222,5 @@ def test_overlapping_rows_are_refused() -> None:
 
 
 def test_result_flag_must_be_a_bool() -> None:
-    with pytest.raises(WrongArgument, match="result='A'"):
+    with pytest.raises(InvalidArgument, match="result='A'"):
         reschedule(atl.program("f", [A], A)).sparsify("A", sparse.CSR, result="A")  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from lowering import compile as compiled
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from rewrites import Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 
 pytestmark = pytest.mark.sampled
 
@@ -248,7 +248,7 @@ def refused(error: type[ATLError], act: Any) -> str:
 )
 def test_error_names_the_dense_loop_and_the_reason(formula: Any, form: sparse.Format, message: str) -> None:
     s = reschedule(atl.program("formula", [A, v], formula))
-    text = refused(NoSite, lambda: s.sparsify("A", form))
+    text = refused(DoesNotApply, lambda: s.sparsify("A", form))
     assert message in text
     assert "required: an operand that is only multiplied, added, negated or divided" in text
     assert not s.steps
@@ -272,7 +272,7 @@ def test_elementwise_csc_times_csr_searches_entries(first: str) -> None:
 def test_error_names_the_nonlinear_operator() -> None:
     padded = atl.gen(n, lambda i: atl.padr(2, atl.gen(m, lambda j: A[i, j])))
     assert "below padr, which" in refused(
-        NoSite, lambda: reschedule(atl.program("padded", [A], padded)).sparsify("A", sparse.CSC)
+        DoesNotApply, lambda: reschedule(atl.program("padded", [A], padded)).sparsify("A", sparse.CSC)
     )
 
 
@@ -286,14 +286,14 @@ def test_invalid_inputs_and_formats_are_refused() -> None:
 def test_input_used_as_index_is_refused() -> None:
     at = atl.tensor("at", n, dtype="int32", range=(0, m))
     program = atl.program("gather", [at, v], atl.gen(n, lambda i: v[at[i]]))
-    text = refused(NoSite, lambda: reschedule(program).sparsify("at", sparse.VECTOR))
+    text = refused(DoesNotApply, lambda: reschedule(program).sparsify("at", sparse.VECTOR))
     assert "elements of at are used as indices" in text
 
 
 def test_boolean_input_is_refused_with_a_numeric_suggestion() -> None:
     mask = atl.tensor("M", n, m, dtype="bool")
     masked = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(mask[i, j], v[j])))
-    text = refused(NoSite, lambda: reschedule(atl.program("masked", [mask, v], masked)).sparsify("M", sparse.CSR))
+    text = refused(DoesNotApply, lambda: reschedule(atl.program("masked", [mask, v], masked)).sparsify("M", sparse.CSR))
     assert "the truth values of M are read in conditions" in text
     assert 'try: declare it of numbers, dtype="float64", with M[…] * e in the place of guard(M[…], e)' in text
     number = atl.tensor("M", n, m, dtype="float64")

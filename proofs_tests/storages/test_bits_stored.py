@@ -18,7 +18,7 @@ from layouts.foundation.storing import bits as storing_bits
 from proofs_tests.sessions.session_programs import body
 from proofs_tests.storages.ways import faults_in_c
 from rewrites import load, reschedule
-from rewrites.errors import MeetingPlaces
+from rewrites.errors import NotInjective
 
 n = atl.sizes("n")
 lane, reg = axis("lane"), axis("reg")
@@ -134,7 +134,7 @@ def test_a_inverse_of_the_wrong_bits_is_found(monkeypatch: pytest.MonkeyPatch) -
         return rows
 
     monkeypatch.setattr(storing_bits, "_inverse", wrong)
-    with pytest.raises(MeetingPlaces, match="would be lost"):
+    with pytest.raises(NotInjective, match="would be lost"):
         reschedule(scaled(8, 16)).store("A", STORED["a swizzle of rows"][0])
 
 

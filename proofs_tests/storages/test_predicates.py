@@ -147,7 +147,7 @@ def test_what_does_not_move_is_at_the_first_element() -> None:
         ),
         (
             lambda: PredicateTensor(IndexFunction(3, lambda i: i), 3),  # type: ignore[arg-type]
-            atl.errors.WrongArgument,
+            atl.errors.InvalidArgument,
             "is not a layout with strides",
         ),
     ],

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import atl
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from layouts import Box, IndexFunction, Layout, antidiagonal, backwards, blocked, column_major, skewed
 from proofs_tests.sessions.session_programs import body, matmul
 from proofs_tests.storages.ways import WAYS, T, faults_in_c
-from rewrites import NoSite, Session, load, reschedule
-from rewrites.errors import MeetingPlaces
+from rewrites import DoesNotApply, Session, load, reschedule
+from rewrites.errors import NotInjective
 
 
 def total() -> Session:
@@ -77,23 +77,23 @@ def test_one_loop_of_a_nest_is_reordered() -> None:
 
 def test_what_has_no_common_order_is_refused() -> None:
     s = reschedule(matmul())
-    with pytest.raises(NoSite, match="a sum and a generation have no common order"):
+    with pytest.raises(DoesNotApply, match="a sum and a generation have no common order"):
         s.reorder(["j", "p"], skewed)
-    with pytest.raises(NoSite, match="do not stand directly inside of one another"):
+    with pytest.raises(DoesNotApply, match="do not stand directly inside of one another"):
         s.reorder(["i", "p"], skewed)
-    with pytest.raises(NoSite, match="folds by max"):
+    with pytest.raises(DoesNotApply, match="folds by max"):
         reschedule(atl.parse("f (x : float32[n]) : float32 := max[i < n] x[i]")).reorder("i", backwards)
-    with pytest.raises(NoSite, match="depends on another of these loops"):
+    with pytest.raises(DoesNotApply, match="depends on another of these loops"):
         reschedule(atl.parse("f (A : float32[n, n]) : float32 := Σ[i < n] Σ[j < i] A[i, j]")).reorder(
             ["i", "j"], skewed
         )
-    with pytest.raises(MeetingPlaces, match=r"two elements meet: that at \(0\) and that at \(1\)"):
+    with pytest.raises(NotInjective, match=r"two elements meet: that at \(0\) and that at \(1\)"):
         s.reorder("p", _folded)
 
 
 def test_an_order_from_which_no_way_leads_back_is_refused_before_a_step_is_taken() -> None:
     s = reschedule(atl.parse("doubled (A : float32[2, 3]) : float32[2, 3] := ⊞[i < 2] ⊞[j < 3] 2 * A[i, j]"))
-    with pytest.raises(WrongArgument, match=r"^no way is known that leads back .* of the loops \[ATL102\]"):
+    with pytest.raises(InvalidArgument, match=r"^no way is known that leads back .* of the loops \[ATL102\]"):
         s.reorder(["i", "j"], Layout((2, 3), (3, 2)))
     assert "p % 7" in body(s.reorder(["i", "j"], Layout((2, 3), (7, 2))))
 
@@ -101,7 +101,7 @@ def test_an_order_from_which_no_way_leads_back_is_refused_before_a_step_is_taken
 def test_numbers_that_break_a_storage_are_of_what_is_outside_of_it() -> None:
     """The element is told by its indices; `i` in the numbers is the loop around, and not the index of the element."""
     s = reschedule(atl.parse("f (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
-    with pytest.raises(MeetingPlaces) as refused:
+    with pytest.raises(NotInjective) as refused:
         s.reorder("j", _folded)
     assert refused.value.numbers is not None
     assert set(refused.value.numbers) == {"n", "m", "i"}

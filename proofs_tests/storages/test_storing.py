@@ -12,7 +12,7 @@ import pytest
 import atl
 from atl.core.index import constant
 from atl.core.program import Program
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from atl.prove import Facts
 from atl.surface.reindexing import Reindexing
 from layouts import (
@@ -34,8 +34,8 @@ from layouts import (
 from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import body, matmul, pipeline
 from proofs_tests.storages.ways import WAYS, T, faults_in_c
-from rewrites import NoSite, Session, load, reschedule
-from rewrites.errors import MeetingPlaces
+from rewrites import DoesNotApply, Session, load, reschedule
+from rewrites.errors import NotInjective
 from rewrites.tactics.reindexing.wellformed import check_reindexing
 
 n, m = atl.sizes("n m")
@@ -49,7 +49,7 @@ def products(name: str) -> Session:
 
 @pytest.mark.parametrize("way", [blocked, padded, swizzled, morton])
 def test_a_storage_that_lacks_its_own_numbers_says_so(way: Any) -> None:
-    with pytest.raises(WrongArgument, match=f"{way.__name__} is called with the shape .*instead of its parameters"):
+    with pytest.raises(InvalidArgument, match=f"{way.__name__} is called with the shape .*instead of its parameters"):
         reschedule(matmul()).store("B", way)
 
 
@@ -132,20 +132,20 @@ def test_strides_store_where_they_are_a_box_of_digits() -> None:
 REFUSED = {
     "zero stride": (Layout((n, m), (0, 1)), NoLayout, "stores all elements along mode 0, of extent n, at one location"),
     "overlap": (Layout((n, m), (1, 1)), NoLayout, "stores two elements at one location"),
-    "no box": (Layout((2, 4), (5, 1)), MeetingPlaces, r"the element at \(\d+, \d+\) would be lost"),
+    "no box": (Layout((2, 4), (5, 1)), NotInjective, r"the element at \(\d+, \d+\) would be lost"),
     "offset": (Layout((n, m), (m, 1), offset=3), NoLayout, "begins at 3"),
     "not addresses": (Layout((n, m), (F2(9), F2(1))), NoLayout, "the values of .* are not addresses"),
     "rank": (row_major(n), NoLayout, "has 1 mode"),
     "no box of places": (IndexFunction((n, m), lambda i, j: i * m + j), NoLayout, "onto=Box"),
     "half": (
         IndexFunction((n, m), lambda i, j: (i, j // 2), lambda i, q: (i, 2 * q), onto=Box((n, m), row_major=True)),
-        MeetingPlaces,
+        NotInjective,
         r"two elements meet: that at \(0, 0\) and that at \(0, 1\) would both be stored at \(0, 0\)",
     ),
-    "a class": (Layout, WrongArgument, "says of no tensor where its elements are stored"),
-    "no layout": (3, WrongArgument, "says of no tensor where its elements are stored"),
-    "function of nothing": (lambda: 3, WrongArgument, "says of no tensor where its elements are stored"),
-    "function to nothing": (lambda shape: shape, WrongArgument, "says of no tensor where its elements are stored"),
+    "a class": (Layout, InvalidArgument, "says of no tensor where its elements are stored"),
+    "no layout": (3, InvalidArgument, "says of no tensor where its elements are stored"),
+    "function of nothing": (lambda: 3, InvalidArgument, "says of no tensor where its elements are stored"),
+    "function to nothing": (lambda shape: shape, InvalidArgument, "says of no tensor where its elements are stored"),
 }
 
 
@@ -159,21 +159,21 @@ def test_what_cannot_store_is_refused(case: str) -> None:
 
 def test_what_has_no_storage_is_refused() -> None:
     s = reschedule(matmul())
-    with pytest.raises(NoSite, match="neither a let nor an input"):
+    with pytest.raises(DoesNotApply, match="neither a let nor an input"):
         s.store("j", skewed)
-    with pytest.raises(WrongArgument, match="keeps its own"):
+    with pytest.raises(InvalidArgument, match="keeps its own"):
         reschedule(pipeline()).store("buf", padded(1), name="other")
-    with pytest.raises(WrongArgument, match="cannot name a let"):
+    with pytest.raises(InvalidArgument, match="cannot name a let"):
         s.store("A", skewed, name="2")
     assert s.goal == matmul()
 
 
 def test_what_is_no_reindexing_is_refused_where_it_is_made() -> None:
-    with pytest.raises(WrongArgument, match="3 are no extents"):
+    with pytest.raises(InvalidArgument, match="3 are no extents"):
         Reindexing(3, (), tuple, tuple)  # type: ignore[arg-type]
-    with pytest.raises(WrongArgument, match="5 is no function"):
+    with pytest.raises(InvalidArgument, match="5 is no function"):
         Reindexing((), (), tuple, 5)  # type: ignore[arg-type]
-    with pytest.raises(WrongArgument, match="names no input"):
+    with pytest.raises(InvalidArgument, match="names no input"):
         reschedule(matmul()).view(0, skewed)  # type: ignore[arg-type]
 
 
@@ -256,7 +256,7 @@ def test_more_digits_than_rules_reach_through_are_joined_for_loops_over_elements
     program = atl.parse("f (A : float32[n, m, k]) : float32[n, m, k] := 2 * A")
     bricks = reschedule(program).store("A", blocked(2, 3, 4), loops="elements")
     assert "place 24 (12*(i0 % 2) + 4*(i1 % 3) + i2 % 4) A[i0, i1, i2]" in body(bricks)
-    with pytest.raises(WrongArgument, match='loops="places" or loops="elements"'):
+    with pytest.raises(InvalidArgument, match='loops="places" or loops="elements"'):
         s.store("B", skewed, loops="rows")  # type: ignore[arg-type]
 
 
@@ -273,5 +273,5 @@ def test_without_a_way_back_it_is_proved_that_no_two_elements_meet(strides: tupl
     made = onto.stored((constant(2), constant(3)))
     assert made.back is None
     check_reindexing(made, Facts())
-    with pytest.raises(MeetingPlaces, match=r"two elements meet: that at \(0, 2\) and that at \(1, 0\)"):
+    with pytest.raises(NotInjective, match=r"two elements meet: that at \(0, 2\) and that at \(1, 0\)"):
         reschedule(s.goal).store("A", IndexFunction((2, 3), lambda i, j: (2 * i + j,), onto=Box((5,), row_major=True)))

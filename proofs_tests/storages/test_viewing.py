@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from layouts import Box, IndexFunction, Layout, blocked, column_major
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import body, k, m, matmul
 from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
-from rewrites import NoSite, load, reschedule
-from rewrites.errors import MeetingPlaces
+from rewrites import DoesNotApply, load, reschedule
+from rewrites.errors import NotInjective
 
 A = np.random.default_rng(0).integers(-4, 5, (5, 9)).astype(np.float32)
 B = np.random.default_rng(1).integers(-4, 5, (9, 13)).astype(np.float32)
@@ -76,21 +76,21 @@ def test_strides_that_meet_or_begin_elsewhere_are_read_at_addresses() -> None:
         extents = [extent.constant or 0 for extent in laid.shape]
         given = flat[: prod(extents)].reshape(extents)
         assert np.array_equal(atl.evaluate(s.goal, x_laid=given), 2 * np.array(wanted))
-    with pytest.raises(MeetingPlaces, match="is not within"):
+    with pytest.raises(NotInjective, match="is not within"):
         reschedule(small).view("x", Layout((2, 4), (4, -1)))
 
 
 def test_what_cannot_be_read_is_refused() -> None:
     outside = IndexFunction((k, m), lambda i, j: (i + 1, j), onto=Box((k, m), row_major=True))
-    with pytest.raises(MeetingPlaces, match=r"the element at \(0, 0\) would be lost"):
+    with pytest.raises(NotInjective, match=r"the element at \(0, 0\) would be lost"):
         reschedule(matmul()).view("B", outside)
     apart = IndexFunction((k, m), lambda i, j: (i // 2 + 1, j), onto=Box(((k + 1) // 2, m), row_major=True))
-    with pytest.raises(MeetingPlaces, match=r"would be lost: its place \(\d+, \d+\) is not within"):
+    with pytest.raises(NotInjective, match=r"would be lost: its place \(\d+, \d+\) is not within"):
         reschedule(matmul()).view("B", apart)  # two elements meet too, which they may
-    with pytest.raises(WrongArgument, match="no layout"):
+    with pytest.raises(InvalidArgument, match="no layout"):
         reschedule(atl.parse("f (x : float32) : float32 := 2 * x")).view("x", blocked(4))
     with pytest.raises(ATLError, match="input"):
         reschedule(matmul()).view("C", column_major)
     gathered = atl.parse("f (at : int32[n] in [0, n), x : float32[n]) : float32[n] := ⊞[i < n] x[at[i]]")
-    with pytest.raises(NoSite, match="used as indices"):
+    with pytest.raises(DoesNotApply, match="used as indices"):
         reschedule(gathered).view("at", blocked(4))

@@ -9,10 +9,10 @@ import pytest
 
 import atl
 import padtypes
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import A, B, assert_agrees, body, k, m, matmul, n, pipeline
-from rewrites import NoSite, Session, reschedule
+from rewrites import DoesNotApply, Session, reschedule
 from rewrites.obstacles import obstacles
 from rewrites.tactics.nests import accumulation
 from rewrites.tactics.storage import padding
@@ -114,7 +114,7 @@ ACCUMULATED: dict[str, tuple[Callable[[], Session], str]] = {
         "let acc := Σ[p < n] ⊞[ii < 4] [4*io + ii < n] · value(p // (n - 4*io - ii)) * square[4*io + ii, p] in",
     ),
     "rows of tiles, of which a truncation cuts the padding": (
-        lambda: reschedule(matmul()).jam("j", 3).accumulate("p", at="i"),
+        lambda: reschedule(matmul()).unroll_and_jam("j", 3).accumulate("p", at="i"),
         ("let acc := Σ[p < k] ⊞[jo < ⌈m / 3⌉] ⊞[ji < 3] [3*jo + ji < m] · A[i, p] * B[p, 3*jo + ji] in "
         "truncr (3*⌈m / 3⌉ - m) flatten ⊞[jo < ⌈m / 3⌉] ⊞[ji < 3] [3*jo + ji < m] · acc[jo, ji]"),
     ),
@@ -156,20 +156,20 @@ def test_a_sum_that_ends_up_beside_its_tile_is_found(monkeypatch: pytest.MonkeyP
 
 JAMMED: dict[str, tuple[Callable[[], Session], str]] = {
     "rows inside of the columns": (
-        lambda: reschedule(matmul()).jam("i", 2),
+        lambda: reschedule(matmul()).unroll_and_jam("i", 2),
         "flatten ⊞[io < ⌈n / 2⌉] transpose ⊞[j < m] ⊞[ii < 2] [2*io + ii < n] · Σ[p < k] A[2*io + ii, p] * B[p, j]",
     ),
     "columns inside of a sum": (
-        lambda: reschedule(matmul()).jam("j", 2),
+        lambda: reschedule(matmul()).unroll_and_jam("j", 2),
         "⊞[jo < ⌈m / 2⌉] Σ[p < k] ⊞[ji < 2] [2*jo + ji < m] · A[i, p] * B[p, 2*jo + ji]",
     ),
     "with what they read of a stage": (
-        lambda: reschedule(halves()).jam("⊞[y < n] ⊞[x < m] _ + _", 4, share="buf"),
+        lambda: reschedule(halves()).unroll_and_jam("⊞[y < n] ⊞[x < m] _ + _", 4, share="buf"),
         ("⊞[x < m] let buf := ⊞[y < 5] ⊞[i < 1] [1 <= 4*yo + y <= n] · z[4*yo + y - 1, x] / 2 in "
         "⊞[yi < 4] [4*yo + yi < n] · (buf[yi + 1, 0] + [1 <= 4*yo + yi] · buf[yi, 0])"),
     ),
     "with what they read of an operand": (
-        lambda: reschedule(matmul()).jam("i", 2, share="B[_, _]"),
+        lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="B[_, _]"),
         "let buf := ⊞[p < k] B[p, j] in ⊞[ii < 2] [2*io + ii < n] · Σ[p < k] A[2*io + ii, p] * buf[p]",
     ),
 }  # fmt: skip
@@ -243,7 +243,7 @@ def test_after_tails_a_buffer_is_read_within_what_any_term_of_a_sum_tells_of_pad
 def test_a_buffer_that_would_be_cut_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where no bound of a condition is found that does not speak of the sum."""
     monkeypatch.setattr(padding, "_weakened", lambda *_: None)
-    with pytest.raises(NoSite, match="with the sum q in a buffer the goal would not compile") as refused:
+    with pytest.raises(DoesNotApply, match="with the sum q in a buffer the goal would not compile") as refused:
         shifted().tails().accumulate("q", at="ioo")
     assert "s.accumulate(…) before s.tails()" in str(refused.value)
     assert shifted().accumulate("q", at="ioo").tails().check()
@@ -256,7 +256,7 @@ def test_a_refusal_names_what_stands_in_the_way_anew_and_not_what_did_before(mon
     monkeypatch.setattr(padding, "_weakened", lambda *_: None)
     s = shifted().tails().mark("ioo", "block.x")
     (before,) = obstacles(s.goal)
-    with pytest.raises(NoSite, match="would not compile: the truncation of the last") as refused:
+    with pytest.raises(DoesNotApply, match="would not compile: the truncation of the last") as refused:
         s.accumulate("q", at="ioo")
     assert before.summary not in str(refused.value)
 
@@ -276,16 +276,16 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(matmul()).accumulate("p", at="j"), "no loop stands between that one and the sum p",
     ),
     "rows of a vector": (
-        lambda: reschedule(pipeline()).jam("⊞[_ < _] _ + _", 2), "no loop stands directly inside of the loop ii",
+        lambda: reschedule(pipeline()).unroll_and_jam("⊞[_ < _] _ + _", 2), "no loop stands directly inside of the loop ii",
     ),
-    "what nobody shares": (lambda: reschedule(matmul()).jam("i", 2, share="C"), "nothing in the goal is bound as C"),
+    "what nobody shares": (lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "nothing in the goal is bound as C"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_makes_no_tile_is_refused(name: str) -> None:
     call, message = REFUSED[name]
-    with pytest.raises(NoSite, match=message):
+    with pytest.raises(DoesNotApply, match=message):
         call()
 
 
@@ -298,5 +298,5 @@ def test_factors_are_counted_loop_by_loop() -> None:
         ("i", [4, 0], "a tile of 0 iterations"),
     ]
     for loops, by, message in wrong:
-        with pytest.raises(WrongArgument, match=message):
+        with pytest.raises(InvalidArgument, match=message):
             s.tile(loops, by)

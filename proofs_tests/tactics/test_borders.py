@@ -13,8 +13,8 @@ from atl.core.terms import Guard
 from examples.schedules import convolution, everyday
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import A, assert_agrees, body, f, k, m, matmul, n, pipeline
-from rewrites import NoSite, Session, reschedule
-from rewrites.places.site import sites
+from rewrites import DoesNotApply, Session, reschedule
+from rewrites.cursors.cursor import cursors
 from rewrites.tactics.storage import borders
 
 w = atl.tensor("w", m)
@@ -121,7 +121,7 @@ def test_zeros_stand_in_the_place_of_guards(name: str) -> None:
 
 def test_the_convolution_is_padded_at_every_size() -> None:
     s = reschedule(convolution.gather()).pad("x")
-    assert not any(isinstance(site.term, Guard) for site in sites(s.goal) if site.path[:1] == (1,))
+    assert not any(isinstance(cursor.term, Guard) for cursor in cursors(s.goal) if cursor.path[:1] == (1,))
     kernel, numbers = compiled(s.goal), np.random.default_rng(3)
     for b, c, width, channels, r in (
         (0, 0, 0, 0, 0),
@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_zeros_cannot_stand_for_is_refused(name: str) -> None:
     call, message = REFUSED[name]
-    with pytest.raises(NoSite, match=message):
+    with pytest.raises(DoesNotApply, match=message):
         call()
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering import compile as compiled
 from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import A, B, assert_agrees, body, f, k, m, matmul, n, pipeline
-from rewrites import NoSite, Session, reschedule
+from rewrites import DoesNotApply, Session, reschedule
 
 T = atl.sizes("T")
 D = atl.tensor("D", m, k)
@@ -173,12 +173,12 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_packed_is_refused(name: str) -> None:
     call, message = REFUSED[name]
-    with pytest.raises(NoSite, match=message):
+    with pytest.raises(DoesNotApply, match=message):
         call()
 
 
 def test_an_order_that_is_no_list_is_refused_before_a_place_is_looked_for() -> None:
     number: Any = 3
     for operand in ("B", "C"):
-        with pytest.raises(WrongArgument, match="order=3"):
+        with pytest.raises(InvalidArgument, match="order=3"):
             reschedule(matmul()).pack(operand, order=number)

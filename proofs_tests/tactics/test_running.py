@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import A, assert_agrees, body, k, matmul, n, pipeline
-from rewrites import NoSite, Session, reschedule
+from rewrites import DoesNotApply, Session, reschedule
 
 
 def rows() -> Session:
@@ -154,13 +154,13 @@ REFUSED: dict[str, tuple[Callable[[], Session], str, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_run_so_is_refused_with_what_to_do(name: str) -> None:
     call, message, advice = REFUSED[name]
-    with pytest.raises(NoSite, match=message) as refused:
+    with pytest.raises(DoesNotApply, match=message) as refused:
         call()
     assert advice in str(refused.value)
 
 
 def test_what_is_asked_for_is_checked() -> None:
-    with pytest.raises(WrongArgument, match="tails='pad'"):
+    with pytest.raises(InvalidArgument, match="tails='pad'"):
         twice().vectorize("⊞[_ < k] _", 8, tails="pad")  # type: ignore[arg-type]
-    with pytest.raises(WrongArgument, match="a tile of 0 iterations"):
+    with pytest.raises(InvalidArgument, match="a tile of 0 iterations"):
         twice().parallelize("⊞[_ < k] _", 0)

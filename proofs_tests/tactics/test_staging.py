@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 import atl
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering import lower
 from lowering.nest.loopnest import Allocate, statements
 from proofs_tests.sessions.session_programs import A, assert_agrees, body, f, k, m, matmul, n, pipeline
 from proofs_tests.tactics.test_tiling import z
-from rewrites import NoSite, Session, reschedule
+from rewrites import DoesNotApply, Session, reschedule
 
 D = atl.tensor("D", m, k)
 T = atl.sizes("T")
@@ -211,9 +211,9 @@ def test_what_is_tried_and_given_up_leaves_no_note() -> None:
     def tried(number: int) -> None:
         work.notes.append(f"note {number}")
         if number < 2:
-            raise NoSite("not here")
+            raise DoesNotApply("not here")
 
-    work.first_of([1, 2], tried)
+    work.try_each([1, 2], tried)
     assert work.notes == ["note 2"]
 
 
@@ -243,14 +243,14 @@ def test_a_part_of_a_let_is_computed_by_loops_marked_as_those_of_the_let() -> No
 
 
 def test_which_of_the_places_is_meant_is_checked() -> None:
-    with pytest.raises(NoSite, match=r"A\[_, _\] means 2 places; nth=2 is beyond"):
+    with pytest.raises(DoesNotApply, match=r"A\[_, _\] means 2 places; nth=2 is beyond"):
         reschedule(gram()).stage("A[_, _]", at="j", nth=2)
-    with pytest.raises(NoSite, match="means 1 place; nth=1 is beyond"):
+    with pytest.raises(DoesNotApply, match="means 1 place; nth=1 is beyond"):
         reschedule(matmul()).lbind("A[_, _]", "a", nth=1)
-    with pytest.raises(NoSite, match="buf is a let, of which all that is read there is staged together"):
+    with pytest.raises(DoesNotApply, match="buf is a let, of which all that is read there is staged together"):
         reschedule(pipeline()).tile("⊞[_ < _] _ + _", 8).stage("buf", at="io", nth=0)
     for wrong in (-1, True, "first"):
-        with pytest.raises(WrongArgument, match="nth="):
+        with pytest.raises(InvalidArgument, match="nth="):
             reschedule(gram()).stage("A[_, _]", at="j", nth=wrong)  # type: ignore[arg-type]
 
 
@@ -285,7 +285,7 @@ def test_what_does_not_depend_on_the_outer_loop_of_a_triangle_is_kept_for_all_th
 
 def test_a_buffer_with_rows_of_different_lengths_is_refused_with_the_loops_and_a_call_that_works() -> None:
     s = staircase("x[8*jo + ji] * x[io]")
-    with pytest.raises(NoSite) as caught:
+    with pytest.raises(DoesNotApply) as caught:
         s.stage("Σ[ji < 8] _", name="block")
     said = str(caught.value)
     assert "the range of the loop jo depends on io" in said

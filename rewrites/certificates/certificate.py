@@ -36,10 +36,10 @@ from rewrites.certificates.digests import Digests
 from rewrites.certificates.rule_json import check_digests, names_of, rules_of, rules_written, used_ranks
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
-from rewrites.grading.graded import grade_text, standing_of
 from rewrites.instantiation import Argument
-from rewrites.kernel import Step, Theorem, reflexivity, rewrite, shown
+from rewrites.kernel import Step, Theorem, reflexivity, rewrite, with_names_and_marks
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import grade_text, standing_of
 from rewrites.rules import RULES
 from rewrites.statement import Statement
 
@@ -250,7 +250,7 @@ def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Forma
             required=f"they lead to:\n{theorem.rhs}",
         )
     # The names and marks of the right side are those in the file: the kernel composes what is equal.
-    return shown(theorem, end.body)
+    return with_names_and_marks(theorem, end.body)
 
 
 def _no_certificate(why: str) -> CertificateError:
@@ -450,7 +450,7 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, check
     """
     count = len(theorem.steps)
     parts = [
-        f"{f'{theorem.mark}. Derived' if theorem.mark else 'Proved'} by {count} step{'' if count == 1 else 's'}, that",
+        f"{f'{theorem.caveat}. Derived' if theorem.caveat else 'Proved'} by {count} step{'' if count == 1 else 's'}, that",
         _indented(show_program(theorem.lhs)),
         "has the same shape, and the same values with padding read as zero, as",
         _indented(show_program(theorem.rhs)),
@@ -464,7 +464,7 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, check
 def _rocq(steps: int) -> list[str]:
     return [
         "  the kernel of Rocq, and that functions of equal values are equal",
-        "  what the operators mean, as proofs_tests/rocq/Meaning.v defines them over any scalars with its laws",
+        "  what the operators mean, as rewrites/rocq/Meaning.v defines them over any scalars with its laws",
         "  (floating point, which rounds, has not all of them)",
         f"  that program_0 and program_{steps} of the file of Rocq are these two programs",
     ]
@@ -497,7 +497,7 @@ def _rules_said(steps: Sequence[Step], grades: Mapping[str, str]) -> list[str]:
     out = [f"  {len(used)} rule{'' if len(used) == 1 else 's'}:"]
     for rule, times in used.items():
         notes = [rule.family, f"{times} time{'' if times == 1 else 's'}"]
-        notes += [f"follows from {', '.join(rule.follows)}"] if rule.follows else []
+        notes += [f"follows from {', '.join(rule.derived_from)}"] if rule.derived_from else []
         if standing_of(rule) is not None:
             notes.append(grade_text(rule))
         elif rule.name in grades:

@@ -24,15 +24,15 @@ from typing import Any
 from atl.core.dtypes import ANY_DTYPE, is_variable
 from atl.core.index import AnyAtom, Index, Var, index
 from atl.core.terms import Expr, Metavariable
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import Json, Reader, Writer, abbreviated, checked_type
 from rewrites.errors import CertificateError, Unreadable
-from rewrites.grading.graded import judge, standing_of
 from rewrites.instantiation import Arguments
 from rewrites.kernel import Step
 from rewrites.kinds import Kind, is_kind
 from rewrites.rule import OWN, Rule, is_name
+from rewrites.rule_checking.graded import judge, standing_of
 from rewrites.statement import MAX_ELEMENT_RANK, Equation, Ranks, Statement, Variables, groups_of, ranks_of
 from rewrites.stating import checked
 
@@ -158,7 +158,7 @@ def rules_of(
                 f"there is no rule {name!r}", step=number, field="rule", required="a rule that is known here"
             )
         if not isinstance(rules[name], Rule):
-            raise WrongArgument(f"rules[{name!r}]={brief(rules[name])}", required="rules by their names")
+            raise InvalidArgument(f"rules[{name!r}]={brief(rules[name])}", required="rules by their names")
         found[name] = rules[name]
     for name in digests:
         if name not in found:

@@ -10,9 +10,9 @@ from atl.errors import ATLError
 from atl.prove import forget, statistics
 from rewrites.certificates.certificate import describe, load
 from rewrites.certificates.operands import Formats, unknown
-from rewrites.grading.graded import grade_text
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import grade_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from atl.core.results import Result
 from atl.core.substitution import shift_term, with_children
 from atl.core.terms import Access, Expr, Gen, Reduce
 from atl.core.traversal import Path, children, subterm, subterms
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from atl.prove import proves
 from atl.text.printing import show_predicate
 from rewrites.derivation import Derivation
@@ -144,7 +144,7 @@ class Cases:
 
 
 def equal(work: Derivation, other: Program, limit: Limit, watch: Watch | None = None) -> None:
-    """Rewrites the goal to the body of another program with the same inputs. Raises `NotFound`, `WrongArgument`."""
+    """Rewrites the goal to the body of another program with the same inputs. Raises `NotFound`, `InvalidArgument`."""
     start = work.goal
     target = _under_the_same_assumptions(start, other)
     if start.body == target.body:
@@ -163,19 +163,19 @@ def equal(work: Derivation, other: Program, limit: Limit, watch: Watch | None = 
 
 def _under_the_same_assumptions(start: Program, other: Program) -> Program:
     if not isinstance(other, Program):
-        raise WrongArgument(f"{type(other).__name__} is no program", required="a program with the inputs of the goal")
+        raise InvalidArgument(f"{type(other).__name__} is no program", required="a program with the inputs of the goal")
     if {array.name: array for array in other.inputs} != {array.name: array for array in start.inputs}:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{other.name} and {start.name} do not have the same inputs",
             required=", ".join(f"{array.name} : {array.dtype}{list(array.shape)}" for array in start.inputs),
         )
     if other.body.type.rank != start.body.type.rank or other.body.type.dtype != start.body.type.dtype:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{other.name} gives {other.body.type} and {start.name} gives {start.body.type}",
             required="results of one rank and element type",
         )
     if not _alike(start, other):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{other.name} gives {_told(other.results)}, and {start.name} {_told(start.results)}",
             required="results of the same names and shapes",
         )
@@ -184,7 +184,7 @@ def _under_the_same_assumptions(start: Program, other: Program) -> Program:
         check_meaning(target)
     except ATLError as error:
         lacking = [show_predicate(fact) for fact in other.assumptions if fact not in start.assumptions]
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{other.name} has no meaning under the assumptions of {start.name}: {error.summary}",
             required=" and ".join(lacking) or "assumptions under which it has one",
             suggestions=("state them at the start: reschedule(…, given=[…])",),

@@ -21,7 +21,7 @@ from atl.core.program import Program
 from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Gen, Reduce, Type
 from atl.core.traversal import indices_in, subterms
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from atl.files.whole import write_text
 from padtypes import check as check_pads
 from rewrites.derivation import Derivation
@@ -94,11 +94,11 @@ class Choice:
     def unchecked(self, begin: Callable[[], Derivation]) -> Derivation:
         """The steps of the kernel that lead there, with numbers for the sizes of tiles.
 
-        Raises `WrongArgument` where the goal is not the program that was searched, and what the kernel refuses.
+        Raises `InvalidArgument` where the goal is not the program that was searched, and what the kernel refuses.
         """
         goal = begin().goal
         if (goal.body, goal.inputs, goal.assumptions) != (self.start.body, self.start.inputs, self.start.assumptions):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the schedule {self.label} was found for another goal",
                 required=f"the goal that was searched: {self.start.name}, as it stood",
                 suggestions=("search again: s.saturate()",),
@@ -172,7 +172,7 @@ class Saturated:
         Those of the choice are dark, and its node of each comes first and bold; without one, of the best by traffic.
         """
         if not is_position(most) or most < 1:
-            raise WrongArgument(f"most={brief(most)}", required="how many classes to draw, at least one")
+            raise InvalidArgument(f"most={brief(most)}", required="how many classes to draw, at least one")
         chosen = self._of_the_best() if choice is None else choice.nodes
         text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
         write_text(path, text, what="the picture", required='a place for a file: "graph.svg"')
@@ -204,7 +204,7 @@ class Saturated:
 
         Sizes that are not given are taken for 1000. Where loops have so many extents that there are more than 256 ways
         to choose sizes of tiles, all of them are chosen alike. After so many seconds of the processor, or an interrupt,
-        what is left is priced in haste: `hurried` says so. Raises `WrongArgument`.
+        what is left is priced in haste: `hurried` says so. Raises `InvalidArgument`.
         """
         pricing = _pricing(cost)
         _checked_count(k)
@@ -355,9 +355,9 @@ def _pricing(cost: str | Pricing) -> Pricing:
         try:
             made = cost(sizes)
         except TypeError as error:
-            raise WrongArgument(f"cost={brief(cost)} takes no sizes: {error}", required=wanted) from error
+            raise InvalidArgument(f"cost={brief(cost)} takes no sizes: {error}", required=wanted) from error
         if not all(hasattr(made, name) for name in ("candidates", "result", "settled")):
-            raise WrongArgument(f"cost={brief(cost)} makes {brief(made)}, which is no model", required=wanted)
+            raise InvalidArgument(f"cost={brief(cost)} makes {brief(made)}, which is no model", required=wanted)
         return made
 
     return own
@@ -365,25 +365,25 @@ def _pricing(cost: str | Pricing) -> Pricing:
 
 def _checked_count(k: object) -> None:
     if not is_position(k) or k < 1:
-        raise WrongArgument(f"k={brief(k)}", required="how many schedules, at least one")
+        raise InvalidArgument(f"k={brief(k)}", required="how many schedules, at least one")
 
 
 def _checked_tiles(tiles: Sequence[int]) -> None:
     listed = isinstance(tiles, list | tuple)
     if not listed or not tiles or not all(is_position(tile) and 0 < tile <= LARGEST_SIZE for tile in tiles):
-        raise WrongArgument(f"tiles={brief(tiles)}", required="positive numbers, the sizes of tiles to choose from")
+        raise InvalidArgument(f"tiles={brief(tiles)}", required="positive numbers, the sizes of tiles to choose from")
 
 
 def _checked_sizes(program: Program, sizes: Mapping[str, int] | None) -> dict[str, float]:
     if sizes is None:
         sizes = {}
     if not isinstance(sizes, Mapping):
-        raise WrongArgument(f"sizes={brief(sizes)}", required='numbers by the names of sizes: {"n": 1000}')
+        raise InvalidArgument(f"sizes={brief(sizes)}", required='numbers by the names of sizes: {"n": 1000}')
     for name, value in sizes.items():
         if name not in program.sizes:
             raise unknown_name("size", str(name), program.sizes, required="a size of the goal")
         if not is_position(value) or value > LARGEST_SIZE:
-            raise WrongArgument(f"the size {name} = {brief(value)}", required="an integer from 0 to 2**62")
+            raise InvalidArgument(f"the size {name} = {brief(value)}", required="an integer from 0 to 2**62")
     return {name: float(sizes.get(name, DEFAULT_SIZE)) for name in program.sizes}
 
 

@@ -16,7 +16,7 @@ from atl.core.predicate import Predicate
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Let
 from atl.core.traversal import binds, children
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.egraph.contexts import Context, Contexts
 from rewrites.egraph.forest import Forest, Instance
 from rewrites.egraph.interrupts import Interrupts
@@ -47,7 +47,9 @@ class Limit:
     def __post_init__(self) -> None:
         counts = is_position(self.nodes) and is_position(self.rounds) and isinstance(self.seconds, int | float)
         if not counts or self.nodes < 1 or not self.seconds >= 0:
-            raise WrongArgument(brief(self), required="at least one node, and no negative number of rounds or seconds")
+            raise InvalidArgument(
+                brief(self), required="at least one node, and no negative number of rounds or seconds"
+            )
 
 
 def limit_of(given: Limit | int | None, default: Limit) -> Limit:
@@ -57,14 +59,14 @@ def limit_of(given: Limit | int | None, default: Limit) -> Limit:
     if isinstance(given, Limit):
         return given
     if type(given) is not int:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"limit={brief(given)}", required="a number of nodes, or Limit(nodes=…, rounds=…, seconds=…)"
         )
     return Limit(nodes=given, rounds=default.rounds, seconds=default.seconds)
 
 
 def watcher(given: object) -> Watch | None:
-    """What is to be told of the progress, if anything is. Raises `WrongArgument`."""
+    """What is to be told of the progress, if anything is. Raises `InvalidArgument`."""
     if given is None:
         return None
     if callable(given):
@@ -75,7 +77,7 @@ def watcher(given: object) -> Watch | None:
             return given  # of what is written in C nothing is known
         except TypeError:
             pass
-    raise WrongArgument(f"watch={brief(given)}", required="a function of the progress, such as print")
+    raise InvalidArgument(f"watch={brief(given)}", required="a function of the progress, such as print")
 
 
 @dataclass(frozen=True, slots=True)

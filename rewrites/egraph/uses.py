@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from atl.core.terms import MONOIDS, OPERATOR_CALLED
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from rewrites.errors import unknown_name
 from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS
 from rewrites.rules import RULES
@@ -210,7 +210,7 @@ def uses(*roles: Role) -> tuple[Use, ...]:
 def chosen_uses(rules: Sequence[str]) -> tuple[Use, ...]:
     """What a person asks to be explored: names of rules, with `+` or `-` for one direction, without for from left."""
     if not isinstance(rules, list | tuple) or not all(isinstance(each, str) for each in rules):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"rules={brief(rules)}",
             required="a list of names of rules",
             suggestions=(f"[{rules!r}]",) if isinstance(rules, str) else (),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 from typing import Final
 
-from atl.errors import WrongName
+from atl.errors import InvalidName
 from rewrites.rule import Rule, Schema
 from rewrites.rules import (
     access,
@@ -32,7 +32,7 @@ def stated_in(*modules: ModuleType) -> dict[str, Rule]:
             stated = value.rules if isinstance(value, Schema) else (value,) if isinstance(value, Rule) else ()
             for rule in stated:
                 if rule.name in found:
-                    raise WrongName(f"two rules are called {rule.name}", required="a name of its own for every rule")
+                    raise InvalidName(f"two rules are called {rule.name}", required="a name of its own for every rule")
                 found[rule.name] = rule
     return found
 

@@ -16,7 +16,7 @@ def get_gen_guarded(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
     return equation(gen((lo, hi), e)[k], guard((k >= 0) & (k < hi - lo), e(lo + k)))
 
 
-@rule(family="access", source="§4.2.1", follows=("get_gen_guarded", "guard_true"))
+@rule(family="access", source="§4.2.1", derived_from=("get_gen_guarded", "guard_true"))
 def get_gen(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
     """Reading one element of a generation, within it, computes only that element."""
     return equation(gen((lo, hi), e)[k], e(lo + k), given(k >= 0, k < hi - lo))

@@ -40,7 +40,7 @@ def guard_guard(p: Cond, q: Cond, e: Elem) -> Equation:
     return equation(guard(p, guard(q, e)), guard(p & q, e))
 
 
-@rule(family="guards", source="[R] collapse_iverson_same", follows=("guard_guard",))
+@rule(family="guards", source="[R] collapse_iverson_same", derived_from=("guard_guard",))
 def guard_twice(p: Cond, e: Elem) -> Equation:
     """A guard may stand twice: once for what is bound, once for what is stored."""
     return equation(guard(p, e), guard(p, guard(p, e)))
@@ -131,7 +131,9 @@ def guard_mul_right(p: Cond, a: Scalar, b: Scalar) -> Equation:
 
 
 @rule(
-    family="guards", source="[R] guard_mul_l, guard_mul_r", follows=("guard_guard", "guard_mul_right", "guard_mul_left")
+    family="guards",
+    source="[R] guard_mul_l, guard_mul_r",
+    derived_from=("guard_guard", "guard_mul_right", "guard_mul_left"),
 )
 def guard_mul(p: Cond, q: Cond, a: Scalar, b: Scalar) -> Equation:
     """A guard of a product is divided among its factors: by conditions on one, on the other, or on both."""

@@ -32,7 +32,7 @@ def unfold_let(x: ElemT, e: Body[ElemT]) -> Equation:
     return equation(let(x, e), e(x))
 
 
-@rule(family="lets", source="§4.2.1", follows=("unfold_let",))
+@rule(family="lets", source="§4.2.1", derived_from=("unfold_let",))
 def let_unused(x: ElemT, e: Elem) -> Equation:
     """A tensor that is not used need not be bound."""
     return equation(let(x, lambda y: e), e)

@@ -46,13 +46,13 @@ def gen_one(lo: Index, hi: Index, e: Body[Index]) -> Equation:
     return equation(gen((lo, hi), e), gen(1, lambda i: e(lo)), given(hi == lo + 1))
 
 
-@rule(family="loops", source="[R] gen_step", follows=("split_gen", "gen_one"))
+@rule(family="loops", source="[R] gen_step", derived_from=("split_gen", "gen_one"))
 def gen_step(lo: Index, hi: Index, e: Body[Index]) -> Equation:
     """A generation is its first element followed by the others."""
     return equation(gen((lo, hi), e), concat(gen(1, lambda i: e(lo)), gen((lo + 1, hi), e)), given(lo < hi))
 
 
-@rule(family="loops", source="§4.5.2", follows=("split_gen", "split_gen"))
+@rule(family="loops", source="§4.5.2", derived_from=("split_gen", "split_gen"))
 def split_gen_twice(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
     """A generation is cut in three: prologue, main loop and epilogue."""
     parts = concat(gen((lo, a), e), gen((a, b), e), gen((b, hi), e))
@@ -69,13 +69,13 @@ def gen_interchange(a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index
     return equation(gen((a, b), lambda i: gen((c, d), lambda j: e(i, j))), transpose(inner_first))
 
 
-@rule(family="loops", source="[R] flatten_gen_gen", follows=("split_flatten", "flatten_gen_gen"))
+@rule(family="loops", source="[R] flatten_gen_gen", derived_from=("split_flatten", "flatten_gen_gen"))
 def gen_collapse(n: Index, m: Index, e: Body[Index, Index]) -> Equation:
     """Two nested generations are computed by one loop, and stored as before."""
     return equation(gen(n, m, e), split(m, gen(n * m, lambda k: e(k // m, k % m))))
 
 
-@rule(family="loops", source="§4.5.4", follows=("truncr_flatten_split", "unfold_split", "get_gen"))
+@rule(family="loops", source="§4.5.4", derived_from=("truncr_flatten_split", "unfold_split", "get_gen"))
 def tile_gen(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
     """A generation is computed in tiles of k, the last one guarded, and stored as before."""
     n = hi - lo
@@ -98,7 +98,7 @@ def truncl_of_gen(k: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
     return equation(truncl(k, gen((lo, hi), e)), gen((lo + k, hi), e))
 
 
-@rule(family="loops", source="[R] gen_trunc", follows=("gen_shift", "truncl_of_gen"))
+@rule(family="loops", source="[R] gen_trunc", derived_from=("gen_shift", "truncl_of_gen"))
 def gen_trunc(n: Index, k: Index, e: Body[Index]) -> Equation:
     """The indices of a generation are moved up by k, and the k elements that come before are dropped."""
     return equation(gen(n, e), truncl(k, gen(n + k, lambda i: e(i - k))))

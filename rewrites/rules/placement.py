@@ -53,7 +53,7 @@ def gen_as_place(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
     return equation(gen((lo, hi), lambda i: guard(i == a, e(i))), place(hi - lo, a - lo, e(a)))
 
 
-@rule(family="placement", source="Fig. 7.3", follows=("gen_as_place",))
+@rule(family="placement", source="Fig. 7.3", derived_from=("gen_as_place",))
 def unfold_place(n: Index, i: Index, e: Elem) -> Equation:
     """A placed term is, by its elements, a generation that computes it at its position only."""
     return equation(place(n, i, e), gen(n, lambda k: guard(k == i, e)))
@@ -142,7 +142,7 @@ def gen_place(n: Index, i: Index, lo: Index, hi: Index, e: Body[Index]) -> Equat
     return equation(gen((lo, hi), lambda j: place(n, i, e(j))), transpose(place(n, i, gen((lo, hi), e))))
 
 
-@rule(family="placement", source="Fig. 4.3", follows=("gen_eta", "gen_place"))
+@rule(family="placement", source="Fig. 4.3", derived_from=("gen_eta", "gen_place"))
 def transpose_of_place(n: Index, i: Index, v: Vector) -> Equation:
     """A placed row, transposed, is a column: each of its elements is placed in a row of its own."""
     return equation(transpose(place(n, i, v)), gen(v.shape[0], lambda j: place(n, i, v[j])))
@@ -161,7 +161,7 @@ def flatten_of_place(n: Index, i: Index, v: Vector) -> Equation:
     return equation(flatten(place(n, i, v)), padl(i * m, padr((n - 1 - i) * m, v)))
 
 
-@rule(family="placement", source="Fig. 4.3", follows=("flatten_of_place", "padr_of_place", "padl_of_place"))
+@rule(family="placement", source="Fig. 4.3", derived_from=("flatten_of_place", "padr_of_place", "padl_of_place"))
 def flatten_of_places(n: Index, i: Index, m: Index, j: Index, e: Elem) -> Equation:
     """A term placed in row i and column j, flattened, is placed at i * m + j, where m is the length of a row."""
     return equation(flatten(place(n, i, place(m, j, e))), place(n * m, i * m + j, e))

@@ -194,7 +194,7 @@ def split_split(a: Index, b: Index, v: Vector) -> Equation:
     return equation(split(a, split(b, v)), gen(ceildiv(v.shape[0], a * b), lambda i: split(b, whole[i])), given(b > 0))
 
 
-@rule(family="reshape algebra", source="§4.5.4", follows=("unfold_split", "get_gen"))
+@rule(family="reshape algebra", source="§4.5.4", derived_from=("unfold_split", "get_gen"))
 def split_of_gen(k: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
     """A generation split into rows of k is computed row by row, the last one guarded."""
     n = hi - lo

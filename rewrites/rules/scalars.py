@@ -31,7 +31,7 @@ def mul_add(a: Elem, b: Elem, c: Elem) -> Equation:
     return equation(a * (b + c), a * b + a * c)
 
 
-@rule(family="scalars", source="§3.3", follows=("mul_comm", "mul_add", "mul_comm", "mul_comm"))
+@rule(family="scalars", source="§3.3", derived_from=("mul_comm", "mul_add", "mul_comm", "mul_comm"))
 def add_mul(a: Elem, b: Elem, c: Elem) -> Equation:
     """(a + b) * c = a * c + b * c."""
     return equation((a + b) * c, a * c + b * c)

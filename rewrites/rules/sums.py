@@ -28,7 +28,7 @@ def sum_delta_only(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
     return equation(sum((lo, hi), lambda k: guard(k == a, e(k))), guard((lo <= a) & (a < hi), e(a)))
 
 
-@rule(family="sums", source="[R] sum_bound_indic_no_f_guard", follows=("sum_delta_only", "guard_true"))
+@rule(family="sums", source="[R] sum_bound_indic_no_f_guard", derived_from=("sum_delta_only", "guard_true"))
 def sum_delta_within(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
     """A sum of which only the term at a counts, which is in range, is that term; in reverse it introduces a sum."""
     return equation(sum((lo, hi), lambda k: guard(k == a, e(k))), e(a), given(lo <= a, a < hi))
@@ -67,7 +67,7 @@ def sum_mul_left(lo: Index, hi: Index, c: Scalar, e: Body[Index]) -> Equation:
     return equation(sum((lo, hi), lambda i: c * e(i)), c * sum((lo, hi), e))
 
 
-@rule(family="sums", source="distributivity", follows=("mul_comm", "sum_mul_left", "mul_comm"))
+@rule(family="sums", source="distributivity", derived_from=("mul_comm", "sum_mul_left", "mul_comm"))
 def sum_mul_right(lo: Index, hi: Index, e: Body[Index], c: Elem) -> Equation:
     """A common factor on the right leaves a sum."""
     return equation(sum((lo, hi), lambda i: e(i) * c), sum((lo, hi), e) * c)
@@ -106,7 +106,7 @@ def split_sum(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
     return equation(sum((lo, hi), e), sum((lo, k), e) + sum((k, hi), e), given(lo <= k, k <= hi))
 
 
-@rule(family="sums", source="[R] sum_of_nat_step", follows=("split_sum", "sum_one"))
+@rule(family="sums", source="[R] sum_of_nat_step", derived_from=("split_sum", "sum_one"))
 def sum_step(lo: Index, hi: Index, e: Body[Index]) -> Equation:
     """A sum is its first term added to the sum of the others."""
     return equation(sum((lo, hi), e), e(lo) + sum((lo + 1, hi), e), given(lo < hi))

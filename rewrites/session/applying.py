@@ -7,16 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from rewrites import tactics as built_in
+from rewrites.cursors.targets import Target, within
 from rewrites.derivation import Derivation
 from rewrites.errors import unknown_name
 from rewrites.kernel import Theorem
-from rewrites.own.tactics import name_of, tactics
-from rewrites.places.choosing import Chosen, within
 from rewrites.session import display
 from rewrites.session.call import Call
-from rewrites.session.diagnosis import told_at_the_call
+from rewrites.session.diagnosis import attach_call_site
+from rewrites.user_rules.tactics import name_of, tactics
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Applies")
@@ -51,7 +51,7 @@ class Applies(ABC):
     def apply(self: S, tactic: Any, *arguments: Any, **options: Any) -> S:
         """Carries out a tactic of one's own, a function of a session or the name of one under `@tactic`, as one call.
 
-        What it is refused leaves the session as it was. `rewrites.own.tactic` says how one is made; one under `@tactic`
+        What it is refused leaves the session as it was. `rewrites.user_rules.tactic` says how one is made; one under `@tactic`
         may be called by its name as well: `s.tile_rows("i", 8)`.
 
         >>> import atl
@@ -63,7 +63,7 @@ class Applies(ABC):
         >>> s.apply(in_blocks, 8).steps
           0  in_blocks(8)   -- ...
         """
-        with told_at_the_call():
+        with attach_call_site():
             text, theorems, notes = carried_out(tactic_of(tactic), self.branch(), arguments, options)
         if not theorems:
             return self
@@ -71,7 +71,7 @@ class Applies(ABC):
 
 
 def tactic_of(tactic: object) -> Callable[..., object]:
-    """The tactic that is meant, by itself or by its name. Raises `WrongArgument`."""
+    """The tactic that is meant, by itself or by its name. Raises `InvalidArgument`."""
     known = tactics()
     if isinstance(tactic, str):
         if tactic not in known:
@@ -80,7 +80,7 @@ def tactic_of(tactic: object) -> Callable[..., object]:
             )
         return known[tactic]
     if not callable(tactic):
-        raise WrongArgument(f"{brief(tactic)} is no tactic", required="a function of a session: def tactic(s, …)")
+        raise InvalidArgument(f"{brief(tactic)} is no tactic", required="a function of a session: def tactic(s, …)")
     return tactic
 
 
@@ -95,7 +95,7 @@ def carried_out(
     try:
         inspect.signature(tactic).bind(on, *arguments, **options)
     except TypeError as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{name} does not take what is given: {error}",
             required=f"def {name}{inspect.signature(tactic)}, of which the session comes first",
         ) from None
@@ -113,11 +113,13 @@ def carried_out(
         close = getattr(given, "close", None)
         if close is not None:
             close()  # a coroutine that nobody awaits warns
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{name} has not run: it gives {brief(given)}", required="a plain function, without yield, async or await"
         )
     if list(on.steps[:made]) != before:
-        raise WrongArgument(f"{name} takes back calls that it has not made", required="s.undo() of its own calls only")
+        raise InvalidArgument(
+            f"{name} takes back calls that it has not made", required="s.undo() of its own calls only"
+        )
     written = [display.written(value) for value in arguments]
     written += [f"{key}={display.written(value)}" for key, value in options.items()]
     theorems: list[Theorem] = []
@@ -134,26 +136,26 @@ class OnGpu(ABC):
     def do(self: G, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs) -> G:
         """Carries out a tactic as one call."""
 
-    def gpu_map(self: G, name: Chosen | Sequence[Chosen], by: Any, *, in_: Chosen | None = None) -> G:
+    def gpu_map(self: G, name: Target | Sequence[Target], by: Any, *, in_: Target | None = None) -> G:
         """Runs loops in tiles, a block for each, and the loops within as its threads; the last one along x."""
         return self.do(built_in.gpu_map, within(name, in_), by)
 
-    def coalesce(self: G, what: Chosen) -> G:
+    def coalesce(self: G, what: Target) -> G:
         """Gives the threads along x to the loop along which what is read lies side by side in memory."""
         return self.do(built_in.coalesce, what)
 
-    def stage_shared(self: G, what: Chosen, *, at: Chosen, name: str | None = None) -> G:
+    def stage_shared(self: G, what: Target, *, at: Target, name: str | None = None) -> G:
         """Copies what a block reads of an operand to a tile in shared memory, by all of its threads."""
         return self.do(built_in.stage_shared, what, at=at, name=name)
 
-    def stage_registers(self: G, what: Chosen, *, at: Chosen, name: str | None = None) -> G:
+    def stage_registers(self: G, what: Target, *, at: Target, name: str | None = None) -> G:
         """Keeps a sum, or what is read, in the registers of the threads, within each iteration of a loop."""
         return self.do(built_in.stage_registers, what, at=at, name=name)
 
-    def pad_rows(self: G, name: Chosen, by: Any = 1) -> G:
+    def pad_rows(self: G, name: Target, by: Any = 1) -> G:
         """Stores a let with room for so many more elements after each row, which nobody reads."""
         return self.do(built_in.pad_rows, name, by)
 
-    def store_transposed(self: G, name: Chosen) -> G:
+    def store_transposed(self: G, name: Target) -> G:
         """Stores a let with its last two dimensions exchanged."""
         return self.do(built_in.store_transposed, name)

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from atl.core.program import Program
 from atl.core.traversal import Path, names_given, subterm
-from atl.errors import ATLError, Location, Source, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, Location, Source, brief
+from rewrites.cursors.cursor import binders
+from rewrites.cursors.targets import Handle
 from rewrites.derivation import path_after
-from rewrites.errors import NoSite, unknown_name
+from rewrites.errors import DoesNotApply, unknown_name
 from rewrites.kernel import Step, Theorem
-from rewrites.places.choosing import Handle
-from rewrites.places.site import binders
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,11 +63,11 @@ class Call:
 
 
 def check_takes(tactic: Callable[..., object], arguments: Sequence[object], options: Mapping[str, object]) -> None:
-    """Raises `WrongArgument` unless a tactic takes a derivation and these arguments."""
+    """Raises `InvalidArgument` unless a tactic takes a derivation and these arguments."""
     try:
         inspect.signature(tactic).bind(None, *arguments, **options)
     except TypeError as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{getattr(tactic, '__name__', 'the tactic')} does not take what is given: {error}",
             required="a function of one argument more than are given, which comes first: def tactic(work, …)",
         ) from None
@@ -76,10 +76,10 @@ def check_takes(tactic: Callable[..., object], arguments: Sequence[object], opti
 
 
 def check_flags(**flags: object) -> None:
-    """Raises `WrongArgument` for a flag that is neither true nor false."""
+    """Raises `InvalidArgument` for a flag that is neither true nor false."""
     for name, value in flags.items():
         if not isinstance(value, bool):
-            raise WrongArgument(f"{name}={brief(value)}", required=f"{name}=True or {name}=False")
+            raise InvalidArgument(f"{name}={brief(value)}", required=f"{name}=True or {name}=False")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,13 @@ class Origin:
     calls: Sequence[Call]
 
     def now(self, label: str) -> Path:
-        """Where the place is in the session in which it was found. Raises `NoSite` as `place_in` does."""
+        """Where the place is in the session in which it was found. Raises `DoesNotApply` as `place_in` does."""
         return self.after(self.calls, label)
 
     def after(self, calls: Sequence[Call], label: str) -> Path:
         """Where the place is in a session with the same start and these calls."""
         if tuple(calls[: len(self.trail)]) != self.trail:
-            raise NoSite(
+            raise DoesNotApply(
                 f"the place {label} was found after calls that have been undone, or that another branch made",
                 required="a place of this goal",
                 suggestions=(_again(label),),
@@ -115,12 +115,12 @@ class Origin:
 def place_in(start: Theorem, calls: Sequence[Call], handle: Handle) -> Path:
     """Where a handle's place is in the session with this start and these calls.
 
-    A branch has the calls of its parent, and so its handles. Raises `NoSite` for a handle of another session, for one
+    A branch has the calls of its parent, and so its handles. Raises `DoesNotApply` for a handle of another session, for one
     found after calls that have been undone or that this session has not made, and for a place that is gone.
     """
     origin = handle.origin
     if not isinstance(origin, Origin) or origin.start is not start:
-        raise NoSite(
+        raise DoesNotApply(
             f"the place {handle.label} was found in another session",
             required="a handle of this session, or of the one that it is a branch of",
             suggestions=(_again(handle.label),),
@@ -140,7 +140,7 @@ def _after(call: Call, number: int, label: str, path: Path) -> Path:
         moved = _named_so(call.theorem.rhs, names)
     if moved is None:
         assert gone is not None
-        raise NoSite(
+        raise DoesNotApply(
             f"the place {label} is gone: {gone.rule.name} took it away, in {call.text}",
             required="a place of this goal",
             suggestions=(f"s.undo() goes back; call {number} is the one",),
@@ -150,7 +150,7 @@ def _after(call: Call, number: int, label: str, path: Path) -> Path:
 
 def _named_so(program: Program, names: tuple[str, ...]) -> Path | None:
     """The only binder that was given these names: a tactic may take a binder away and make it anew."""
-    found = [site.path for site in binders(program) if names_given(site.term) == names]
+    found = [cursor.path for cursor in binders(program) if names_given(cursor.term) == names]
     return found[0] if len(found) == 1 else None
 
 
@@ -160,7 +160,7 @@ C = TypeVar("C", bound=type)
 
 
 def checks_arguments(cls: C) -> C:
-    """Make each public method of a class raise `WrongArgument` for missing, unknown and superfluous arguments."""
+    """Make each public method of a class raise `InvalidArgument` for missing, unknown and superfluous arguments."""
     for name, method in inspect.getmembers(cls, inspect.isfunction):
         if not name.startswith("_"):
             setattr(cls, name, _checking(name, method))
@@ -187,7 +187,7 @@ def _checking(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _refusal(
     name: str, method: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
-) -> WrongArgument:
+) -> InvalidArgument:
     """Return the error of a call whose arguments do not fit the parameters of the method."""
     parameters = list(inspect.signature(method).parameters.values())[1:]
     positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
@@ -209,7 +209,7 @@ def _refusal(
         summary = f"missing argument{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))} of s.{name}"
     else:
         summary = f"s.{name} got {next(each for each in positional if each in options)!r} twice"
-    return WrongArgument(
+    return InvalidArgument(
         summary,
         place=Location(source=Source.caller()),
         required=f"s.{name}{_without_types(parameters)}",
@@ -228,7 +228,7 @@ def _grouped(
     name: str, parameters: Sequence[inspect.Parameter], count: int, arguments: Sequence[Any]
 ) -> tuple[str, ...]:
     """Suggest lists where a method that takes several loops was given each as an argument: tile("i", "j", 8, 8)."""
-    if not count or len(arguments) % count or "Sequence[Chosen]" not in str(parameters[0].annotation):
+    if not count or len(arguments) % count or "Sequence[Target]" not in str(parameters[0].annotation):
         return ()
     each = len(arguments) // count
     lists = [repr(list(arguments[at : at + each])) for at in range(0, len(arguments), each)]

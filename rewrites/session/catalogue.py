@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rewrites import tactics
-from rewrites.own.tactics import parameters_of, text_of
 from rewrites.session.applying import Applies
 from rewrites.session.display import law_of
 from rewrites.session.session import Session
+from rewrites.user_rules.tactics import parameters_of, text_of
 
 _HEAD: Final = """\
 # What a session can do
@@ -70,7 +70,7 @@ def entries() -> Iterator[Entry]:
 
 
 def own_tactics(known: Mapping[str, Callable[..., object]]) -> Iterator[Entry]:
-    """Tactics of a user's own, in alphabetical order, as `rewrites.own.tactics` gives them."""
+    """Tactics of a user's own, in alphabetical order, as `rewrites.user_rules.tactics` gives them."""
     for name in sorted(known):
         yield Entry(name, *text_of(known[name]))
 

@@ -19,17 +19,17 @@ from atl.core.predicate import All, Predicate, at_most, conjunction, conjuncts, 
 from atl.core.program import Program
 from atl.core.terms import Guard, Local, Metavariable, Term
 from atl.core.traversal import Path, children, subterms
-from atl.errors import ATLError, Location, Source, WrongArgument
+from atl.errors import ATLError, InvalidArgument, Location, Source
 from atl.prove import Facts, Refuted, contradictory, proves
 from atl.prove.facts import topics_of
 from atl.text.printing import place_of, show_predicate, text_at
+from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
-from rewrites.errors import NoMatch, NoSite, NotEqual, Part, PremiseFailed, Undetermined, side_name
+from rewrites.errors import DoesNotApply, NoMatch, NotEqual, Part, PremiseFailed, Undetermined, side_name
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.patterns import all_patterns
 from rewrites.matching.rule_index import heads, may_match
 from rewrites.obstacles import none_is_new, obstacles
-from rewrites.places.site import Site, site_at
 from rewrites.rule import Rule
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
 from rewrites.statement import MAX_ELEMENT_RANK
@@ -42,9 +42,9 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
     """What a derivation was refused, with the reason: what a session gives to the derivations that it starts."""
     match error:
         case NotApplicable(rule=rule, reverse=reverse, given=given, path=path):
-            return refusal(Asked(work, rule, reverse, given, [work.site(path)], [], ""))
+            return refusal(Asked(work, rule, reverse, given, [work.cursor(path)], [], ""))
         case NoMatch(rule=rule, reverse=reverse, term=term):
-            alone = Site(Program("it", (), term), (), term, None)
+            alone = Cursor(Program("it", (), term), (), term, None)
             wanted, found = difference(rule, reverse, alone, error.wanted, error.found)
             error.summary += f": it wants {wanted}, and finds {found}"
             error.required = f"{error.required}, {side_text(rule, reverse, term.type.rank)}"
@@ -53,7 +53,7 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
             return error
 
 
-class told_at_the_call:  # noqa: N801 (said as `with told_at_the_call():`)
+class attach_call_site:  # noqa: N801 (said as `with attach_call_site():`)
     """Puts the line of the call into what is raised within: what that is about may come from an earlier one."""
 
     # A function made a context by contextlib would stand between the call and us on the stack.
@@ -77,18 +77,18 @@ def facts_text(facts: Facts, about: Predicate) -> str:
     return show_predicate(conjunction(here)).replace(" ∧ ", ", ") if here else ""
 
 
-def difference(rule: Rule, reverse: bool, site: Site, wanted: Part, found: Part) -> tuple[str, str]:
+def difference(rule: Rule, reverse: bool, cursor: Cursor, wanted: Part, found: Part) -> tuple[str, str]:
     """What the rule wants and what stands there, as texts."""
-    return wanted_text(rule, reverse, site, wanted), _found_text(site, found)
+    return wanted_text(rule, reverse, cursor, wanted), _found_text(cursor, found)
 
 
-def _found_text(site: Site, found: Part) -> str:
-    where = path_in(site.term, found)
+def _found_text(cursor: Cursor, found: Part) -> str:
+    where = path_in(cursor.term, found)
     if where is None:
         return show_part(found)
     if isinstance(found, Term):
-        return f"{kind_of(found)} {text_at(site.program, (*site.path, *where))}".strip()
-    return show_part(_opened(site_at(site.program, (*site.path, *where)).scope, found))
+        return f"{kind_of(found)} {text_at(cursor.program, (*cursor.path, *where))}".strip()
+    return show_part(_opened(cursor_at(cursor.program, (*cursor.path, *where)).scope, found))
 
 
 def _opened(scope: Scope, found: Part) -> Part:
@@ -108,8 +108,8 @@ class Asked:
     rule: Rule
     reverse: bool
     given: Mapping[str, Given]
-    places: Sequence[Site]
-    everywhere: Sequence[Site]
+    places: Sequence[Cursor]
+    everywhere: Sequence[Cursor]
     restricted: str
     """How the places were restricted, as text; empty when they were not."""
     more: str = ""
@@ -123,25 +123,25 @@ class Asked:
 
 def refusal(asked: Asked) -> ATLError:
     """Why the rule applies at none of the places, and what would help."""
-    nearest: tuple[Site, Mismatch] | None = None
-    refused: list[tuple[Site, ATLError]] = []
+    nearest: tuple[Cursor, Mismatch] | None = None
+    refused: list[tuple[Cursor, ATLError]] = []
     unread: ATLError | None = None
-    for site in asked.places:
+    for cursor in asked.places:
         try:
-            given = asked.work.settled(asked.given, site.path)
-        except WrongArgument as error:
+            given = asked.work.settled(asked.given, cursor.path)
+        except InvalidArgument as error:
             unread = unread or error  # a name in a text that means nothing at this place
             continue
-        found = match(asked.rule, asked.reverse, site.term, given)
+        found = match(asked.rule, asked.reverse, cursor.term, given)
         if isinstance(found, Mismatch):
             if nearest is None or _closeness(found) > _closeness(nearest[1]):
-                nearest = site, found
+                nearest = cursor, found
             continue
         try:
-            arguments = asked.work.arguments(asked.rule, site.path, asked.reverse, asked.given)
-            _trial(asked.work).apply(asked.rule, site.path, arguments, reverse=asked.reverse)
+            arguments = asked.work.arguments(asked.rule, cursor.path, asked.reverse, asked.given)
+            _trial(asked.work).apply(asked.rule, cursor.path, arguments, reverse=asked.reverse)
         except ATLError as error:
-            refused.append((site, error))
+            refused.append((cursor, error))
     if refused:
         return _premise_failed(asked, refused)
     if unread is not None and nearest is None:
@@ -157,30 +157,30 @@ def _closeness(mismatch: Mismatch) -> tuple[int, bool]:
     return mismatch.matched, any(type(part) is type(wanted) for part in subterms(found))
 
 
-def _premise_failed(asked: Asked, refused: list[tuple[Site, ATLError]]) -> ATLError:
-    site, error = next((pair for pair in refused if isinstance(pair[1], PremiseFailed)), refused[0])
+def _premise_failed(asked: Asked, refused: list[tuple[Cursor, ATLError]]) -> ATLError:
+    cursor, error = next((pair for pair in refused if isinstance(pair[1], PremiseFailed)), refused[0])
     others = f" (and at {len(refused) - 1} more)" if len(refused) > 1 else ""
-    place = place_of(asked.work.goal, site.path)
+    place = place_of(asked.work.goal, cursor.path)
     if isinstance(error, Undetermined):
         error.place = place
         return error
     if not isinstance(error, PremiseFailed):
         error.place = error.place or place
         if isinstance(error, NotEqual):
-            return NoSite(
+            return DoesNotApply(
                 f"{asked.rule.name} does not apply with these arguments: {error.summary}",
                 place=error.place,
                 required=f"arguments for which the {side_name(asked.reverse)} side of the rule is what stands there",
             )
         return error
     failed = error
-    suggestions = [*_siblings(asked, site), *_of_facts(failed)]
+    suggestions = [*_siblings(asked, cursor), *_of_facts(failed)]
     refuted = isinstance(failed.answer, Refuted)
     known = facts_text(failed.scope.facts, failed.premise)
     what = "a premise fails" if refuted else "a premise cannot be proved"
-    if failed.premise not in _premises_of(asked, site):
+    if failed.premise not in _premises_of(asked, cursor):
         what = f"what it makes has a meaning only under a condition ({failed.summary})"
-    return NoSite(
+    return DoesNotApply(
         f"{asked.rule.name} matches here{others}, but {what}: {show_predicate(failed.premise)}",
         place=place,
         required=f"{show_predicate(failed.premise)}{f', where {known} is known' if known else ''}",
@@ -189,41 +189,41 @@ def _premise_failed(asked: Asked, refused: list[tuple[Site, ATLError]]) -> ATLEr
     )
 
 
-def _premises_of(asked: Asked, site: Site) -> list[Predicate]:
+def _premises_of(asked: Asked, cursor: Cursor) -> list[Predicate]:
     """The premises of the rule at a place where it matches, seen from outside."""
-    arguments = asked.work.arguments(asked.rule, site.path, asked.reverse, asked.given)
-    return [site.scope.predicate(premise) for premise in asked.rule.premises(arguments)]
+    arguments = asked.work.arguments(asked.rule, cursor.path, asked.reverse, asked.given)
+    return [cursor.scope.predicate(premise) for premise in asked.rule.premises(arguments)]
 
 
-def _nothing_matches(asked: Asked, nearest: tuple[Site, Mismatch] | None) -> ATLError:
+def _nothing_matches(asked: Asked, nearest: tuple[Cursor, Mismatch] | None) -> ATLError:
     where = f"below {asked.restricted}" if asked.restricted else "in the goal"
     rule, reverse = asked.rule, asked.reverse
     rank = nearest[0].term.type.rank if nearest is not None else 0
     law = f"the {side_name(reverse)} side of the rule, {side_text(rule, reverse, rank)}"
     if nearest is None or nearest[1].matched <= 0:
-        return NoSite(
+        return DoesNotApply(
             f"no place {where} matches {rule.name}{_of_ranks(asked, nearest)}",
             required=law,
             suggestions=tuple(_elsewhere(asked)[:MOST_SUGGESTIONS]),
         )
-    site, mismatch = nearest
-    wanted, found = difference(rule, reverse, site, mismatch.wanted, mismatch.found)
-    inside = path_in(site.term, mismatch.found) or ()
-    return NoSite(
+    cursor, mismatch = nearest
+    wanted, found = difference(rule, reverse, cursor, mismatch.wanted, mismatch.found)
+    inside = path_in(cursor.term, mismatch.found) or ()
+    return DoesNotApply(
         f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
-        place=place_of(asked.work.goal, (*site.path, *inside)),
+        place=place_of(asked.work.goal, (*cursor.path, *inside)),
         required=law,
-        suggestions=(*islice(_first(asked, site, mismatch), MOST_SUGGESTIONS), *_elsewhere(asked)),
+        suggestions=(*islice(_first(asked, cursor, mismatch), MOST_SUGGESTIONS), *_elsewhere(asked)),
     )
 
 
-def _of_ranks(asked: Asked, nearest: tuple[Site, Mismatch] | None) -> str:
+def _of_ranks(asked: Asked, nearest: tuple[Cursor, Mismatch] | None) -> str:
     """The rank of the tensors, if it keeps the rule from the places where nothing of it matched."""
-    if nearest is not None and nearest[1].matched < 0 and all(not site.term.type.rank for site in asked.places):
+    if nearest is not None and nearest[1].matched < 0 and all(not cursor.term.type.rank for cursor in asked.places):
         return ", which is about tensors: here are scalars"
     reach = max((pattern.term.type.rank for pattern in all_patterns(asked.rule, asked.reverse)), default=0)
-    alike = [site for site in asked.places if may_match(asked.rule, asked.reverse, site.term)]
-    least = min((site.term.type.rank for site in alike), default=0)
+    alike = [cursor for cursor in asked.places if may_match(asked.rule, asked.reverse, cursor.term)]
+    least = min((cursor.term.type.rank for cursor in alike), default=0)
     if least <= reach or reach < MAX_ELEMENT_RANK:
         return ""
     return f", which reaches through {reach} dimensions at most: here are {least}"
@@ -249,14 +249,18 @@ def _leads_on(asked: Asked, trial: Derivation, path: Path, rule: Rule, *, revers
     return not made or none_is_new(asked.in_the_way, made)
 
 
-def _siblings(asked: Asked, site: Site) -> Iterable[str]:
+def _siblings(asked: Asked, cursor: Cursor) -> Iterable[str]:
     """Rules akin to this one that apply where it does not."""
     stem = "_".join(asked.rule.name.split("_")[:2])
     for other in asked.work.rules.values():
-        akin = other.name.startswith(stem) or other.name in asked.rule.follows or asked.rule.name in other.follows
+        akin = (
+            other.name.startswith(stem)
+            or other.name in asked.rule.derived_from
+            or asked.rule.name in other.derived_from
+        )
         if other is asked.rule or not akin:
             continue
-        if _leads_on(asked, _trial(asked.work), site.path, other, reverse=asked.reverse):
+        if _leads_on(asked, _trial(asked.work), cursor.path, other, reverse=asked.reverse):
             yield f"{_call(other, asked.reverse)} applies here: {_first_sentence(other.law)}"
 
 
@@ -287,20 +291,20 @@ def python_condition(predicate: Predicate) -> str:
     return show_predicate(predicate, ascii=True).replace(" = ", " == ").replace("ceildiv(", "atl.ceildiv(")
 
 
-def _first(asked: Asked, site: Site, mismatch: Mismatch) -> Iterator[str]:
+def _first(asked: Asked, cursor: Cursor, mismatch: Mismatch) -> Iterator[str]:
     """Rules after which this one applies: they move what stands in the way."""
-    root = type(site.term)
+    root = type(cursor.term)
     yield from _after_inlining(asked, mismatch)
-    yield from _after_parting(asked, site)
-    if any(isinstance(part.expr, Guard) for part in children(site.term)):
+    yield from _after_parting(asked, cursor)
+    if any(isinstance(part.expr, Guard) for part in children(cursor.term)):
         trial = _trial(asked.work)
-        if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
+        if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, cursor):
             yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
     for other in asked.work.rules.values():
         if other is asked.rule or _is_simple(other, root):
             continue
         trial = _trial(asked.work)
-        if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, trial, site):
+        if trial.attempted(other, cursor.path, {}, reverse=False) and _applies_below(asked, trial, cursor):
             yield f"{_call(other, False)} first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
 
 
@@ -309,15 +313,15 @@ def _after_inlining(asked: Asked, mismatch: Mismatch) -> Iterable[str]:
     inside = path_in(asked.work.goal.body, mismatch.found)
     if not isinstance(mismatch.found, Local) or inside is None:
         return
-    name = site_at(asked.work.goal, inside).names.of_tensor(mismatch.found.position)
+    name = cursor_at(asked.work.goal, inside).names.of_tensor(mismatch.found.position)
     trial = _trial(asked.work)
-    if _does(lambda: inline(trial, name)) and _applies_below(asked, trial, trial.site()):
+    if _does(lambda: inline(trial, name)) and _applies_below(asked, trial, trial.cursor()):
         yield f's.inline("{name}") first: then {_call(asked.rule, asked.reverse, asked.more)} applies'
 
 
-def _after_parting(asked: Asked, site: Site) -> Iterable[str]:
+def _after_parting(asked: Asked, cursor: Cursor) -> Iterable[str]:
     """A guard by several conditions stands where one by a single condition would do: taken apart, it may do."""
-    for at in site_and_parts(site):
+    for at in site_and_parts(cursor):
         if not (isinstance(at.term, Guard) and isinstance(at.term.predicate, All)):
             continue
         parts = [at.scope.predicate(part) for part in conjuncts(at.term.predicate)]
@@ -328,17 +332,17 @@ def _after_parting(asked: Asked, site: Site) -> Iterable[str]:
                 given = arguments_of(asked.work.rules["guard_guard"], {"p": p, "q": q})
                 if not trial.attempted(asked.work.rules["guard_guard"], at.path, given, reverse=True):
                     continue
-                if _applies_below(asked, trial, site):
+                if _applies_below(asked, trial, cursor):
                     more = f", around={at.path!r}, p={p!r}, q={q!r}"
                     again = _call(asked.rule, asked.reverse, asked.more)
                     yield f"{_call(asked.work.rules['guard_guard'], True, more)} first: then {again} applies"
                     return
 
 
-def site_and_parts(site: Site) -> Iterator[Site]:
+def site_and_parts(cursor: Cursor) -> Iterator[Cursor]:
     """A place and those directly below it."""
-    yield site
-    yield from (site.child(position) for position in range(len(children(site.term))))
+    yield cursor
+    yield from (cursor.child(position) for position in range(len(children(cursor.term))))
 
 
 def _does(call: Callable[[], object]) -> bool:
@@ -357,9 +361,9 @@ def _is_simple(rule: Rule, root: type) -> bool:
     return all(isinstance(child.expr, Metavariable) for child in children(stated.lhs))
 
 
-def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:
+def _applies_below(asked: Asked, trial: Derivation, cursor: Cursor) -> bool:
     return any(
-        _leads_on(asked, _trial(trial), at.path, asked.rule, reverse=asked.reverse) for at in trial.sites(site.path)
+        _leads_on(asked, _trial(trial), at.path, asked.rule, reverse=asked.reverse) for at in trial.cursors(cursor.path)
     )
 
 
@@ -367,15 +371,15 @@ def _elsewhere(asked: Asked) -> list[str]:
     """The same rule at other places, or in the other direction."""
     out: list[str] = []
     if asked.restricted:
-        for site in asked.everywhere:
-            if _leads_on(asked, _trial(asked.work), site.path, asked.rule, reverse=asked.reverse):
+        for cursor in asked.everywhere:
+            if _leads_on(asked, _trial(asked.work), cursor.path, asked.rule, reverse=asked.reverse):
                 out.append(
-                    f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse, asked.more)}"
+                    f"it applies elsewhere, {_whereabouts(cursor)}: {_call(asked.rule, asked.reverse, asked.more)}"
                 )
                 break
     if heads(asked.rule, not asked.reverse) is not None:
-        for site in asked.places:
-            if _leads_on(asked, _trial(asked.work), site.path, asked.rule, reverse=not asked.reverse):
+        for cursor in asked.places:
+            if _leads_on(asked, _trial(asked.work), cursor.path, asked.rule, reverse=not asked.reverse):
                 direction = "the other way round" if not asked.reverse else "from left to right"
                 out.append(f"it applies {direction}: {_call(asked.rule, not asked.reverse, asked.more)}")
                 break
@@ -386,24 +390,24 @@ def _elsewhere(asked: Asked) -> list[str]:
 
 def _fits_backwards(asked: Asked) -> list[str]:
     """The other direction, where that side of the rule is a single tensor, which fits nearly anything."""
-    for site in asked.places:
+    for cursor in asked.places:
         try:
-            given = asked.work.settled(asked.given, site.path)
-        except WrongArgument:
+            given = asked.work.settled(asked.given, cursor.path)
+        except InvalidArgument:
             continue  # a name in a text means nothing at this place
-        found = match(asked.rule, not asked.reverse, site.term, given)
+        found = match(asked.rule, not asked.reverse, cursor.term, given)
         if isinstance(found, Mismatch):
             continue
         missing = "".join(f", {name}=…" for name in asked.rule.metavariables if name not in found)
-        if not missing and not _leads_on(asked, _trial(asked.work), site.path, asked.rule, reverse=not asked.reverse):
+        if not missing and not _leads_on(asked, _trial(asked.work), cursor.path, asked.rule, reverse=not asked.reverse):
             continue
-        where = text_at(site.program, site.path)
+        where = text_at(cursor.program, cursor.path)
         return [
             f"the {side_name(not asked.reverse)} side fits {where}: {_call(asked.rule, not asked.reverse, missing)}"
         ]
     return []
 
 
-def _whereabouts(site: Site) -> str:
-    around = [above for above in site.spine()[:-1] if above.called]
+def _whereabouts(cursor: Cursor) -> str:
+    around = [above for above in cursor.spine()[:-1] if above.called]
     return f"under {around[-1].called[0]}" if around else "at the whole program"

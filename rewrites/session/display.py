@@ -19,11 +19,11 @@ from atl.surface.values import Condition, IndexExpr, Tensor
 from atl.text.latex import formula
 from atl.text.names import Names
 from atl.text.printing import place_of, show, show_index, show_predicate, show_program
-from rewrites.grading.graded import grade_text
+from rewrites.cursors.cursor import cursor_at
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import ProvedPremise, Step, Theorem
-from rewrites.places.site import site_at
 from rewrites.rule import Kind, Rule
+from rewrites.rule_checking.graded import grade_text
 from rewrites.session.call import Call
 from rewrites.session.rule_text import premises_text, side_latex, side_text
 
@@ -193,7 +193,7 @@ def explained(step: Step, before: Program, number: str = "") -> str:
     source = f" ({rule.source})" if rule.source else ""
     lines = [f"{number}{rule.name}{', from right to left' if step.reverse else ''}{source}: {rule.law}"]
     lines.append(str(place_of(before, step.path)))
-    names = site_at(before, step.path).names
+    names = cursor_at(before, step.path).names
     arguments = [f"{name} = {argument_text(value, names)}" for name, value in step.arguments.items()]
     lines += [f"  with {line}" for line in arguments]
     lines += [f"  {premise_text(premise)}" for premise in step.premises] or ["  no premises"]
@@ -267,8 +267,8 @@ def described(rule: Rule) -> str:
     lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
     lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
     lines.append(f"  {grade_text(rule)}")
-    if rule.follows:
-        lines.append(f"  follows from {', '.join(dict.fromkeys(rule.follows))}")
+    if rule.derived_from:
+        lines.append(f"  follows from {', '.join(dict.fromkeys(rule.derived_from))}")
     return "\n".join(lines)
 
 

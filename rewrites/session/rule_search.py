@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from atl.errors import ATLError, brief
+from rewrites.cursors.cursor import Cursor, cursors
+from rewrites.cursors.targets import Target, places, topmost
 from rewrites.derivation import Derivation, Given
-from rewrites.errors import NoSite
-from rewrites.grading.graded import standing_of
-from rewrites.places.choosing import Chosen, places, topmost
-from rewrites.places.site import Site, sites
+from rewrites.errors import DoesNotApply
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import standing_of
 from rewrites.session import display
 from rewrites.session.diagnosis import Asked, refusal
 
@@ -24,23 +24,23 @@ class RuleSearch:
     rule: Rule
     reverse: bool
     given: Mapping[str, Given]
-    at: Chosen | None
-    around: Chosen | None
+    at: Target | None
+    around: Target | None
     nth: int
     every: bool
     top_down: bool
 
-    def _places(self, work: Derivation) -> Iterator[Site]:
+    def _places(self, work: Derivation) -> Iterator[Cursor]:
         return iter(places(work.goal, self.at, self.around, top_down=self.top_down))
 
     def carried_out(self, work: Derivation) -> bool:
         if self.every:
             return self._everywhere(work)
         left = self.nth
-        for site in self._places(work):
+        for cursor in self._places(work):
             if left:
-                left -= work.applies(self.rule, site, self.given, reverse=self.reverse)
-            elif work.attempted(self.rule, site.path, self.given, reverse=self.reverse):
+                left -= work.applies(self.rule, cursor, self.given, reverse=self.reverse)
+            elif work.attempted(self.rule, cursor.path, self.given, reverse=self.reverse):
                 return True
         return False
 
@@ -49,7 +49,7 @@ class RuleSearch:
         rule = self.rule if standing_of(self.rule) else self.rule.name
         if self.around is not None:
             # Deeper places first: a rewrite moves nothing that stands outside of it.
-            chosen = {site.path for site in self._places(work)}
+            chosen = {cursor.path for cursor in self._places(work)}
             if self.top_down:
                 return bool(
                     sum(
@@ -58,7 +58,7 @@ class RuleSearch:
                     )
                 )
             return bool(work.sweep([rule], reverse=self.reverse, given=self.given, where=lambda path: path in chosen))
-        below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
+        below = {()} if self.at is None else {cursor.path for cursor in places(work.goal, None, self.at)}
         return bool(
             sum(
                 work.sweep([rule], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
@@ -70,16 +70,16 @@ class RuleSearch:
         """Why the rule applies at none of the places; `more` are its parameters as they were written."""
         found = list(self._places(work))
         if self.nth:
-            count = sum(work.applies(self.rule, site, self.given, reverse=self.reverse) for site in found)
+            count = sum(work.applies(self.rule, cursor, self.given, reverse=self.reverse) for cursor in found)
             if count:
                 times = f"{count} place{'s' if count > 1 else ''}"
-                return NoSite(
+                return DoesNotApply(
                     f"{self.rule.name} applies at {times}; nth={brief(self.nth)} is beyond",
                     required=f"nth from 0 to {count - 1}",
-                    suggestions=(f's.sites("{self.rule.name}") lists them',),
+                    suggestions=(f's.cursors("{self.rule.name}") lists them',),
                 )
         restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
-        asked = Asked(work, self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted, more)
+        asked = Asked(work, self.rule, self.reverse, self.given, found, list(cursors(work.goal)), restricted, more)
         return refusal(asked)
 
     def written(self, arguments: Mapping[str, Any]) -> str:

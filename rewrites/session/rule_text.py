@@ -8,12 +8,12 @@ from atl.core.index import Bound, Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, substitute
 from atl.core.terms import Expr, Metavariable, Term
 from atl.core.traversal import Path, children, conditions_in, indices_in, names_bound
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.text.latex import formula
 from atl.text.names import Names
 from atl.text.printing import show, show_index, show_predicate, text_at
+from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.matching.patterns import Pattern, patterns
-from rewrites.places.site import Site, site_at
 from rewrites.rule import Rule
 
 
@@ -40,12 +40,12 @@ def premises_text(rule: Rule) -> list[str]:
     return [show_part(premise) for premise in premises]
 
 
-def wanted_text(rule: Rule, reverse: bool, site: Site, wanted: Expr | Index | Predicate) -> str:
+def wanted_text(rule: Rule, reverse: bool, cursor: Cursor, wanted: Expr | Index | Predicate) -> str:
     """A part of a side of a rule, in words: with the rule's names, which are said to be the rule's.
 
     A loop that the part does not depend on is called as the user calls the one that stands there.
     """
-    for pattern in patterns(rule, reverse, site.term.type.rank):
+    for pattern in patterns(rule, reverse, cursor.term.type.rank):
         where = path_in(pattern.term, wanted)
         if where is None:
             continue
@@ -56,7 +56,7 @@ def wanted_text(rule: Rule, reverse: bool, site: Site, wanted: Expr | Index | Pr
         if not isinstance(wanted, Metavariable):
             return ", the rule's ".join(filter(None, (kind_of(wanted), text)))
         used = {written for at in wanted.indices for written in _names_in(at, names)}
-        others = [_loop(site, name, at) for name, at in _binding(pattern, where) if name not in used]
+        others = [_loop(cursor, name, at) for name, at in _binding(pattern, where) if name not in used]
         return f"the rule's {text}" + (f", which does not depend on {' and '.join(others)}" if others else "")
     return f"the rule's {show_part(wanted)}"
 
@@ -70,11 +70,11 @@ def _binding(pattern: Pattern, path: Path) -> Iterator[tuple[str, Path]]:
         at = children(at)[position].expr
 
 
-def _loop(site: Site, name: str, path: Path) -> str:
+def _loop(cursor: Cursor, name: str, path: Path) -> str:
     """What the user calls the loop that a rule calls so."""
     try:
-        called = site_at(site.program, (*site.path, *path)).called
-    except WrongArgument:
+        called = cursor_at(cursor.program, (*cursor.path, *path)).called
+    except InvalidArgument:
         called = ()
     return f"your {called[0]} (the rule's {name})" if called else f"the rule's {name}"
 

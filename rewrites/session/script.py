@@ -16,11 +16,11 @@ from atl.text.printing import condition_text, index_text, show_program
 from rewrites.certificates.rule_json import names_of
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of
-from rewrites.grading.graded import standing_of
 from rewrites.instantiation import Argument, Function, sort_of
 from rewrites.kernel import Step, Theorem, reflexivity
 from rewrites.matching.match import Mismatch, match
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import standing_of
 from rewrites.rules import RULES
 
 _KEYWORDS = frozenset({"name", "at", "around", "nth", "all", "reverse", "top_down"})
@@ -137,7 +137,7 @@ def _written(value: Argument, work: Derivation, step: Step) -> str:
 
 def _as_text(value: Any, work: Derivation, step: Step) -> str | None:
     """An index or a condition as text, if it is read back at the place of the step."""
-    leaf = work.site(step.path).names.of_leaf
+    leaf = work.cursor(step.path).names.of_leaf
     if isinstance(value, Index):
         text = index_text(write_index(value, leaf), ASCII)
     else:

@@ -21,30 +21,30 @@ from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.node import is_position
 from atl.core.predicate import conjuncts
 from atl.core.program import Program, checked_program
-from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument, brief
+from atl.errors import ATLError, ContradictoryAssumptions, InvalidArgument, brief
 from atl.prove import contradictory
 from atl.surface.program import stated
 from atl.text.latex import formula
 from atl.text.printing import show_predicate
 from rewrites import tactics
+from rewrites.cursors.cursor import Cursor, cursors
+from rewrites.cursors.targets import Handle, Target, Within, one, within
 from rewrites.derivation import Derivation, arguments_of
-from rewrites.errors import NoSite, NotATheorem
-from rewrites.grading.graded import standing_of, with_own
-from rewrites.kernel import Theorem, reflexivity, told
-from rewrites.own.tactics import tactics as own_tactics
-from rewrites.places.choosing import Chosen, Handle, Within, one, within
-from rewrites.places.site import Site, sites
+from rewrites.errors import DoesNotApply, NotATheorem
+from rewrites.kernel import Theorem, reflexivity, with_provenance
 from rewrites.rule import Rule
+from rewrites.rule_checking.graded import standing_of, with_own
 from rewrites.rules import RULES
 from rewrites.session import compiling, display, stored
 from rewrites.session.applying import Applies, OnGpu
 from rewrites.session.call import Call, Origin, check_flags, check_takes, checks_arguments, place_in
-from rewrites.session.diagnosis import diagnosed, told_at_the_call
+from rewrites.session.diagnosis import attach_call_site, diagnosed
 from rewrites.session.offers import asking
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
 from rewrites.tactics.sparse.operands import InputForm, given_as
+from rewrites.user_rules.tactics import tactics as own_tactics
 
 if TYPE_CHECKING:
     from rewrites.egraph.schedules import Saturated
@@ -57,7 +57,7 @@ P = ParamSpec("P")
 def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rule] = ()) -> Session:
     """A session that starts from `program = program`, under its assumptions and the given conditions on sizes.
 
-    `own` are rules of one's own, as `rewrites.own.rule` makes them, which it knows by their names besides ours.
+    `own` are rules of one's own, as `rewrites.user_rules.rule` makes them, which it knows by their names besides ours.
     """
     checked_program(program)
     known = with_own(RULES, own)
@@ -81,9 +81,9 @@ class Session(OnGpu, Applies):
 
     def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] | None = None) -> None:
         if not isinstance(start, Theorem):
-            raise WrongArgument(f"a session from {brief(start)}", required="a program: reschedule(program)")
+            raise InvalidArgument(f"a session from {brief(start)}", required="a program: reschedule(program)")
         if not isinstance(calls, list | tuple) or not all(isinstance(call, Call) for call in calls):
-            raise WrongArgument(f"calls={brief(calls)}", required="the calls of a session: s.steps")
+            raise InvalidArgument(f"calls={brief(calls)}", required="the calls of a session: s.steps")
         self._start = start
         self._calls = list(calls)
         self._undone: list[Call] = []
@@ -109,7 +109,7 @@ class Session(OnGpu, Applies):
     def undo(self, count: int = 1) -> Session:
         """Takes back the last calls."""
         if not is_position(count) or count > len(self._calls):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"undo({brief(count)}) of {len(self._calls)} calls",
                 required=f"a number from 0 to {len(self._calls)}, that of the calls made",
             )
@@ -120,7 +120,7 @@ class Session(OnGpu, Applies):
     def redo(self, count: int = 1) -> Session:
         """Makes undone calls again."""
         if not is_position(count) or count > len(self._undone):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"redo({brief(count)}) of {len(self._undone)} undone calls",
                 required="a number from 0 to that of the calls undone",
             )
@@ -147,14 +147,14 @@ class Session(OnGpu, Applies):
 
     def done(self) -> Theorem:
         """The theorem: the start equals the goal. It tells the calls that led to it."""
-        return told(self.theorem, self._calls)
+        return with_provenance(self.theorem, self._calls)
 
     check, compile, time = compiling.check, compiling.compile, compiling.time
 
     def diff(self, since: int = -1) -> display.Diff:
         """What the last call changed, or all calls from number `since` on, counted from 0."""
         if type(since) is not int or not -max(1, len(self._calls)) <= since <= len(self._calls):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"there is no call {brief(since)} to begin with", required=f"{len(self._calls)} made, counted from 0"
             )
         calls = self._calls[since:] if self._calls else []
@@ -165,21 +165,23 @@ class Session(OnGpu, Applies):
         """A call in full: for each step the rule, the place, the arguments, and how each premise was proved."""
         if type(number) is not int or not -len(self._calls) <= number < len(self._calls):
             if not self._calls:
-                raise WrongArgument("no call has been made that could be explained", required="a call of this session")
+                raise InvalidArgument(
+                    "no call has been made that could be explained", required="a call of this session"
+                )
             made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} made, counted from 0"
-            raise WrongArgument(f"there is no call {brief(number)}", required=made)
+            raise InvalidArgument(f"there is no call {brief(number)}", required=made)
         call = self._calls[number]
         return display.Explanation(call.text, call.traced(), call.notes)
 
     # -- places -------------------------------------------------------------------------------------------------------
 
-    def find(self, what: Chosen, *, in_: Chosen | None = None) -> Handle:
+    def find(self, what: Target, *, in_: Target | None = None) -> Handle:
         """A handle on a place, by path, name or pattern: later rewrites move it with what stands there.
 
         `in_` is the let or loop to look in, here and in the calls that change a loop: `s.tile("i", 8, in_="buf")`.
         """
         what = within(what, in_)
-        with told_at_the_call():
+        with attach_call_site():
             path = one(self.goal, self._resolved(what)).path
         origin = Origin(self._start, tuple(self._calls), path, self._calls)
         return Handle(what if isinstance(what, str) else brief(what), origin)
@@ -196,17 +198,17 @@ class Session(OnGpu, Applies):
             case _:
                 return value
 
-    def sites(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Site]:
+    def cursors(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Cursor]:
         """The places where a rule applies, in the order of a search: `nth=` counts them."""
-        with told_at_the_call():
+        with attach_call_site():
             check_flags(reverse=reverse)
             work = self.begin()
             rule = work.rule(name)
             given = arguments_of(rule, arguments)
             return [
-                site
-                for site in sites(self.goal)
-                if Derivation(self.theorem, self._rules).attempted(rule, site.path, given, reverse=reverse)
+                cursor
+                for cursor in cursors(self.goal)
+                if Derivation(self.theorem, self._rules).attempted(rule, cursor.path, given, reverse=reverse)
             ]
 
     # -- rewriting ----------------------------------------------------------------------------------------------------
@@ -240,9 +242,9 @@ class Session(OnGpu, Applies):
         self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
     ) -> Session:
         """Carries out a tactic, a function of a derivation and further arguments, as one call."""
-        with told_at_the_call():
+        with attach_call_site():
             if not callable(tactic):
-                raise WrongArgument(
+                raise InvalidArgument(
                     f"{brief(tactic)} is no tactic",
                     required="a function of a derivation: s.do(tactic, arguments of it)",
                 )
@@ -266,8 +268,8 @@ class Session(OnGpu, Applies):
         self,
         name: str | Rule,
         *,
-        at: Chosen | None = None,
-        around: Chosen | None = None,
+        at: Target | None = None,
+        around: Target | None = None,
         nth: int = 0,
         all: bool = False,  # noqa: A002 (the contract's name)
         reverse: bool = False,
@@ -281,14 +283,14 @@ class Session(OnGpu, Applies):
         passes over that many places; `all` goes once over all of them. Further arguments fix the rule's own parameters.
         A rule of one's own is given by itself, or by its name where the session has seen it.
 
-        Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
+        Raises `DoesNotApply`, which says why no place takes the rule, `Undetermined`, `InvalidArgument`.
         """
-        with told_at_the_call():
+        with attach_call_site():
             check_flags(all=all, reverse=reverse, top_down=top_down)
             if not is_position(nth):
-                raise WrongArgument(f"nth={brief(nth)}", required="how many places to pass over, from 0 on")
+                raise InvalidArgument(f"nth={brief(nth)}", required="how many places to pass over, from 0 on")
             if all and nth:
-                raise WrongArgument("all=True and nth= exclude each other", required="one of the two")
+                raise InvalidArgument("all=True and nth= exclude each other", required="one of the two")
             work = self.begin()
             rule = work.rule(name)
             given = arguments_of(rule, arguments)
@@ -300,11 +302,11 @@ class Session(OnGpu, Applies):
 
     # -- tactics ------------------------------------------------------------------------------------------------------
 
-    def inline(self, name: Chosen, *, at: Chosen | None = None) -> Session:
+    def inline(self, name: Target, *, at: Target | None = None) -> Session:
         """Unfolds a let, or a reshape operator: let buf := v in … buf[i] … → … v[i] …"""
         return self.do(tactics.inline, name, at=at)
 
-    def simpl_guard(self, *, at: Chosen | None = None) -> Session:
+    def simpl_guard(self, *, at: Target | None = None) -> Session:
         """Drops what is known of guards: true conjuncts go, a false guard becomes the node that stores nothing."""
         return self.do(tactics.simpl_guard, at=at)
 
@@ -312,11 +314,11 @@ class Session(OnGpu, Applies):
         """Makes indices and bounds smaller by what is known of them: (i // c) // k → i // (c*k)."""
         return self.do(tactics.simpl_index)
 
-    def solve_for_index(self, name: Chosen | None = None) -> Session:
+    def solve_for_index(self, name: Target | None = None) -> Session:
         """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
         return self.do(tactics.solve_for_index, name)
 
-    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None, nth: int | None = None) -> Session:
+    def lbind(self, what: Target, name: str = "x", *, over: Target | None = None, nth: int | None = None) -> Session:
         """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …; all equal ones, or the nth."""
         return self.do(tactics.lbind, what, name, over=over, nth=nth)
 
@@ -325,12 +327,12 @@ class Session(OnGpu, Applies):
         return self.do(tactics.normalize)
 
     def split_loop(
-        self, name: Chosen, *at: Any, names: Sequence[str] | None = None, in_: Chosen | None = None
+        self, name: Target, *at: Any, names: Sequence[str] | None = None, in_: Target | None = None
     ) -> Session:
         """Splits a loop at indices, say prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
         return self.do(tactics.split_loop, within(name, in_), *at, names=names)
 
-    def tile(self, name: Chosen | Sequence[Chosen], by: Any, *, in_: Chosen | None = None) -> Session:
+    def tile(self, name: Target | Sequence[Target], by: Any, *, in_: Target | None = None) -> Session:
         """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
 
         The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki. A list of
@@ -338,34 +340,36 @@ class Session(OnGpu, Applies):
         """
         return self.do(tactics.tile, within(name, in_), by)
 
-    def jam(self, name: Chosen, by: Any, *, share: Chosen | None = None, in_: Chosen | None = None) -> Session:
+    def unroll_and_jam(
+        self, name: Target, by: Any, *, share: Target | None = None, in_: Target | None = None
+    ) -> Session:
         """Runs iterations of a loop together inside of the one within it: ⊞y ⊞x e → … ⊞yo transpose ⊞x ⊞[yi < by] e."""
-        return self.do(tactics.jam, within(name, in_), by, share=share)
+        return self.do(tactics.unroll_and_jam, within(name, in_), by, share=share)
 
-    def tails(self, name: Chosen | None = None, *, strategy: Strategy | None = None) -> Session:
+    def tails(self, name: Target | None = None, *, strategy: Strategy | None = None) -> Session:
         """Takes the tests out of loops: guards become bounds, by "min" or by "split".
 
         ⊞[ii < k] [io*k + ii < n] · e → padr … ⊞[ii < min(k, n - io*k)] e; by "split" full tiles come first.
         """
         return self.do(tactics.tails, name, strategy=strategy)
 
-    def accumulate(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
+    def accumulate(self, what: Target, *, at: Target | None = None, name: str | None = None) -> Session:
         """Adds up the sums of a tile in one buffer: ⊞ii Σp e → let acc := Σp ⊞ii e in ⊞ii acc[ii]."""
         return self.do(tactics.accumulate, what, at=at, name=name)
 
-    def interchange(self, name: Chosen, *, in_: Chosen | None = None) -> Session:
+    def interchange(self, name: Target, *, in_: Target | None = None) -> Session:
         """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
 
         Guards and reshape operators may stand between, and the range of an inner sum may depend on the outer index.
         """
         return self.do(tactics.interchange, within(name, in_))
 
-    def fuse(self, name: Chosen) -> Session:
+    def fuse(self, name: Target) -> Session:
         """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
         return self.do(tactics.fuse, name)
 
     def stage(
-        self, what: Chosen, *, at: Chosen | None = None, name: str | None = None, nth: int | None = None
+        self, what: Target, *, at: Target | None = None, name: str | None = None, nth: int | None = None
     ) -> Session:
         """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
 
@@ -376,11 +380,11 @@ class Session(OnGpu, Applies):
 
     def pack(
         self,
-        what: Chosen,
+        what: Target,
         *,
-        at: Chosen | None = None,
+        at: Target | None = None,
         name: str | None = None,
-        order: Sequence[Chosen] | None = None,
+        order: Sequence[Target] | None = None,
         nth: int | None = None,
     ) -> Session:
         """Copies an operand into blocks, in the order of the loops that read it: … B[p, 8*jo + ji] → … Bp[jo, p, ji].
@@ -389,19 +393,19 @@ class Session(OnGpu, Applies):
         """
         return self.do(tactics.pack, what, at=at, name=name, order=order, nth=nth)
 
-    def pad(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
+    def pad(self, what: Target, *, at: Target | None = None, name: str | None = None) -> Session:
         """Copies an operand with zeros around it, in the place of guards: [i + 1 < n] · x[i + 1] → xp[i + 1]."""
         return self.do(tactics.pad, what, at=at, name=name)
 
-    def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
+    def hoist(self, name: Target, *, out_of: Target | None = None) -> Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
         return self.do(tactics.hoist, name, out_of=out_of)
 
-    def factor_out(self, what: Chosen, *, out_of: Chosen | None = None) -> Session:
+    def factor_out(self, what: Target, *, out_of: Target | None = None) -> Session:
         """Takes a factor out of the sums that it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
         return self.do(tactics.factor_out, what, out_of=out_of)
 
-    def flatten_loops(self, name: Chosen, *, in_: Chosen | None = None) -> Session:
+    def flatten_loops(self, name: Target, *, in_: Target | None = None) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, within(name, in_))
 
@@ -409,7 +413,7 @@ class Session(OnGpu, Applies):
 
     def _given(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
         """Starts anew from the program in which an input is given by other arrays, and goes on by a tactic."""
-        with told_at_the_call():
+        with attach_call_site():
             work = Derivation(given_as(self.theorem, name, form, self._rules), self._rules, diagnosed)
             tactic(work)
         self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
@@ -428,7 +432,7 @@ class Session(OnGpu, Applies):
         from rewrites.egraph.equality import LIMIT, equal
         from rewrites.egraph.search import limit_of, watcher
 
-        with told_at_the_call():
+        with attach_call_site():
             work = self.begin()
             equal(work, other, limit_of(limit, LIMIT), watcher(watch))
         return self.record(f"equal_to({other.name})", work).theorem
@@ -440,12 +444,12 @@ class Session(OnGpu, Applies):
 
         `rules` names those to be explored, `name-` from right to left; `limit` and `watch` are as for `equal_to`. The
         goal stays as it is: `s.take(choice)` rewrites it to one of `found.best(k=…)`. Raises `SearchFailed` without
-        egglog, `WrongArgument`.
+        egglog, `InvalidArgument`.
         """
         from rewrites.egraph.schedules import LIMIT, saturate
         from rewrites.egraph.search import limit_of, watcher
 
-        with told_at_the_call():
+        with attach_call_site():
             return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watcher(watch))
 
     applicable, take = asking.applicable, asking.take
@@ -467,12 +471,12 @@ class Session(OnGpu, Applies):
         is for all of them; those that are not given are taken for 1000. Sizes of tiles are chosen of `tiles`, or
         of some that are usual. Of the `k` best the first is taken that is proved and safe to lower.
 
-        Raises `NotFound`, `SearchFailed`, `WrongArgument`.
+        Raises `NotFound`, `SearchFailed`, `InvalidArgument`.
         """
         from rewrites.egraph.schedules import choose, searched
         from rewrites.egraph.search import watcher
 
-        with told_at_the_call():
+        with attach_call_site():
             work = self.begin()
             found, choices = searched(
                 self.goal, cost=cost, sizes=sizes, tiles=tiles, k=k, rules=rules, limit=limit, watch=watcher(watch)
@@ -502,28 +506,28 @@ class Session(OnGpu, Applies):
         """
         from rewrites.session.tuning.goals import tuned_from
 
-        with told_at_the_call():
+        with attach_call_site():
             found = tuned_from(self, schedule, choices, sizes, budget, measure=measure, **options)
         if found.session is not None:
             self._calls[:] = found.session.steps
             self._undone.clear()
         return found
 
-    def unroll(self, name: Chosen, by: Any = None, *, in_: Chosen | None = None) -> Session:
+    def unroll(self, name: Target, by: Any = None, *, in_: Target | None = None) -> Session:
         """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2); or tiles of it in C."""
         return self.do(tactics.unroll, within(name, in_), by)
 
-    def parallelize(self, name: Chosen, by: Any = None, *, in_: Chosen | None = None) -> Session:
+    def parallelize(self, name: Target, by: Any = None, *, in_: Target | None = None) -> Session:
         """Shares a loop out among threads, by so many iterations: ⊞[i < n] e → … ⊞[io < _ | parallel] ⊞[ii < k] e."""
         return self.do(tactics.parallelize, within(name, in_), by)
 
     def vectorize(
-        self, name: Chosen, by: Any = None, *, tails: Strategy | None = None, in_: Chosen | None = None
+        self, name: Target, by: Any = None, *, tails: Strategy | None = None, in_: Target | None = None
     ) -> Session:
         """Runs a loop as vectors, so many iterations at a time: ⊞[i < n] e → … ⊞[io < _] ⊞[ii < k | vector] e."""
         return self.do(tactics.vectorize, within(name, in_), by, tails=tails)
 
-    def mark(self, what: Chosen, mark: str | Mark | None, *, in_: Chosen | None = None) -> Session:
+    def mark(self, what: Target, mark: str | Mark | None, *, in_: Target | None = None) -> Session:
         """Says how every loop or let that is meant runs: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes marks away.
 
         A mark changes nothing of what the goal means, so this is no step of the proof; whether it is legal there, and
@@ -532,11 +536,11 @@ class Session(OnGpu, Applies):
         text = mark.value if isinstance(mark, LoopMark | LetMark) else "" if mark is None else mark
         return self.do(tactics.mark, within(what, in_), text)
 
-    def rename(self, what: Chosen, name: str, *, binder: int | None = None, in_: Chosen | None = None) -> Session:
+    def rename(self, what: Target, name: str, *, binder: int | None = None, in_: Target | None = None) -> Session:
         """Gives another name to the first loop or let that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row].
 
         A name changes nothing of what the goal means, so this is no step of the proof. Of several things that are bound
-        at one place it is the one called `what`, or number `binder`, counted from 0. Raises `NoSite`; `WrongArgument`
+        at one place it is the one called `what`, or number `binder`, counted from 0. Raises `DoesNotApply`; `InvalidArgument`
         for what is no name.
 
         >>> import atl
@@ -572,4 +576,4 @@ class Session(OnGpu, Applies):
         return formula(self.goal)
 
 
-__all__ = ["Call", "Handle", "NoSite", "Session", "reschedule"]
+__all__ = ["Call", "DoesNotApply", "Handle", "Session", "reschedule"]

@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar
 from atl.core.program import Program
 from atl.errors import brief
 from rewrites import tactics
+from rewrites.cursors.targets import Target, within
 from rewrites.derivation import Derivation
-from rewrites.places.choosing import Chosen, within
 from rewrites.session.call import check_flags
 from rewrites.session.display import written
 from rewrites.tactics.reindexing.formulas import Storable
@@ -39,7 +39,7 @@ def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -
     The start becomes the program in which the input is what the format's arrays mean, the steps taken so far are
     taken again, and dense loops become loops over entries, by rules alone. The order of such calls, when there are
     several sparse inputs, is the schedule. With `result` a kernel computes values at the input's entries, and gives
-    them back with its other arrays. Raises `NoSite` with the loop that is still dense, or what is off that pattern.
+    them back with its other arrays. Raises `DoesNotApply` with the loop that is still dense, or what is off that pattern.
     """
     check_flags(result=result)
     made: S
@@ -50,13 +50,13 @@ def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -
     return made
 
 
-def store(self: S, what: Chosen, layout: Storable, *, name: str | None = None, loops: Loops = "places") -> S:
+def store(self: S, what: Target, layout: Storable, *, name: str | None = None, loops: Loops = "places") -> S:
     """Stores a let, or a copy of an input, through a layout: … y[i, j] … → … y[to(i, j)] …; the way back is proved."""
     done: S = self.do(tactics.store, what, layout, name=name, **({} if loops == "places" else {"loops": loops}))
     return done
 
 
-def reorder(self: S, name: Chosen | Sequence[Chosen], layout: Storable, *, in_: Chosen | None = None) -> S:
+def reorder(self: S, name: Target | Sequence[Target], layout: Storable, *, in_: Target | None = None) -> S:
     """Runs nested loops in the order of a layout's places: Σi Σj e(i, j) → Σp Σq [hit(p, q)] · e(back(p, q))."""
     done: S = self.do(tactics.reorder, within(name, in_), layout)
     return done
@@ -67,7 +67,7 @@ def view(self: S, name: str, layout: Storable) -> S:
 
     The start becomes the program in which the input is what an array with the extents of the places means, and the
     steps taken so far are taken again. A call passes that array by its name, such as one whose strides NumPy has
-    turned: `np.asarray(a.T)` for column-major. Raises `NoSite` for an input whose elements are used as indices.
+    turned: `np.asarray(a.T)` for column-major. Raises `DoesNotApply` for an input whose elements are used as indices.
 
     >>> import layouts
     >>> s = reschedule(atl.parse("f (A : float32[n, m]) : float32[m] := ⊞[j < m] Σ[i < n] A[i, j]"))

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-from atl.checks.targets import SUPPORT, Support
 from atl.core.marks import LetMark, LoopMark
 from atl.errors import NoSuchAttribute
+from lowering.targets.supported import SUPPORT, Support
 from rewrites.rules import RULES
 
 ELSEWHERE: Final = {
@@ -37,7 +37,6 @@ ELSEWHERE: Final = {
     "store_in": 's.mark("buf", "stack")',
     "strip_mine": 's.tile("i", 8)',
     "swap": 's.interchange("i")',
-    "unroll_and_jam": 's.jam("i", 4)',
     "vectorise": 's.vectorize("i", 8)',
 }
 """Names of other systems, and of what is not a session's, with what to write here."""

@@ -6,11 +6,11 @@ from rewrites.tactics.indices import simpl_index
 from rewrites.tactics.loops import flatten_loops, split_loop
 from rewrites.tactics.marking import mark, rename
 from rewrites.tactics.nests.accumulation import accumulate
-from rewrites.tactics.nests.jamming import jam
 from rewrites.tactics.nests.order import interchange
 from rewrites.tactics.nests.running import parallelize, unroll, vectorize
 from rewrites.tactics.nests.tails import tails
 from rewrites.tactics.nests.tiling import tile
+from rewrites.tactics.nests.unroll_and_jam import unroll_and_jam
 from rewrites.tactics.normal_form import normalize
 from rewrites.tactics.reindexing.reordering import reorder
 from rewrites.tactics.reindexing.storing import store
@@ -21,10 +21,37 @@ from rewrites.tactics.storage.packing import pack
 from rewrites.tactics.storage.staging import fuse, hoist, stage
 
 __all__ = [
-    "accumulate", "coalesce",
+    "accumulate",
+    "coalesce",
     "factor_out",
-    "flatten_loops", "fuse", "gpu_map", "hoist", "inline", "interchange", "jam", "lbind", "mark", "normalize",
-    "pack", "pad", "pad_rows", "parallelize", "reduce_accesses", "rename", "reorder", "simpl_guard", "simpl_index",
-    "solve_for_index", "split_loop", "stage", "stage_registers", "stage_shared", "store", "store_transposed",
-    "tails", "tile", "unroll", "vectorize",
+    "flatten_loops",
+    "fuse",
+    "gpu_map",
+    "hoist",
+    "inline",
+    "interchange",
+    "lbind",
+    "mark",
+    "normalize",
+    "pack",
+    "pad",
+    "pad_rows",
+    "parallelize",
+    "reduce_accesses",
+    "rename",
+    "reorder",
+    "simpl_guard",
+    "simpl_index",
+    "solve_for_index",
+    "split_loop",
+    "stage",
+    "stage_registers",
+    "stage_shared",
+    "store",
+    "store_transposed",
+    "tails",
+    "tile",
+    "unroll",
+    "unroll_and_jam",
+    "vectorize",
 ]  # fmt: skip

@@ -12,16 +12,16 @@ from atl.core.terms import Binary, Expr, Guard, Reduce, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target, every
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
-from rewrites.places.choosing import Chosen, every
-from rewrites.places.site import Site
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.loops import loops
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.simplification import guard_reads
 
 
-def factor_out(work: Derivation, what: Chosen, *, out_of: Chosen | None = None) -> None:
+def factor_out(work: Derivation, what: Target, *, out_of: Target | None = None) -> None:
     """Takes a factor, or a divisor, out of the sums around it on whose indices it does not depend, or of one of them.
 
     Σ[k < n] Σ[l < m] a(k, l) * b(k) * c(l)  →  Σ[k < n] b(k) * Σ[l < m] a(k, l) * c(l)
@@ -36,18 +36,18 @@ def factor_out(work: Derivation, what: Chosen, *, out_of: Chosen | None = None) 
     f (A : float32[n, m], x : float32[n]) : float32 :=
       Σ[i < n] x[i] * Σ[j < m] A[i, j]
     """
-    chosen_sums = None if out_of is None else {site.path for site in loops(work, out_of)}
-    work.first_of(every(work.goal, what), lambda site: _out(work, site, chosen_sums))
+    chosen_sums = None if out_of is None else {cursor.path for cursor in loops(work, out_of)}
+    work.try_each(every(work.goal, what), lambda cursor: _out(work, cursor, chosen_sums))
 
 
-def _out(work: Derivation, site: Site, chosen_sums: Collection[Path] | None) -> None:
-    if site.term.type.rank:
-        raise NoSite(
-            f"what is to leave the sum is a tensor of {site.term.type.rank} dimensions",
-            place=place_of(work.goal, site.path),
+def _out(work: Derivation, cursor: Cursor, chosen_sums: Collection[Path] | None) -> None:
+    if cursor.term.type.rank:
+        raise DoesNotApply(
+            f"what is to leave the sum is a tensor of {cursor.term.type.rank} dimensions",
+            place=place_of(work.goal, cursor.path),
             required="a scalar: one element, as in A[_, _]",
         )
-    factor = _Factor(work, site.path)
+    factor = _Factor(work, cursor.path)
     left = 0
     while (around := factor.sum_to_leave(chosen_sums)) is not None:
         factor.to_the_front()
@@ -56,30 +56,30 @@ def _out(work: Derivation, site: Site, chosen_sums: Collection[Path] | None) -> 
         if chosen_sums is not None:
             break
     if not left:
-        raise _no_sum(work, site, chosen_sums)
+        raise _no_sum(work, cursor, chosen_sums)
     guard_reads(work, factor.path)
 
 
-def _no_sum(work: Derivation, site: Site, chosen_sums: Collection[Path] | None) -> NoSite:
+def _no_sum(work: Derivation, cursor: Cursor, chosen_sums: Collection[Path] | None) -> DoesNotApply:
     """Why a factor leaves none of the sums around it."""
-    place = place_of(work.goal, site.path)
-    product = _whole_product(work, site.path)
+    place = place_of(work.goal, cursor.path)
+    product = _whole_product(work, cursor.path)
     around = work.term(product[:-1]) if product else None
     if not isinstance(around, Reduce) or around.monoid != "sum":
         what = f"the {around.monoid} {around.name}" if isinstance(around, Reduce) else "no sum"
-        return NoSite(
+        return DoesNotApply(
             f"{what} stands directly around the product that this is a factor of",
             place=place,
             required="a sum around a product; products, quotients, signs and guards may stand between",
             suggestions=("s.interchange(…) brings a sum inside of a gen",) if work.goal.body.type.rank else (),
         )
     if chosen_sums is not None:
-        return NoSite(
+        return DoesNotApply(
             "that sum is none that this factor can leave",
             place=place,
             required="a sum on whose index the factor does not depend, with only sums and guards between the two",
         )
-    return NoSite(
+    return DoesNotApply(
         f"this factor depends on the sum {around.name} around it, and on all sums directly around that one",
         place=place,
         required="a factor that does not depend on the index of a sum around it",
@@ -213,8 +213,8 @@ class _Factor:
         self.work.rewrite("mul_comm", above)
         self._at(above, "times")
 
-    def _stuck(self, above: Path) -> NoSite:
-        return NoSite(
+    def _stuck(self, above: Path) -> DoesNotApply:
+        return DoesNotApply(
             "no law of rings takes this factor out of here",
             place=place_of(self.work.goal, above),
             required="a factor of a product or of a dividend, or the divisor of a quotient that is itself no divisor",
@@ -276,7 +276,7 @@ class _Factor:
             try:
                 self.work.rewrite("sum_swap", at)
             except ATLError as error:
-                raise NoSite(
+                raise DoesNotApply(
                     f"the factor depends on the sum {inner.name}, which cannot come outside of {outer.name}: "
                     "its bounds depend on that index",
                     place=place_of(self.work.goal, at),

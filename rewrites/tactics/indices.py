@@ -12,7 +12,7 @@ from atl.core.terms import Access, Expr, Gen, Guard, Reduce, Reshape, Value
 from atl.core.traversal import Path, indices_in
 from atl.prove import simplify
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import function_of
 
@@ -26,7 +26,9 @@ def simpl_index(work: Derivation) -> None:
       ⊞[i < 3*n] x[i // 3]
     """
     if not simplify_indices(work):
-        raise NoSite("no index in the goal can be made smaller", required="an index that the facts in scope simplify")
+        raise DoesNotApply(
+            "no index in the goal can be made smaller", required="an index that the facts in scope simplify"
+        )
 
 
 def simplify_indices(work: Derivation, below: Path = ()) -> int:
@@ -47,20 +49,20 @@ def simplify_indices(work: Derivation, below: Path = ()) -> int:
 
 def simplify_conditions(work: Derivation, below: Path) -> None:
     """Makes the indices in the conditions of guards smaller, below a place, by what is known of them."""
-    for site in list(work.sites(below)):
-        if not isinstance(site.term, Guard):
+    for cursor in list(work.cursors(below)):
+        if not isinstance(cursor.term, Guard):
             continue
-        shorter = simpler_condition(site.term.predicate, site.scope)
-        if shorter != site.term.predicate:
-            work.attempt("guard_equivalent", site.path, q=shorter)
+        shorter = simpler_condition(cursor.term.predicate, cursor.scope)
+        if shorter != cursor.term.predicate:
+            work.attempt("guard_equivalent", cursor.path, q=shorter)
 
 
 def _next(work: Derivation, below: Path, left: Set[tuple[Path, Index]]) -> tuple[Path, Index, Index] | None:
     """The first place, from the inside out, with an index that the facts there simplify, but for what is left."""
-    for site in work.sites(below):
-        for old, new in simpler_indices(site.term, site.scope):
-            if (site.path, old) not in left:
-                return site.path, old, new
+    for cursor in work.cursors(below):
+        for old, new in simpler_indices(cursor.term, cursor.scope):
+            if (cursor.path, old) not in left:
+                return cursor.path, old, new
     return None
 
 

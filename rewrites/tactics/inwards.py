@@ -33,10 +33,10 @@ from atl.core.terms import (
 )
 from atl.core.traversal import Path
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target, chosen, nothing_chosen
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
-from rewrites.places.choosing import Chosen, chosen, nothing_chosen
-from rewrites.places.site import Site
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.storage.binding import binders_between
 from rewrites.tactics.storage.staging import loops_between, raised
@@ -44,17 +44,17 @@ from rewrites.tactics.storage.staging import loops_between, raised
 # -- what is read -----------------------------------------------------------------------------------------------------
 
 
-def reads_of(work: Derivation, what: Chosen, below: Path) -> list[Site]:
+def reads_of(work: Derivation, what: Target, below: Path) -> list[Cursor]:
     """The elements of the operand that are read below a place, but those that are copied to a buffer already."""
     meant = list(chosen(work.goal, what, top_down=True))
     if not meant:
         raise nothing_chosen(work.goal, what, operand=True)
-    operands = [use for site in meant for use in (_uses(work, site) if isinstance(site.term, Let) else (site,))]
-    elements = [_element(site) for site in operands]
-    inside = [site for site in elements if site.path[: len(below)] == below]
-    scalars = [site for site in inside if not site.term.type.rank and not _copied(site)]
+    operands = [use for cursor in meant for use in (_uses(work, cursor) if isinstance(cursor.term, Let) else (cursor,))]
+    elements = [_element(cursor) for cursor in operands]
+    inside = [cursor for cursor in elements if cursor.path[: len(below)] == below]
+    scalars = [cursor for cursor in inside if not cursor.term.type.rank and not _copied(cursor)]
     if not scalars:
-        raise NoSite(
+        raise DoesNotApply(
             f"{what} is not read there, one element at a time" + (", but for copying it" if inside else ""),
             place=place_of(work.goal, (inside or elements or meant)[0].path),
             required="an input, a let, or a pattern of an element of one, read inside of loops",
@@ -62,31 +62,31 @@ def reads_of(work: Derivation, what: Chosen, below: Path) -> list[Site]:
     return scalars
 
 
-def _uses(work: Derivation, let: Site) -> Iterator[Site]:
+def _uses(work: Derivation, let: Cursor) -> Iterator[Cursor]:
     """Where the tensor of a let is used."""
     body = (*let.path, 1)
-    for site in work.sites(body, top_down=True):
-        if isinstance(site.term, Local):
-            _, tensors = binders_between(work.term(body), site.path[len(body) :])
-            if site.term.position == tensors:
-                yield site
+    for cursor in work.cursors(body, top_down=True):
+        if isinstance(cursor.term, Local):
+            _, tensors = binders_between(work.term(body), cursor.path[len(body) :])
+            if cursor.term.position == tensors:
+                yield cursor
 
 
-def _element(site: Site) -> Site:
+def _element(cursor: Cursor) -> Cursor:
     """The access by which an element of a tensor is read, or what of it is read."""
-    while site.above is not None and isinstance(site.above.term, Access) and site.path[-1] == 0:
-        site = site.above
-    return site
+    while cursor.above is not None and isinstance(cursor.above.term, Access) and cursor.path[-1] == 0:
+        cursor = cursor.above
+    return cursor
 
 
-def _copied(site: Site) -> bool:
+def _copied(cursor: Cursor) -> bool:
     """Whether a value is all that an element of a let is."""
-    while site.above is not None and isinstance(site.above.term, Gen | Guard):
-        site = site.above
-    return site.above is not None and isinstance(site.above.term, Let) and site.path[-1] == 0
+    while cursor.above is not None and isinstance(cursor.above.term, Gen | Guard):
+        cursor = cursor.above
+    return cursor.above is not None and isinstance(cursor.above.term, Let) and cursor.path[-1] == 0
 
 
-def operand_called(read: Site) -> str:
+def operand_called(read: Cursor) -> str:
     """The name of the operand of which an element is read."""
     term = read.term
     while isinstance(term, Access):

@@ -11,14 +11,14 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import at_most, conjunction
 from atl.core.terms import OPERATOR_CALLED, Gen, Reduce
 from atl.core.traversal import Path
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.surface.values import as_index
 from atl.text.printing import place_of, show_index
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target, every
+from rewrites.cursors.text_pattern import is_name
 from rewrites.derivation import Derivation, Text
-from rewrites.errors import NoSite
-from rewrites.places.choosing import Chosen, every
-from rewrites.places.site import Site
-from rewrites.places.text_pattern import is_name
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.simplification import simplify_guards
 
 WORD_OF: Final = {op: word for word, op in OPERATOR_CALLED.items()}
@@ -26,26 +26,26 @@ WORD_OF: Final = {op: word for word, op in OPERATOR_CALLED.items()}
 MOST_UNROLLED = 64
 
 
-def loops(work: Derivation, what: Chosen) -> list[Site]:
-    """The generations and reductions that are meant, from the outside in. Raises `NoSite` if there are none."""
-    found = [site for site in every(work.goal, what) if isinstance(site.term, Gen | Reduce)]
+def loops(work: Derivation, what: Target) -> list[Cursor]:
+    """The generations and reductions that are meant, from the outside in. Raises `DoesNotApply` if there are none."""
+    found = [cursor for cursor in every(work.goal, what) if isinstance(cursor.term, Gen | Reduce)]
     if not found:
-        raise NoSite(f"{what} is no loop", required="the name of a gen or a sum, or a pattern of one")
+        raise DoesNotApply(f"{what} is no loop", required="the name of a gen or a sum, or a pattern of one")
     return found
 
 
-def first_possible(work: Derivation, what: Chosen, act: Callable[[Site], object]) -> None:
+def first_possible(work: Derivation, what: Target, act: Callable[[Cursor], object]) -> None:
     """Changes the first of these loops that can be changed so. If none can, raises what is wrong with the first one."""
-    work.first_of(loops(work, what), act)
+    work.try_each(loops(work, what), act)
 
 
-def as_bound(value: Any, site: Site) -> Index:
+def as_bound(value: Any, cursor: Cursor) -> Index:
     """A bound or a factor as a person gives it, at a loop: the names in a text are indices around it, and sizes."""
     if value is None:
-        raise WrongArgument("None is no index", required="a number, a size, or an index expression as text")
+        raise InvalidArgument("None is no index", required="a number, a size, or an index expression as text")
     if not isinstance(value, str):
         return value if isinstance(value, Index) else as_index(value)
-    made = Text(value, condition=False).read(site)
+    made = Text(value, condition=False).read(cursor)
     assert isinstance(made, Index)
     return made
 
@@ -53,7 +53,7 @@ def as_bound(value: Any, site: Site) -> Index:
 # -- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def split_loop(work: Derivation, name: Chosen, *at: Any, names: Sequence[str] | None = None) -> None:
+def split_loop(work: Derivation, name: Target, *at: Any, names: Sequence[str] | None = None) -> None:
     """Splits a loop at one or more indices, for instance into prologue, main loop and epilogue; guards are simplified.
 
     ⊞[i < n] e  →  (⊞[i < a] e) ++ (⊞[a <= i < b] e) ++ (⊞[b <= i < n] e); of a sum the pieces are added.
@@ -67,51 +67,51 @@ def split_loop(work: Derivation, name: Chosen, *at: Any, names: Sequence[str] | 
       (⊞[i < 1] padding(float32)) ++ ⊞[1 <= i < n] x[i - 1]
     """
     if not at:
-        raise WrongArgument("split_loop needs an index to split at", required=f"s.split_loop({brief(name)}, 1)")
+        raise InvalidArgument("split_loop needs an index to split at", required=f"s.split_loop({brief(name)}, 1)")
     if names is not None:
         _check_names(names, len(at) + 1)
 
-    def split(site: Site) -> None:
-        bounds = [as_bound(bound, site) for bound in at]
-        _check_rising(work, site, bounds)
+    def split(cursor: Cursor) -> None:
+        bounds = [as_bound(bound, cursor) for bound in at]
+        _check_rising(work, cursor, bounds)
         try:
-            paths = pieces(work, site.path, bounds)
-        except NoSite as error:
-            error.suggestions = (*error.suggestions, *_within(work, site, name, bounds))
+            paths = pieces(work, cursor.path, bounds)
+        except DoesNotApply as error:
+            error.suggestions = (*error.suggestions, *_within(work, cursor, name, bounds))
             raise
-        assert isinstance(site.term, Gen | Reduce)
-        for path, called in zip(paths, names or [site.term.name] * len(paths), strict=True):
+        assert isinstance(cursor.term, Gen | Reduce)
+        for path, called in zip(paths, names or [cursor.term.name] * len(paths), strict=True):
             work.rename(path, called)
-            work.mark(path, site.term.mark)
-        simplify_guards(work, site.path)
+            work.mark(path, cursor.term.mark)
+        simplify_guards(work, cursor.path)
 
     first_possible(work, name, split)
 
 
 def _check_names(names: Sequence[str], count: int) -> None:
-    """Raises `WrongArgument` unless these are names for so many pieces."""
+    """Raises `InvalidArgument` unless these are names for so many pieces."""
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and is_name(name) for name in names):
-        raise WrongArgument(f"names={brief(names)}", required='a list of names: names=["first", "rest"]')
+        raise InvalidArgument(f"names={brief(names)}", required='a list of names: names=["first", "rest"]')
     if len(names) != count:
-        raise WrongArgument(f"{len(names)} names for {count} pieces", required="a name for each piece")
+        raise InvalidArgument(f"{len(names)} names for {count} pieces", required="a name for each piece")
 
 
-def _check_rising(work: Derivation, site: Site, bounds: Sequence[Index]) -> None:
+def _check_rising(work: Derivation, cursor: Cursor, bounds: Sequence[Index]) -> None:
     for low, high in pairwise(bounds):
-        if work.knows(site.path, at_most(high, low)) and not work.knows(site.path, at_most(low, high)):
-            names = ", ".join(show_index(site.scope.index(bound)) for bound in bounds)
-            raise WrongArgument(f"a loop is split at {names}, which do not rise", required="indices in rising order")
+        if work.can_prove(cursor.path, at_most(high, low)) and not work.can_prove(cursor.path, at_most(low, high)):
+            names = ", ".join(show_index(cursor.scope.index(bound)) for bound in bounds)
+            raise InvalidArgument(f"a loop is split at {names}, which do not rise", required="indices in rising order")
 
 
-def _within(work: Derivation, site: Site, name: Chosen, bounds: Sequence[Index]) -> list[str]:
+def _within(work: Derivation, cursor: Cursor, name: Target, bounds: Sequence[Index]) -> list[str]:
     """Says how to split at the end of the range where an index may lie beyond it."""
-    assert isinstance(site.term, Gen | Reduce)
-    low, high = site.term.low, site.term.high
-    inside = [bound if work.knows(site.path, at_most(bound, high)) else imin(bound, high) for bound in bounds]
+    assert isinstance(cursor.term, Gen | Reduce)
+    low, high = cursor.term.low, cursor.term.high
+    inside = [bound if work.can_prove(cursor.path, at_most(bound, high)) else imin(bound, high) for bound in bounds]
     chain = conjunction([at_most(a, b) for a, b in zip([low, *inside], [*inside, high], strict=True)])
-    if inside == list(bounds) or not isinstance(name, str) or not work.knows(site.path, chain):
+    if inside == list(bounds) or not isinstance(name, str) or not work.can_prove(cursor.path, chain):
         return []
-    texts = [show_index(site.scope.index(bound), ascii=True) for bound in inside]
+    texts = [show_index(cursor.scope.index(bound), ascii=True) for bound in inside]
     shown = ", ".join(text if text.isdigit() else repr(text) for text in texts)
     return [f"split where the range ends, if that comes first: s.split_loop({name!r}, {shown})"]
 
@@ -134,32 +134,32 @@ def _where(work: Derivation, rule: str) -> str:
     return next(name for name in work.rule(rule).metavariables if name not in ("lo", "hi", "e"))
 
 
-def written_out(work: Derivation, site: Site, name: Chosen) -> None:
-    """Writes out a loop of constant extent: Σ[i < 2] e(i) → e(0) + e(1). Raises `NoSite`, with what to do instead."""
-    assert isinstance(site.term, Gen | Reduce)
-    low, high = site.term.low, site.term.high
+def written_out(work: Derivation, cursor: Cursor, name: Target) -> None:
+    """Writes out a loop of constant extent: Σ[i < 2] e(i) → e(0) + e(1). Raises `DoesNotApply`, with what to do instead."""
+    assert isinstance(cursor.term, Gen | Reduce)
+    low, high = cursor.term.low, cursor.term.high
     count = (high - low).constant
     if count is None or not 1 <= count <= MOST_UNROLLED:
-        first, last = (show_index(site.scope.index(bound)) for bound in (low, high))
-        raise NoSite(
+        first, last = (show_index(cursor.scope.index(bound)) for bound in (low, high))
+        raise DoesNotApply(
             f"the loop {name} runs from {first} to {last}",
-            place=place_of(work.goal, site.path),
+            place=place_of(work.goal, cursor.path),
             required=f"a constant extent from 1 to {MOST_UNROLLED}",
-            suggestions=_instead(work, site, name),
+            suggestions=_instead(work, cursor, name),
         )
-    single = f"{site.term.monoid}_one" if isinstance(site.term, Reduce) else "gen_one"
-    for path in pieces(work, site.path, [low + k for k in range(1, count)]):
+    single = f"{cursor.term.monoid}_one" if isinstance(cursor.term, Reduce) else "gen_one"
+    for path in pieces(work, cursor.path, [low + k for k in range(1, count)]):
         work.attempt(single, path)
-    simplify_guards(work, site.path)
+    simplify_guards(work, cursor.path)
 
 
-def _instead(work: Derivation, site: Site, name: Chosen) -> tuple[str, ...]:
+def _instead(work: Derivation, cursor: Cursor, name: Target) -> tuple[str, ...]:
     """What to call where the extent of a loop is not such that it can be written out."""
-    assert isinstance(site.term, Gen | Reduce)
-    extent = site.term.high - site.term.low
-    if work.knows(site.path, at_most(extent, ZERO)):
+    assert isinstance(cursor.term, Gen | Reduce)
+    extent = cursor.term.high - cursor.term.low
+    if work.can_prove(cursor.path, at_most(extent, ZERO)):
         return ()
-    if extent.constant is None and work.knows(site.path, at_most(extent, as_index(MOST_UNROLLED))):
+    if extent.constant is None and work.can_prove(cursor.path, at_most(extent, as_index(MOST_UNROLLED))):
         # The last tile is shorter than the others.
         return (
             "unroll the loop within tiles before s.tails(), while all tiles are of one length",
@@ -178,7 +178,7 @@ def from_zero(work: Derivation, path: Path) -> None:
         work.rewrite(f"{term.monoid}_rebase" if isinstance(term, Reduce) else "gen_rebase", path)
 
 
-def flatten_loops(work: Derivation, name: Chosen) -> None:
+def flatten_loops(work: Derivation, name: Target) -> None:
     """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _).
 
     It has the mark of the outer loop, or else that of the inner one.
@@ -188,15 +188,15 @@ def flatten_loops(work: Derivation, name: Chosen) -> None:
     twice (A : float32[n, 4]) : float32[n, 4] :=
       split 4 ⊞[ij < 4*n] 2 * A[ij // 4, ij % 4]
     """
-    first_possible(work, name, lambda site: _made_one(work, site, name))
+    first_possible(work, name, lambda cursor: _made_one(work, cursor, name))
 
 
-def _made_one(work: Derivation, site: Site, name: Chosen) -> None:
-    path, outer, inner = site.path, site.term, work.term((*site.path, 0))
+def _made_one(work: Derivation, cursor: Cursor, name: Target) -> None:
+    path, outer, inner = cursor.path, cursor.term, work.term((*cursor.path, 0))
     if not isinstance(outer, Gen):
-        raise NoSite(f"{name} is a reduction", required="the name of a gen, or a pattern of one")
+        raise DoesNotApply(f"{name} is a reduction", required="the name of a gen, or a pattern of one")
     if not isinstance(inner, Gen):
-        raise NoSite(f"no loop stands directly inside of the loop {outer.name}", required="two nested gens")
+        raise DoesNotApply(f"no loop stands directly inside of the loop {outer.name}", required="two nested gens")
     from_zero(work, path)
     from_zero(work, (*path, 0))
     work.rewrite("split_flatten", path, reverse=True, k=inner.high - inner.low)

@@ -27,7 +27,7 @@ def normalize(work: Derivation) -> None:
     f (x : float32[n], y : float32[n]) : float32[n] :=
       ⊞[i < n] 2 * x[i] + y[i]
     """
-    work.exhaust(work.known((*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let")))
+    work.repeat(work.known((*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let")))
     simplify_guards(work)
     for _ in range(MOST_LETS):
         found = _in_arithmetic(work.goal.body, (), None)

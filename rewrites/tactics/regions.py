@@ -16,7 +16,7 @@ from atl.core.traversal import Path, children
 from atl.prove import Facts, lower_bound, proves, simplify, upper_bound
 from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
 from rewrites.tactics.indices import closed
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
@@ -91,7 +91,7 @@ def stage_input(work: Derivation, reads: Sequence[Path], above: Path, name: str 
     arrays = {term.array for term in map(work.term, reads) if isinstance(term, Input)}
     if len(arrays) > 1:
         names = " and ".join(sorted(array.name for array in arrays))
-        raise NoSite(f"{names} are read there: these are several inputs", required="reads of one input")
+        raise DoesNotApply(f"{names} are read there: these are several inputs", required="reads of one input")
     (array,) = arrays
     for at in reads:
         _written_as_generations(work, at)
@@ -119,7 +119,7 @@ def _elements_written_out(work: Derivation, let: Path, above: Path) -> None:
     element = _written_as_generations(work, path)
     if not isinstance(gen, Input | Local):
         reduce_accesses(work, element)
-        work.exhaust(["guard_guard"], element)
+        work.repeat(["guard_guard"], element)
         simplify_guards(work, element)
 
 
@@ -130,7 +130,7 @@ def _all_is_read(work: Derivation, let: Path, above: Path, first: int) -> bool:
     of = around.value.type
     indices, tensors = binders_between(around, above[len(let) :])
     uses = _uses(work.term(above), shift_term(Local(0, of), indices, tensors - 1), above, of.rank)
-    scope = work.site(above).scope
+    scope = work.cursor(above).scope
     whole = [scope.index(shift(extent, indices)) - ONE for extent in of.shape]
     try:
         return first > 0 and all(
@@ -138,7 +138,7 @@ def _all_is_read(work: Derivation, let: Path, above: Path, first: int) -> bool:
             for use in uses
             for dimension in range(first, len(use.indices))
         )
-    except NoSite:
+    except DoesNotApply:
         return False
 
 
@@ -168,7 +168,7 @@ def _compute_regions(work: Derivation, let: Path, above: Path, value: Expr, name
     loops = _outer_loops(value)
     uses = _uses(work.term(above), shift_term(value, indices, tensors), above, len(loops))
     if not uses:
-        raise NoSite(
+        raise DoesNotApply(
             f"{name} is not read there", place=place_of(work.goal, above), required="a loop inside of which it is read"
         )
     rank = min(len(use.indices) for use in uses)
@@ -201,15 +201,15 @@ def note_growth(work: Derivation, let: Path) -> None:
 
     The sizes that came in with tiles are chosen by whoever tiles.
     """
-    site = work.site(let)
-    assert isinstance(site.term, Let)
-    shape = [site.scope.index(extent) for extent in site.term.value.type.shape]
+    cursor = work.cursor(let)
+    assert isinstance(cursor.term, Let)
+    shape = [cursor.scope.index(extent) for extent in cursor.term.value.type.shape]
     start = work.theorem.lhs
     own = {size.name for size in sizes_in(start.inputs, start.body, ())}
     grows = sorted({at.name for extent in shape for at in atoms(extent) if isinstance(at, Size) and at.name in own})
     if grows:
         extents = " x ".join(show_index(extent) for extent in shape)
-        work.notes.append(f"{site.called[0]} holds {extents} elements: it grows with {' and '.join(grows)}")
+        work.notes.append(f"{cursor.called[0]} holds {extents} elements: it grows with {' and '.join(grows)}")
 
 
 def _outer_loops(value: Expr) -> list[Gen]:
@@ -243,7 +243,7 @@ def _regions(work: Derivation, above: Path, uses: Sequence[Use], rank: int) -> l
 
     A row i and a row j of a matrix are two regions: in one there would be all rows between them.
     """
-    facts = work.site(above).scope.facts
+    facts = work.cursor(above).scope.facts
     groups: list[_Group] = []
     for use in uses:
         read = tuple(_bounds(work, above, use, dimension) for dimension in range(rank))
@@ -256,7 +256,7 @@ def _regions(work: Derivation, above: Path, uses: Sequence[Use], rank: int) -> l
             )
         )
     groups.sort(key=lambda group: uses.index(group.uses[0]))
-    scope = work.site(above).scope
+    scope = work.cursor(above).scope
     return [
         Region(
             tuple(group.uses),
@@ -303,13 +303,13 @@ def _hull(facts: Facts, read: Sequence[Bounds], scope: Scope) -> Extent:
 
 def _bounds(work: Derivation, above: Path, use: Use, dimension: int) -> Bounds:
     """The least and the greatest index of a use along a dimension, over the loops between the buffer and it."""
-    facts, site = work.site(above).scope.facts, work.site(use.path)
-    opened = site.scope.index(use.indices[dimension])
-    between = site.spine()[len(above) : -1]
+    facts, cursor = work.cursor(above).scope.facts, work.cursor(use.path)
+    opened = cursor.scope.index(use.indices[dimension])
+    between = cursor.spine()[len(above) : -1]
     ranges = [at.loop for at in between if isinstance(at.term, Gen | Reduce)]
     low, high = lower_bound(facts, opened, ranges), upper_bound(facts, opened, ranges)
     if low is None or high is None:
-        raise NoSite(
+        raise DoesNotApply(
             f"no bounds are found for the index {opened}, over the loops inside",
             place=place_of(work.goal, use.path),
             required="indices that are bounded by the loops between the buffer and its uses",

@@ -23,10 +23,10 @@ from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Access, Gen,
 from atl.core.traversal import Path
 from atl.prove import proves
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor, binders, positions
+from rewrites.cursors.targets import Target, every, one
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite, known_names
-from rewrites.places.choosing import Chosen, every, one
-from rewrites.places.site import Site, binders, positions
+from rewrites.errors import DoesNotApply, known_names
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",
@@ -36,7 +36,7 @@ OF_ACCESSES: Final = (
 """What reading one element of an operator's result computes."""
 
 
-def inline(work: Derivation, name: Chosen, *, at: Chosen | None = None) -> None:
+def inline(work: Derivation, name: Target, *, at: Target | None = None) -> None:
     """Unfolds a let by its name, or all uses of a reshape operator, such as "split", by its definition.
 
     let buf := v in … buf[i] …  →  … v[i] …
@@ -49,23 +49,23 @@ def inline(work: Derivation, name: Chosen, *, at: Chosen | None = None) -> None:
     below = one(work.goal, at).path if at is not None else ()
     if isinstance(name, str) and name in OPERATOR_CALLED:
         if not work.sweep([f"unfold_{name}"], below):
-            raise NoSite(f"there is no {name} in the goal", required=f"a use of {name}")
+            raise DoesNotApply(f"there is no {name} in the goal", required=f"a use of {name}")
         return
     lets = lets_called(work, name)
-    inside = [site for site in lets if site.path[: len(below)] == below]
+    inside = [cursor for cursor in lets if cursor.path[: len(below)] == below]
     if not inside:
-        raise NoSite(f"the let {name} does not stand at that place", required="a let at the place, or below it")
+        raise DoesNotApply(f"the let {name} does not stand at that place", required="a let at the place, or below it")
     work.rewrite("unfold_let", inside[0].path)
 
 
-def lets_called(work: Derivation, name: Chosen) -> list[Site]:
-    """The lets that are meant, from the outside in. Raises `NoSite` if there are none."""
+def lets_called(work: Derivation, name: Target) -> list[Cursor]:
+    """The lets that are meant, from the outside in. Raises `DoesNotApply` if there are none."""
     found = every(work.goal, name)
-    lets = [site for site in found if isinstance(site.term, Let)]
+    lets = [cursor for cursor in found if isinstance(cursor.term, Let)]
     if not lets:
         what = {Gen: "bound by a loop", Reduce: "bound by a loop", Input: "an input"}.get(type(found[0].term))
-        named = [site.called[0] for site in binders(work.goal) if isinstance(site.term, Let)]
-        raise NoSite(
+        named = [cursor.called[0] for cursor in binders(work.goal) if isinstance(cursor.term, Let)]
+        raise DoesNotApply(
             f"{name} is {f'{what}, not by a let' if what == 'bound by a loop' else what or 'no let'}",
             place=place_of(work.goal, found[0].path),
             required=f"the name of a let{f': {known_names(named)}' if named else '; the goal has none'}",
@@ -78,10 +78,10 @@ def reduce_accesses(work: Derivation, below: Path = ()) -> int:
 
     Where k cannot be proved to lie within the range, the element is guarded.
     """
-    return work.exhaust(work.known(OF_ACCESSES), below)
+    return work.repeat(work.known(OF_ACCESSES), below)
 
 
-def simpl_guard(work: Derivation, *, at: Chosen | None = None) -> None:
+def simpl_guard(work: Derivation, *, at: Target | None = None) -> None:
     """Drops what is known of guards: [true] · e → e, [p ∧ q] · e → [p] · e where p implies q, a false guard → padding.
 
     Selections are decided too.
@@ -94,7 +94,7 @@ def simpl_guard(work: Derivation, *, at: Chosen | None = None) -> None:
     before = work.taken
     simplify_guards(work, one(work.goal, at).path if at is not None else ())
     if work.taken == before:
-        raise NoSite(
+        raise DoesNotApply(
             "no guard in the goal is known to be true or false",
             required="a guard, or a conjunct of one, that the facts in scope decide",
             suggestions=("state what is known of the sizes: reschedule(…, given=[…])",),
@@ -103,28 +103,28 @@ def simpl_guard(work: Derivation, *, at: Chosen | None = None) -> None:
 
 def simplify_guards(work: Derivation, below: Path = ()) -> None:
     """As `simpl_guard`, but content with nothing to do."""
-    _visit(work, work.site(below))
+    _visit(work, work.cursor(below))
 
 
-def _visit(work: Derivation, site: Site) -> None:
-    while isinstance(site.term, Guard | Select) and _decided(work, site):
-        site = Site(work.goal, site.path, work.term(site.path), site.above)
-    if isinstance(site.term, Guard) and _without_implied(work, site, conjuncts(site.term.predicate)):
-        site = Site(work.goal, site.path, work.term(site.path), site.above)
-    for position in positions(site.term, top_down=True):
-        _visit(work, site.child(position))
+def _visit(work: Derivation, cursor: Cursor) -> None:
+    while isinstance(cursor.term, Guard | Select) and _decided(work, cursor):
+        cursor = Cursor(work.goal, cursor.path, work.term(cursor.path), cursor.above)
+    if isinstance(cursor.term, Guard) and _without_implied(work, cursor, conjuncts(cursor.term.predicate)):
+        cursor = Cursor(work.goal, cursor.path, work.term(cursor.path), cursor.above)
+    for position in positions(cursor.term, top_down=True):
+        _visit(work, cursor.child(position))
 
 
-def _decided(work: Derivation, site: Site) -> bool:
+def _decided(work: Derivation, cursor: Cursor) -> bool:
     """One step at a guard or a selection whose condition is known to hold, or not to."""
-    assert isinstance(site.term, Guard | Select)
-    kind = "guard" if isinstance(site.term, Guard) else "select"
-    predicate = site.term.predicate
-    opened = site.scope.predicate(predicate)
-    if proves(site.scope.facts, opened) and proves(site.safe_scope.facts, opened):
-        return work.attempt(f"{kind}_true", site.path)
-    if proves(site.scope.facts, negation(opened)):
-        return work.attempt(f"{kind}_false", site.path)
+    assert isinstance(cursor.term, Guard | Select)
+    kind = "guard" if isinstance(cursor.term, Guard) else "select"
+    predicate = cursor.term.predicate
+    opened = cursor.scope.predicate(predicate)
+    if proves(cursor.scope.facts, opened) and proves(cursor.safe_scope.facts, opened):
+        return work.attempt(f"{kind}_true", cursor.path)
+    if proves(cursor.scope.facts, negation(opened)):
+        return work.attempt(f"{kind}_false", cursor.path)
     return False
 
 
@@ -152,15 +152,15 @@ def reads_by(other: Predicate, part: Predicate) -> bool:
     return any(at in spoken for read in reads for position in read.indices for at in atoms(position))
 
 
-def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -> bool:
+def _without_implied(work: Derivation, cursor: Cursor, parts: Sequence[Predicate]) -> bool:
     """Drops the conjuncts that the others imply: in one step, if those that stay are seen to imply them all."""
-    stay, dropped = implied(parts, site.scope, site.safe_scope)
+    stay, dropped = implied(parts, cursor.scope, cursor.safe_scope)
     if not dropped:
         return False
-    if work.attempt("guard_implied", site.path, p=conjunction(stay), q=conjunction(dropped)):
+    if work.attempt("guard_implied", cursor.path, p=conjunction(stay), q=conjunction(dropped)):
         return True
     for position, part in enumerate(dropped):
-        work.rewrite("guard_implied", site.path, p=conjunction((*dropped[position + 1 :], *stay)), q=part)
+        work.rewrite("guard_implied", cursor.path, p=conjunction((*dropped[position + 1 :], *stay)), q=part)
     return True
 
 
@@ -173,14 +173,14 @@ def guard_reads(work: Derivation, below: Path) -> None:
     for path in sorted(unsafe, key=len, reverse=True):
         work.rewrite("access_guard", path)
     if unsafe:
-        work.exhaust(["guard_access", "guard_guard"], below)
+        work.repeat(["guard_access", "guard_guard"], below)
         simplify_guards(work, below)
 
 
 # -- solving for an index ---------------------------------------------------------------------------------------------
 
 
-def solve_for_index(work: Derivation, name: Chosen | None = None) -> None:
+def solve_for_index(work: Derivation, name: Target | None = None) -> None:
     """Writes conditions that fix a loop's index as index = …: [i = j*m + k] with 0 <= k < m → [j = i // m ∧ k = i % m].
 
     Equations in which the index has the factor 1 or -1 are solved as they stand. Of each guard the loops around it are
@@ -194,31 +194,31 @@ def solve_for_index(work: Derivation, name: Chosen | None = None) -> None:
       ⊞[i < m] Σ[j < n] Σ[k < 4] [j = i // 4 ∧ k = i % 4] · A[j, k]
     """
     before = work.taken
-    meant = None if name is None else {site.path for site in every(work.goal, name)}
-    for site in list(work.sites(top_down=True)):
-        if isinstance(site.term, Guard) and site.above is not None:
-            for position in _loops_around(site, meant):
-                if _solve(work, site, position):
+    meant = None if name is None else {cursor.path for cursor in every(work.goal, name)}
+    for cursor in list(work.cursors(top_down=True)):
+        if isinstance(cursor.term, Guard) and cursor.above is not None:
+            for position in _loops_around(cursor, meant):
+                if _solve(work, cursor, position):
                     break
     if work.taken == before:
-        raise NoSite(
+        raise DoesNotApply(
             "no guard fixes an index in another form than index = …",
             required="a guard with an equation, or a pair of bounds, that fixes the index of a loop around it",
         )
 
 
-def _loops_around(site: Site, meant: set[Path] | None) -> list[int]:
+def _loops_around(cursor: Cursor, meant: set[Path] | None) -> list[int]:
     """The de Bruijn positions of the indices that may be solved for, the nearest loop's first."""
-    loops = [above for above in reversed(site.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
+    loops = [above for above in reversed(cursor.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
     return [position for position, above in enumerate(loops) if meant is None or above.path in meant]
 
 
-def _solve(work: Derivation, site: Site, position: int) -> bool:
-    assert isinstance(site.term, Guard)
-    predicate = site.term.predicate
+def _solve(work: Derivation, cursor: Cursor, position: int) -> bool:
+    assert isinstance(cursor.term, Guard)
+    predicate = cursor.term.predicate
     parts = conjuncts(predicate)
     return any(
-        candidate != predicate and work.attempt("guard_equivalent", site.path, q=candidate)
+        candidate != predicate and work.attempt("guard_equivalent", cursor.path, q=candidate)
         for candidate in _solutions(parts, bound(position))
     )
 

@@ -13,7 +13,6 @@ from itertools import accumulate
 from typing import Final, assert_never
 
 from atl.checks.scope import known_at_the_start
-from atl.checks.stack import fits_registers, too_large_for_registers
 from atl.core.dtypes import bytes_of
 from atl.core.index import Index, Var, constant, index
 from atl.core.marks import LetMark, LoopMark
@@ -44,6 +43,7 @@ from lowering.nest.tiles import cells_of, has_lanes, occurs, shape_of, step, vec
 from lowering.passes.simplification import simplified_block
 from lowering.passes.storage.copies import read_from
 from lowering.passes.storage.transposition import Transposed, transposed_for
+from lowering.targets.stack import fits_registers, too_large_for_registers
 
 MOST_STATEMENTS: Final = 4096
 """So many statements are written out for one tile at most: they are text for people and work for compilers."""

@@ -14,7 +14,6 @@ from typing import assert_never
 
 from atl.checks.safety import has_meaning
 from atl.checks.scope import known_at_the_start
-from atl.checks.stack import storage_of
 from atl.core.dtypes import bytes_of
 from atl.core.index import ZERO, Extremum, Index, Var, constant, imax, index
 from atl.core.marks import LetMark, LoopMark
@@ -48,6 +47,7 @@ from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of, loads_from, step, stores_to
 from lowering.passes.dead_stores import loaded
 from lowering.passes.simplification import in_a_block
+from lowering.targets.stack import storage_of
 
 
 def with_rings(nest: LoopNest) -> LoopNest:

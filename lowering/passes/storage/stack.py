@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from atl.checks.stack import STACK_BUDGET
 from atl.core.marks import AT_ONCE, LetMark
 from lowering.nest.loopnest import (
     Accumulate,
@@ -25,6 +24,7 @@ from lowering.nest.loopnest import (
     stack_in_use,
     with_body,
 )
+from lowering.targets.stack import STACK_BUDGET
 
 FIRST: Final = (LetMark.STACK, LetMark.REGISTERS)
 """What is marked so is given room before the rest: a later pass may put it in registers."""

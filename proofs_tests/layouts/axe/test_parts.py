@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from layouts import LinearLayout, NoLayout
 from layouts.axe import Axe, R, S, axis, direct_sum, direct_sum_of, fuse, same_locations, slice_of, split
 from layouts.axe.replicas import number
@@ -139,7 +139,7 @@ def test_a_summand_is_found_among_replicas_that_overlap() -> None:
 def test_an_offset_may_be_a_size_on_either_side() -> None:
     assert n + S[4:1] == S[4:1] + n
     assert (n + S[4:1]).where(n=3) == S[4:1] + 3
-    with pytest.raises(WrongArgument, match="is not an index"):
+    with pytest.raises(InvalidArgument, match="is not an index"):
         _ = n + "x"
 
 
@@ -151,5 +151,5 @@ def test_unparsable_names_are_refused(name: str) -> None:
         lambda: LinearLayout.identity_1d(4, name, "i"),
     ]
     for made in makers:
-        with pytest.raises(WrongArgument, match="is not a valid name"):
+        with pytest.raises(InvalidArgument, match="is not a valid name"):
             made()

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 import atl
-from atl.errors import ATLError, ParseError, WrongArgument
+from atl.cli import main as command_line
+from atl.errors import ATLError, InvalidArgument, ParseError
 from atl.prove import Proved, Refuted
-from commands import main as command_line
 from layouts import (
     Chain,
     Layout,
@@ -185,7 +185,7 @@ def test_parenthesised_tilers_go_by_mode(text: str, tiler: tuple[object, ...]) -
     "words", [["equall", "(4,8):(8,1)", "8"], ["(4,8):(8,1)", "equall", "8"], ["N", "equall", "8"]]
 )
 def test_an_unknown_operation_is_named(words: list[str]) -> None:
-    with pytest.raises(WrongArgument, match="unknown operation 'equall'"):
+    with pytest.raises(InvalidArgument, match="unknown operation 'equall'"):
         ask(words)
 
 

@@ -17,7 +17,7 @@ import lowering.passes.walks
 import lowering.targets.walks
 from atl.core.marks import LoopMark
 from atl.core.program import Program
-from atl.errors import IllegalMark, WrongArgument
+from atl.errors import IllegalMark, InvalidArgument
 from atl.prove import Proved
 from lowering import compile as compiled
 from lowering import lower, print_nest
@@ -342,7 +342,7 @@ def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> Non
     ids=["none", "one", "no end", "no condition"],
 )
 def test_coiteration_of_something_else_is_refused(fingers: Any, when: Any, body: Any, told: str) -> None:
-    with pytest.raises(WrongArgument) as error:
+    with pytest.raises(InvalidArgument) as error:
         atl.coiter(fingers, when, body)
     assert told in str(error.value)
 

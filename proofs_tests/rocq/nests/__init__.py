@@ -1,1 +1,1 @@
-"""Loop nests as theorems of Rocq: what a nest leaves in its output is what its program means."""
+"""Tests of loop nests in Rocq: correct nests are proved, wrong ones refused."""

@@ -18,12 +18,12 @@ from typing import Final
 from examples import derivations
 from examples.schedules import blur, matmul
 from lowering import lower
-from proofs_tests.rocq import coqc
-from proofs_tests.rocq.certificates import derivation
 from proofs_tests.rocq.nests.faults import wrong_nests
-from proofs_tests.rocq.nests.kernels import text_of
 from proofs_tests.rocq.refusals import PROOF_FAILED
 from rewrites.kernel import Theorem, reflexivity
+from rewrites.rocq import coqc
+from rewrites.rocq.certificates import derivation
+from rewrites.rocq.nests.kernels import text_of
 
 NESTS: Final[dict[str, Callable[[], Theorem]]] = {
     "product": lambda: reflexivity(matmul.naive()),
@@ -66,7 +66,7 @@ class Report:
 
 def check_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
     """Checks the nests of these names; or all of them, and plants every fault."""
-    begun, report, at = time.monotonic(), Report(), coqc.library(folder or coqc.WORKPLACE)
+    begun, report, at = time.monotonic(), Report(), coqc.library(folder)
     with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         texts = {name: _text(NESTS[name]()) for name in names or NESTS}
         wrong = {} if names else {planted.name: planted.text for planted in wrong_nests()}

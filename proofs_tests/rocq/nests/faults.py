@@ -13,7 +13,7 @@ import atl
 from atl.core.index import ZERO, Var, index
 from atl.core.predicate import TRUE
 from atl.core.program import Program
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from lowering import lower
 from lowering.nest.loopnest import (
     Accumulate,
@@ -37,9 +37,9 @@ from lowering.nest.loopnest import (
     ScalarExpr,
     Statement,
 )
-from proofs_tests.rocq.certificates import derivation
-from proofs_tests.rocq.nests.kernels import text_of
 from rewrites.kernel import reflexivity
+from rewrites.rocq.certificates import derivation
+from rewrites.rocq.nests.kernels import text_of
 
 Fault = Callable[[Statement], Statement | None]
 """A statement as a fault has it, or None where there is nothing of its kind."""
@@ -212,7 +212,7 @@ def wrong_nests() -> Iterator[Planted]:
         for what, wrong in _wrong(nest):
             try:
                 yield Planted(f"{program.name}: {what}", text_of(derivation(reflexivity(program)), wrong))
-            except WrongArgument:
+            except InvalidArgument:
                 continue
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 import atl
+from atl.cli import main as command_line
 from atl.core.index import index
-from atl.errors import WrongArgument
-from commands import main as command_line
+from atl.errors import InvalidArgument
 from examples import derivations
 from examples.schedules import matmul
 from lowering import lower
 from lowering.nest.loopnest import Allocate, Assign, Buffer, Cell, Clear, For, Free, Load, Number
-from proofs_tests.rocq import coqc
-from proofs_tests.rocq.certificates import derivation
 from proofs_tests.rocq.nests import checked
 from proofs_tests.rocq.nests.faults import FAULTS, programs, wrong_nests
-from proofs_tests.rocq.nests.kernels import text_of
 from rewrites.kernel import reflexivity
+from rewrites.rocq import coqc
+from rewrites.rocq.certificates import derivation
+from rewrites.rocq.nests.kernels import text_of
 
 n, m = atl.sizes("n m")
 x, y = atl.tensor("x", n), atl.tensor("y", m)
@@ -74,13 +74,13 @@ def test_elements_that_indices_read_are_looked_at() -> None:
 
 def test_what_has_no_scalar_or_no_storage_of_its_own_is_refused_in_words() -> None:
     highest = atl.program("highest", [x], atl.reduce("max", n, lambda i: x[i]))
-    with pytest.raises(WrongArgument, match="the literal -inf"):
+    with pytest.raises(InvalidArgument, match="the literal -inf"):
         text(highest)
     shared = atl.let(
         atl.gen(n, lambda i: x[i] * 2),
         lambda a: atl.let(atl.gen(n, lambda i: a[i] + 1), lambda b: atl.gen(n, lambda i: a[i] * b[i])),
     )
-    with pytest.raises(WrongArgument, match="stands in the storage of"):
+    with pytest.raises(InvalidArgument, match="stands in the storage of"):
         text(atl.program("shared", [x], shared))
 
 
@@ -120,9 +120,9 @@ def test_statements_that_are_none_for_their_storage_are_refused_in_words() -> No
         (Clear(Buffer(901, "late", "float32", nest.output.extents), index(1)), "late is emptied but never allocated"),
         (Allocate(Buffer(nest.output.uid, "t", "float32", nest.output.extents), index(1)), "t and out have the number"),
     ):
-        with pytest.raises(WrongArgument, match=why):
+        with pytest.raises(InvalidArgument, match=why):
             text_of(derivation(reflexivity(program)), replace(nest, body=(statement, *nest.body)))
-    with pytest.raises(WrongArgument, match="out holds int8"):
+    with pytest.raises(InvalidArgument, match="out holds int8"):
         text_of(derivation(reflexivity(program)), replace(nest, body=(), output=replace(nest.output, dtype="int8")))
 
 

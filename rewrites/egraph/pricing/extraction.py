@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from rewrites.egraph.contexts import Context
 from rewrites.egraph.terms import Head
 
@@ -210,9 +210,9 @@ class Extraction:
 
 
 def _check_costs(costs: object, candidates: int) -> None:
-    """What a model of a person's own gives as costs. Raises `WrongArgument`."""
+    """What a model of a person's own gives as costs. Raises `InvalidArgument`."""
     if not isinstance(costs, np.ndarray) or costs.shape != (candidates,) or costs.dtype.kind != "f":
-        raise WrongArgument(
+        raise InvalidArgument(
             f"a cost model gave the costs {brief(costs)}",
             required=f"a result with costs: an array of {candidates} floats, one for each choice of sizes of tiles",
         )

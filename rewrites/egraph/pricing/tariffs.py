@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from atl.checks.targets import WRITTEN_OUT
+from lowering.targets.supported import WRITTEN_OUT
 from rewrites.egraph.pricing.extents import Nest
 from rewrites.egraph.pricing.extraction import Costs
 

@@ -14,17 +14,17 @@ from typing import Any, Final
 from atl.core.program import Program
 from atl.core.terms import Access, Expr, Term
 from atl.core.traversal import Path, children, static
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from atl.text.printing import show_program, text_at
 from rewrites import tactics
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target, places
 from rewrites.derivation import Derivation
 from rewrites.egraph.uses import ANY_TERM, FEEDS_ITSELF, TABLE
 from rewrites.kernel import Theorem
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.patterns import outermost
 from rewrites.matching.rule_index import heads, may_match
-from rewrites.places.choosing import Chosen, places
-from rewrites.places.site import Site
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session.display import law_of
@@ -41,8 +41,8 @@ class _Asked:
 
     theorem: Theorem
     rules: Mapping[str, Rule]
-    within: list[Site]
-    at: Chosen | None
+    within: list[Cursor]
+    at: Target | None
     shown: Any
     """The place as the call has it."""
 
@@ -52,14 +52,14 @@ class _Asked:
 
 
 def offered(
-    theorem: Theorem, rules: Mapping[str, Rule], at: Chosen | None, shown: Any, *, seconds: float = SECONDS
+    theorem: Theorem, rules: Mapping[str, Rule], at: Target | None, shown: Any, *, seconds: float = SECONDS
 ) -> Offers:
     """What applies to the right side of a theorem, at a place and below it, found in so many seconds.
 
-    Raises `WrongArgument` for no number of seconds, `NoSite` where nothing is meant by `at`.
+    Raises `InvalidArgument` for no number of seconds, `DoesNotApply` where nothing is meant by `at`.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise WrongArgument(f"seconds={brief(seconds)}", required="how long to look, such as 3")
+        raise InvalidArgument(f"seconds={brief(seconds)}", required="how long to look, such as 3")
     asked = _Asked(theorem, rules, list(places(theorem.rhs, at, None)), at, shown)
     until = time.process_time() + seconds
     found: dict[object, Offer] = {}
@@ -111,7 +111,7 @@ def _by_tactic(asked: _Asked, call: UsualCall) -> Iterator[Offer]:
 
 def _rules(asked: _Asked) -> Iterator[tuple[str, Iterator[Offer]]]:
     """Each rule both ways, in the order of a search; not what would apply everywhere, or to what it has made."""
-    standing = {type(site.term) for site in asked.within}
+    standing = {type(cursor.term) for cursor in asked.within}
     uses = [(use.rule, use.reverse) for use in TABLE if use.name not in (*ANY_TERM, *FEEDS_ITSELF)]
     uses += [(name, way) for name in asked.rules if name not in RULES for way in (False, True)]
     for name, reverse in uses:
@@ -126,22 +126,22 @@ def _by_rule(asked: _Asked, rule: Rule, reverse: bool) -> Iterator[Offer]:
         return
     options = {**({} if asked.at is None else {"at": asked.shown}), **({"reverse": True} if reverse else {})}
     asks: Offer | None = None
-    for site in asked.within:
-        if not may_match(rule, reverse, site.term):
+    for cursor in asked.within:
+        if not may_match(rule, reverse, cursor.term):
             continue
-        found = match(rule, reverse, site.term, {})
+        found = match(rule, reverse, cursor.term, {})
         if isinstance(found, Mismatch):
             continue
         missing = tuple(name for name in rule.metavariables if name not in found)
         if missing:
-            path = _whole_access(site)
+            path = _whole_access(cursor)
             before = _short(text_at(asked.goal, path))
             asks = asks or Offer(rule.name, "rule", (rule.name,), options, rule.law, path, before, "", missing)
             continue
         work = Derivation(asked.theorem, asked.rules)
-        if not work.attempted(rule, site.path, {}, reverse=reverse):
+        if not work.attempted(rule, cursor.path, {}, reverse=reverse):
             continue
-        path = _whole_access(site)
+        path = _whole_access(cursor)
         before, after = text_at(asked.goal, path), text_at(work.goal, path)
         if before != after:
             yield Offer(rule.name, "rule", (rule.name,), options, rule.law, path, _short(before), _short(after))
@@ -150,11 +150,11 @@ def _by_rule(asked: _Asked, rule: Rule, reverse: bool) -> Iterator[Offer]:
         yield asks
 
 
-def _whole_access(site: Site) -> Path:
+def _whole_access(cursor: Cursor) -> Path:
     """The element A[i, j] that a place is within, which stands for its parts: nobody reads A[i by itself."""
-    while site.above is not None and isinstance(site.above.term, Access) and site.path[-1] == 0:
-        site = site.above
-    return site.path
+    while cursor.above is not None and isinstance(cursor.above.term, Access) and cursor.path[-1] == 0:
+        cursor = cursor.above
+    return cursor.path
 
 
 # -- what has changed -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from rewrites.session.tuning.measuring import Measure
 from rewrites.session.tuning.search import autotune
 from rewrites.session.tuning.space import check_parameters
@@ -36,10 +36,10 @@ def tuned_from(
     """What is the fastest of a schedule that goes on from the goal of a session, with every choice of its parameters.
 
     `schedule(session, **parameters)` may give a session, or rewrite the one that it is given. Without a schedule the
-    `usual` ones are tried. Raises `WrongArgument`, and what `autotune` raises.
+    `usual` ones are tried. Raises `InvalidArgument`, and what `autotune` raises.
     """
     if (schedule is None) is not (choices is None) or not (schedule is None or callable(schedule)):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"schedule={brief(schedule)}, choices={brief(choices)}",
             required="a function of a session and of parameters, with choices of these; or neither",
         )

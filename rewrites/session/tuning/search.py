@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any, Final, Generic
 
 from atl.core.program import Program
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.kernel import Theorem
 from rewrites.session.tuning.measuring import Contest, Interval, Measure, compared
 from rewrites.session.tuning.progress import Progress
@@ -47,7 +47,7 @@ def autotune(
     kept in a table, in `folder` or where the contest says, by program, sizes, machine, compiler and flags. The next run
     begins with the best of the table, and measures only what is not in it. `watch` is called with each candidate.
 
-    Raises `WrongArgument`, and what `measure` raises for the start.
+    Raises `InvalidArgument`, and what `measure` raises for the start.
 
     >>> import atl, tempfile
     >>> twice = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
@@ -60,25 +60,25 @@ def autotune(
     if measure is None:
         from lowering import measure
     if not callable(schedule) or not callable(measure):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"schedule={brief(schedule)}, measure={brief(measure)}",
             required="a schedule, which is a function of parameters, and a measure, such as atl.measure",
         )
     check_parameters(schedule, (), choices)
     if not isinstance(budget, int | float) or isinstance(budget, bool) or not budget >= 0:
-        raise WrongArgument(f"budget={brief(budget)}", required="how many seconds it may take")
+        raise InvalidArgument(f"budget={brief(budget)}", required="how many seconds it may take")
     if watch is not None and not callable(watch):
-        raise WrongArgument(f"watch={brief(watch)}", required="a function of a candidate, such as print")
+        raise InvalidArgument(f"watch={brief(watch)}", required="a function of a candidate, such as print")
     if start is not None and not isinstance(start, Theorem):
-        raise WrongArgument(f"start={brief(start)}", required="a theorem: session.theorem")
+        raise InvalidArgument(f"start={brief(start)}", required="a theorem: session.theorem")
     if folder is not None and not isinstance(folder, str | PathLike):
-        raise WrongArgument(f"folder={brief(folder)}", required="the path of a folder for the table of times")
+        raise InvalidArgument(f"folder={brief(folder)}", required="the path of a folder for the table of times")
     progress = Progress(len(waiting), budget)
     lhs = _start_of(schedule, waiting) if start is None else start.lhs
     program = lhs if start is None else start.rhs
     contest = measure(program, sizes)
     if not isinstance(contest, Contest):
-        raise WrongArgument(f"the measure gives {brief(contest)}", required="a contest, as atl.measure gives one")
+        raise InvalidArgument(f"the measure gives {brief(contest)}", required="a contest, as atl.measure gives one")
     tuner = _Tuner(schedule, contest, lhs, program, sizes, folder, progress, watch)
     try:
         return tuner.run(waiting, budget)
@@ -99,10 +99,10 @@ def _start_of(schedule: Callable[..., S], waiting: Sequence[Parameters]) -> Prog
 
 
 def _theorem_of(session: object, parameters: Parameters) -> Theorem:
-    """That what a schedule gives equals its start. Raises `WrongArgument` where it is no session."""
+    """That what a schedule gives equals its start. Raises `InvalidArgument` where it is no session."""
     theorem = getattr(session, "theorem", None)
     if not isinstance(theorem, Theorem):
-        raise WrongArgument(f"the schedule gives {brief(session)} for {called(parameters)}", required="a session")
+        raise InvalidArgument(f"the schedule gives {brief(session)} for {called(parameters)}", required="a session")
     return theorem
 
 
@@ -206,7 +206,7 @@ class _Tuner(Generic[S]):
     def _derived(self, parameters: dict[str, Any]) -> S:
         session = self.schedule(**parameters)
         if _theorem_of(session, parameters).lhs != self.lhs:
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the schedule gives {brief(session)} for {called(parameters)}",
                 required=f"a session that starts from {self.lhs.name}, as the others do",
             )

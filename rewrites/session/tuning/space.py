@@ -8,7 +8,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 
 Parameters: TypeAlias = Mapping[str, Any]
 MOST: Final = 100_000
@@ -16,27 +16,27 @@ MOST: Final = 100_000
 
 
 def candidates(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every choice of a value for each parameter, the first ones first. Raises `WrongArgument`."""
+    """Every choice of a value for each parameter, the first ones first. Raises `InvalidArgument`."""
     required = 'the values of each parameter, those to be tried first at the front: choices={"rows": [1, 2, 4]}'
     if not isinstance(choices, Mapping) or not all(isinstance(name, str) for name in choices):
-        raise WrongArgument(f"choices={brief(choices)}", required=required)
+        raise InvalidArgument(f"choices={brief(choices)}", required=required)
     for name, values in choices.items():
         if not isinstance(values, list | tuple | range) or not values:
-            raise WrongArgument(f"the choices {name}={brief(values)}", required=required)
+            raise InvalidArgument(f"the choices {name}={brief(values)}", required=required)
         if len({written(value) for value in values}) < len(values):
-            raise WrongArgument(f"the choices {name}={brief(values)} hold a value twice", required="each value once")
+            raise InvalidArgument(f"the choices {name}={brief(values)} hold a value twice", required="each value once")
     count = prod(len(values) for values in choices.values())
     if count > MOST:
-        raise WrongArgument(f"{count} candidates", required=f"at most {MOST}", suggestions=("leave out some values",))
+        raise InvalidArgument(f"{count} candidates", required=f"at most {MOST}", suggestions=("leave out some values",))
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
 def check_parameters(schedule: Callable[..., object], first: Sequence[object], names: Iterable[str]) -> None:
-    """Raises `WrongArgument` unless a schedule takes these arguments, and parameters of these names after them."""
+    """Raises `InvalidArgument` unless a schedule takes these arguments, and parameters of these names after them."""
     try:
         inspect.signature(schedule).bind(*first, **dict.fromkeys(names))
     except TypeError as error:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the schedule does not take {', '.join(names) or 'no parameters'}: {error}",
             required="choices={…} with the names of the schedule's own parameters",
         ) from None

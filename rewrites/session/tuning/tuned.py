@@ -122,7 +122,7 @@ class Tuned(Generic[S]):
     def picture(self, path: str | PathLike[str]) -> None:
         """Writes the candidates by their times as SVG: a bar for each with the ends of its interval; the best is dark.
 
-        Raises `WrongArgument` where it cannot be written.
+        Raises `InvalidArgument` where it cannot be written.
         """
         bars = [Bar(START, 1.0, 1.0, 1.0, chosen=self.best is None)]
         for one in self.ranked:

@@ -29,8 +29,8 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import Path, subterm
-from atl.errors import WrongArgument
-from rewrites.errors import NoSite
+from atl.errors import InvalidArgument
+from rewrites.errors import DoesNotApply
 
 Schedule: TypeAlias = Callable[..., object]
 Choices: TypeAlias = Mapping[str, Sequence[Any]]
@@ -45,7 +45,7 @@ def usual(goal: Program) -> tuple[Schedule, Choices]:
 
     A sum for each element of a matrix is added up in tiles of rows x columns in registers; of other loops within loops
     some iterations of the last but one run together, with the let around them that they share; of a single loop some
-    iterations are the lanes of vectors. Raises `WrongArgument` where there is no loop.
+    iterations are the lanes of vectors. Raises `InvalidArgument` where there is no loop.
 
     >>> import atl
     >>> usual(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))[1]
@@ -65,12 +65,12 @@ def usual(goal: Program) -> tuple[Schedule, Choices]:
         return lambda s, **numbers: _lanes(s, nest[0], **numbers), LANES
     own = "schedule=lambda s, by: s.tile(…, by), choices={'by': [8, 16]}"
     if isinstance(below, Concat):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the result of {goal.name} is made by several nests of loops, one after the other",
             required="one nest; or a schedule, and choices of its parameters",
             suggestions=("tune before tails: s.undo(), then s.autotune(…), which takes the tests away by itself", own),
         )
-    raise WrongArgument(
+    raise InvalidArgument(
         f"the result of {goal.name} is made by no loop that one knows how to tune",
         required="a schedule, and choices of its parameters",
         suggestions=(own,),
@@ -134,7 +134,7 @@ def _tiles(s: Any, nest: tuple[Path, Path], total: Path, name: str, *, rows: int
 def _rows(s: Any, around: Path, lets: Sequence[str], *, rows: int, vector: bool) -> None:
     loop = s.find((*around, 0))
     if rows > 1:
-        s.jam(around, rows, share=lets[-1] if lets else None)
+        s.unroll_and_jam(around, rows, share=lets[-1] if lets else None)
     if vector:
         s.mark(loop, "vector")
     _without_tests(s)
@@ -145,5 +145,5 @@ def _lanes(s: Any, loop: Path, *, lanes: int) -> None:
 
 
 def _without_tests(s: Any) -> None:
-    with suppress(NoSite):  # there are none
+    with suppress(DoesNotApply):  # there are none
         s.tails(strategy="split")

@@ -11,12 +11,12 @@ from atl.core.index import ONE, Bound, factor_of
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.terms import Access, Gen, Guard, Let, Reduce, Reshape
 from atl.core.traversal import Path
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target, chosen, nothing_chosen
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
-from rewrites.places.choosing import Chosen, chosen, nothing_chosen
-from rewrites.places.site import Site
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.inwards import operand_called, reads_of
 from rewrites.tactics.loops import as_bound, first_possible
 from rewrites.tactics.nests.accumulation import accumulate
@@ -28,7 +28,7 @@ from rewrites.tactics.storage.staging import stage
 # -- loops ------------------------------------------------------------------------------------------------------------
 
 
-def gpu_map(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
+def gpu_map(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
     """Runs loops in tiles, a block of threads for each tile: the loops over tiles are blocks, those within are threads.
 
     ⊞[i < n] ⊞[j < m] e  →  … ⊞[io < _ | block.y] … ⊞[jo < _ | block.x] ⊞[ii < a | thread.y] ⊞[ji < b | thread.x] e
@@ -45,16 +45,16 @@ def gpu_map(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     """
     names = loops_meant(name)
     if not 1 <= len(names) <= len(BLOCKS):
-        raise WrongArgument(f"{len(names)} loops", required=f"one loop to {len(BLOCKS)}, the last one along x")
+        raise InvalidArgument(f"{len(names)} loops", required=f"one loop to {len(BLOCKS)}, the last one along x")
     factors = list(by) if len(names) > 1 and isinstance(by, list | tuple) else [by]
     if len(factors) != len(names):
-        raise WrongArgument(f"by={brief(by)} for {len(names)} loops", required="a factor for each loop, in a list")
+        raise InvalidArgument(f"by={brief(by)} for {len(names)} loops", required="a factor for each loop, in a list")
     levels = [len(factor) if isinstance(factor, list | tuple) else 1 for factor in factors]
 
-    def mapped(site: Site) -> None:
-        tile(work, [site.path, *names[1:]] if len(names) > 1 else site.path, by)
+    def mapped(cursor: Cursor) -> None:
+        tile(work, [cursor.path, *names[1:]] if len(names) > 1 else cursor.path, by)
         marks = _marks_of_levels(levels)
-        for path, mark in zip(nested(work, site.path, len(marks)), marks, strict=True):
+        for path, mark in zip(nested(work, cursor.path, len(marks)), marks, strict=True):
             if mark is not LoopMark.NONE:
                 work.mark(path, mark)
 
@@ -73,7 +73,7 @@ def _marks_of_levels(levels: Sequence[int]) -> list[LoopMark]:
     return marks
 
 
-def coalesce(work: Derivation, what: Chosen) -> None:
+def coalesce(work: Derivation, what: Target) -> None:
     """Gives the threads along x to the loop along which what is read lies side by side in memory.
 
     ⊞[i < 32 | thread.x] ⊞[j < 8 | thread.y] A[i, j]  →  ⊞[i < 32 | thread.y] ⊞[j < 8 | thread.x] A[i, j]
@@ -91,35 +91,37 @@ def coalesce(work: Derivation, what: Chosen) -> None:
     found = list(chosen(work.goal, what, top_down=True))
     if not found:
         raise nothing_chosen(work.goal, what, operand=True)
-    elements = [site for site in found if isinstance(site.term, Access) and not site.term.type.rank]
+    elements = [cursor for cursor in found if isinstance(cursor.term, Access) and not cursor.term.type.rank]
     if not elements:
-        raise NoSite(f"{what} is no element", place=place_of(work.goal, found[0].path), required="a pattern as A[_, _]")
-    for site in elements:
-        loop = _side_by_side(site)
+        raise DoesNotApply(
+            f"{what} is no element", place=place_of(work.goal, found[0].path), required="a pattern as A[_, _]"
+        )
+    for cursor in elements:
+        loop = _side_by_side(cursor)
         if loop is None:
-            raise NoSite(
+            raise DoesNotApply(
                 f"no loop runs along the last index of {what}",
-                place=place_of(work.goal, site.path),
+                place=place_of(work.goal, cursor.path),
                 required="a loop around it within a block, whose variable is added to that index once",
             )
-        _along_x(work, site, loop)
+        _along_x(work, cursor, loop)
 
 
-def _side_by_side(site: Site) -> Site | None:
+def _side_by_side(cursor: Cursor) -> Cursor | None:
     """The loop around an element along which its neighbours in memory are read."""
-    assert isinstance(site.term, Access)
-    around = [at for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
+    assert isinstance(cursor.term, Access)
+    around = [at for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
     for position, at in enumerate(around):
         assert isinstance(at.term, Gen | Reduce)
-        if at.term.mark not in BLOCKS and factor_of(site.term.index, Bound(position)) == ONE:
+        if at.term.mark not in BLOCKS and factor_of(cursor.term.index, Bound(position)) == ONE:
             return at
     return None
 
 
-def _along_x(work: Derivation, site: Site, loop: Site) -> None:
+def _along_x(work: Derivation, cursor: Cursor, loop: Cursor) -> None:
     assert isinstance(loop.term, Gen | Reduce)
     mark = loop.term.mark
-    for at in site.spine()[:-1]:
+    for at in cursor.spine()[:-1]:
         if isinstance(at.term, Gen | Reduce) and at.term.mark is LoopMark.THREAD_X:
             work.mark(at.path, mark)
     work.mark(loop.path, LoopMark.THREAD_X)
@@ -128,7 +130,7 @@ def _along_x(work: Derivation, site: Site, loop: Site) -> None:
 # -- storage ----------------------------------------------------------------------------------------------------------
 
 
-def stage_shared(work: Derivation, what: Chosen, *, at: Chosen, name: str | None = None) -> None:
+def stage_shared(work: Derivation, what: Target, *, at: Target, name: str | None = None) -> None:
     """Copies what a block reads of an operand in each iteration of a loop to a tile in shared memory, by all threads.
 
     ⊞[io < _ | block.x] … A[16*io + ii, p] …  →
@@ -153,7 +155,9 @@ def stage_shared(work: Derivation, what: Chosen, *, at: Chosen, name: str | None
     """
     threads = _threads(work)
     if not threads:
-        raise NoSite("no loop is one of threads", required='loops of threads: s.gpu_map("i", 32), or marks, first')
+        raise DoesNotApply(
+            "no loop is one of threads", required='loops of threads: s.gpu_map("i", 32), or marks, first'
+        )
     _need_name(name)
     called = name or f"{operand_called(reads_of(work, what, ())[0])}p"
     pack(work, what, at=at, name=called)
@@ -163,12 +167,12 @@ def stage_shared(work: Derivation, what: Chosen, *, at: Chosen, name: str | None
     _filled_by_threads(work, let, threads)
 
 
-def _check_shared(work: Derivation, let: Site) -> None:
+def _check_shared(work: Derivation, let: Cursor) -> None:
     """Raises where a tile is no tensor that all threads of a block could have in common."""
     assert isinstance(let.term, Let)
     called, place = let.term.name, place_of(work.goal, let.path)
     if not let.term.value.type.rank:
-        raise NoSite(
+        raise DoesNotApply(
             f"{called} is a single number: of the operand one element is read in each iteration",
             place=place,
             required="a loop outside of those that read the tile: at=… names it",
@@ -184,7 +188,7 @@ def _check_shared(work: Derivation, let: Site) -> None:
         advice.append(
             f's.stage_registers("{total}", at="{block}") first: the sum then goes round outside of the threads'
         )
-    raise NoSite(
+    raise DoesNotApply(
         f"{called} would stand within the loop {threads.name} of threads, each of which would have one of its own",
         place=place,
         required="a place outside of all loops of threads: those of a block fill the tile together",
@@ -194,20 +198,20 @@ def _check_shared(work: Derivation, let: Site) -> None:
 
 def _need_name(name: object) -> None:
     if name is not None and type(name) is not str:
-        raise WrongArgument(f"name={brief(name)}", required="a text, which the tensor is called by, or nothing")
+        raise InvalidArgument(f"name={brief(name)}", required="a text, which the tensor is called by, or nothing")
 
 
 def _threads(work: Derivation) -> dict[LoopMark, int]:
     """How many threads a block has along each axis."""
     found: dict[LoopMark, int] = {}
-    for site in work.sites(()):
-        if isinstance(site.term, Gen | Reduce) and site.term.mark in THREADS:
-            count = (site.term.high - site.term.low).constant
-            found[site.term.mark] = max(found.get(site.term.mark, 1), count or 1)
+    for cursor in work.cursors(()):
+        if isinstance(cursor.term, Gen | Reduce) and cursor.term.mark in THREADS:
+            count = (cursor.term.high - cursor.term.low).constant
+            found[cursor.term.mark] = max(found.get(cursor.term.mark, 1), count or 1)
     return found
 
 
-def _filled_by_threads(work: Derivation, let: Site, threads: dict[LoopMark, int]) -> None:
+def _filled_by_threads(work: Derivation, let: Cursor, threads: dict[LoopMark, int]) -> None:
     """Gives the loops that fill a let to the threads of a block."""
     fill: list[tuple[Path, float]] = []
     path = (*let.path, 0)
@@ -217,8 +221,8 @@ def _filled_by_threads(work: Derivation, let: Site, threads: dict[LoopMark, int]
             count = (term.high - term.low).constant
             fill.append((path, inf if count is None else count))
         path = (*path, 0)
-    reads = [site for site in work.sites(path) if isinstance(site.term, Access) and not site.term.type.rank]
-    first = next((loop.path for site in reads if (loop := _side_by_side(site)) is not None), None)
+    reads = [cursor for cursor in work.cursors(path) if isinstance(cursor.term, Access) and not cursor.term.type.rank]
+    first = next((loop.path for cursor in reads if (loop := _side_by_side(cursor)) is not None), None)
     along = next((each for each in fill if each[0] == first), fill[-1] if fill else None)
     rest = sorted((each for each in fill if each is not along), key=lambda each: -each[1])
     axes = [mark for mark in THREADS if threads.get(mark, 1) > 1]
@@ -227,12 +231,12 @@ def _filled_by_threads(work: Derivation, let: Site, threads: dict[LoopMark, int]
     for (at, most), mark in sorted(dealt, key=lambda each: -len(each[0][0])):
         inner = at
         if most > threads[mark]:
-            inner = one_tile(work, at, as_bound(threads[mark], work.site(at)))
+            inner = one_tile(work, at, as_bound(threads[mark], work.cursor(at)))
         work.mark(inner, mark)
     simplify_guards(work, (*let.path, 0))
 
 
-def stage_registers(work: Derivation, what: Chosen, *, at: Chosen, name: str | None = None) -> None:
+def stage_registers(work: Derivation, what: Target, *, at: Target, name: str | None = None) -> None:
     """Keeps a sum, or what is read, in the registers of the threads, within each iteration of a loop.
 
     ⊞[ii < 4] ⊞[ji < 4] Σp e  →  let acc | registers := Σp ⊞[ii < 4] ⊞[ji < 4] e in ⊞[ii < 4] ⊞[ji < 4] acc[ii, ji]
@@ -251,7 +255,9 @@ def stage_registers(work: Derivation, what: Chosen, *, at: Chosen, name: str | N
         in
         flatten ⊞[iio < 32 | thread.x] ⊞[iii < 2] [64*io + 2*iio + iii < n] · acc[iio, iii]
     """
-    sums = [site for site in chosen(work.goal, what) if isinstance(site.term, Reduce) and site.term.monoid == "sum"]
+    sums = [
+        cursor for cursor in chosen(work.goal, what) if isinstance(cursor.term, Reduce) and cursor.term.monoid == "sum"
+    ]
     _need_name(name)
     called = name or ("acc" if sums else "kept")
     if sums:

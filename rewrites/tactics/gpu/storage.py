@@ -7,18 +7,18 @@ from typing import Any
 
 from atl.core.terms import Gen, Let
 from atl.core.traversal import Path
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
-from rewrites.places.choosing import Chosen
-from rewrites.places.site import Site
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.loops import as_bound
 from rewrites.tactics.simplification import lets_called, reduce_accesses
 from rewrites.tactics.storage.staging import stage_at
 
 
-def store_transposed(work: Derivation, name: Chosen) -> None:
+def store_transposed(work: Derivation, name: Target) -> None:
     """Stores a let of rank two or more with its last two dimensions exchanged; the loops that fill it stay as they are.
 
     let x := e in … x[i, j] …  →  let x := transpose e in … x[j, i] …
@@ -38,7 +38,7 @@ def store_transposed(work: Derivation, name: Chosen) -> None:
     _stored_anew(work, name, stored)
 
 
-def pad_rows(work: Derivation, name: Chosen, by: Any = 1) -> None:
+def pad_rows(work: Derivation, name: Target, by: Any = 1) -> None:
     """Stores a let of rank two or more with room for `by` more elements after each row, which nobody reads.
 
     let x := e in … x[i, j] …  →  let x := transpose padr 1 transpose e in … x[i, j] …, where rows are longer by 1
@@ -55,9 +55,9 @@ def pad_rows(work: Derivation, name: Chosen, by: Any = 1) -> None:
     """
 
     def stored(matrix: Path) -> Path:
-        more = as_bound(by, work.site(matrix))
+        more = as_bound(by, work.cursor(matrix))
         if (more.constant or 0) < 1:
-            raise WrongArgument(f"rows padded by {brief(by)}", required="a number from 1 on")
+            raise InvalidArgument(f"rows padded by {brief(by)}", required="a number from 1 on")
         work.rewrite("transpose_transpose", matrix, reverse=True)
         columns = (*matrix, 0)
         work.rewrite("truncr_padr", columns, reverse=True, k=more)
@@ -68,10 +68,10 @@ def pad_rows(work: Derivation, name: Chosen, by: Any = 1) -> None:
     _stored_anew(work, name, stored)
 
 
-def _stored_anew(work: Derivation, name: Chosen, stored: Callable[[Path], Path]) -> None:
+def _stored_anew(work: Derivation, name: Target, stored: Callable[[Path], Path]) -> None:
     """Binds another form of a let's value in its place; `stored` makes it of a matrix, and tells the path of it."""
 
-    def bound(let: Site) -> None:
+    def bound(let: Cursor) -> None:
         assert isinstance(let.term, Let)
         path, called, mark = let.path, let.term.name, let.term.mark
         matrix = (*path, 0)
@@ -81,7 +81,7 @@ def _stored_anew(work: Derivation, name: Chosen, stored: Callable[[Path], Path])
                 work.rewrite("gen_eta", matrix, reverse=True)
             matrix = (*matrix, 0)
         if work.term(matrix).type.rank < 2:
-            raise NoSite(
+            raise DoesNotApply(
                 f"{called} has {'no' if not let.term.value.type.rank else 'a single'} row",
                 place=place_of(work.goal, path),
                 required="a let of rank two or more",
@@ -91,4 +91,4 @@ def _stored_anew(work: Derivation, name: Chosen, stored: Callable[[Path], Path])
         work.rewrite("unfold_let", (*path, 1))
         reduce_accesses(work, (*path, 1))
 
-    work.first_of(lets_called(work, name), bound)
+    work.try_each(lets_called(work, name), bound)

@@ -8,11 +8,11 @@ from atl.core.terms import Binary, Cast, Gen, Guard, Reduce, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.obstacles import new_obstacles, obstacles
-from rewrites.places.choosing import Chosen
-from rewrites.places.site import Site
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.bounds import bounded
 from rewrites.tactics.nests.guards import lift_guards
@@ -22,7 +22,7 @@ from rewrites.tactics.storage.padding import padding_kept
 from rewrites.tactics.storage.staging import below_lets, stage_at
 
 
-def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> None:
+def accumulate(work: Derivation, what: Target, *, at: Target | None = None, name: str | None = None) -> None:
     """Adds up the sums of a tile side by side, in one buffer: the loops of the tile go inside of the sums.
 
     ⊞[ii < 8] ⊞[ji < 32] Σp e(ii, ji, p)  →  let acc := Σp ⊞[ii < 8] ⊞[ji < 32] e(ii, ji, p) in ⊞ii ⊞ji acc[ii, ji]
@@ -45,21 +45,21 @@ def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name
       flatten ⊞[io < n] let acc := Σ[j < m] ⊞[ii < 8] x[8*io + ii, j] in ⊞[ii < 8] acc[ii]
     """
     check_name(name)
-    places = None if at is None else [(*site.path, 0) for site in loops(work, at)]
-    first_possible(work, what, lambda site: _accumulated(work, site, places, name or "acc"))
+    places = None if at is None else [(*cursor.path, 0) for cursor in loops(work, at)]
+    first_possible(work, what, lambda cursor: _accumulated(work, cursor, places, name or "acc"))
 
 
-def _accumulated(work: Derivation, site: Site, places: list[Path] | None, name: str) -> None:
-    if not isinstance(site.term, Reduce) or site.term.monoid != "sum":
-        raise NoSite(
-            "what is to be accumulated is no sum", place=place_of(work.goal, site.path), required="the name of a sum"
+def _accumulated(work: Derivation, cursor: Cursor, places: list[Path] | None, name: str) -> None:
+    if not isinstance(cursor.term, Reduce) or cursor.term.monoid != "sum":
+        raise DoesNotApply(
+            "what is to be accumulated is no sum", place=place_of(work.goal, cursor.path), required="the name of a sum"
         )
-    above = _tile_around(work, site) if places is None else _nearest(work, site, places)
-    before, in_the_way = work.point, obstacles(work.goal)
+    above = _tile_around(work, cursor) if places is None else _nearest(work, cursor, places)
+    before, in_the_way = work.checkpoint, obstacles(work.goal)
 
     def summed(*, guarded: bool) -> None:
-        kept = padding_kept(work, site.path)
-        use = stage_at(work, (*site.path, 0) if kept else site.path, above, name, guarded=guarded)
+        kept = padding_kept(work, cursor.path)
+        use = stage_at(work, (*cursor.path, 0) if kept else cursor.path, above, name, guarded=guarded)
         if kept:
             work.rewrite("unfold_let", use[:-1])
         _sums_outside(work, (*above, 0))
@@ -68,24 +68,24 @@ def _accumulated(work: Derivation, site: Site, places: list[Path] | None, name: 
         summed(guarded=False)
     except ATLError:
         # What sticks out has no meaning: a quotient by something that is zero there, say.
-        work.back_to(before)
+        work.rollback(before)
         summed(guarded=True)
     made = new_obstacles(in_the_way, obstacles(work.goal))
     if made:
-        work.back_to(before)
+        work.rollback(before)
         # Elements of the tile were padding where no term of their sum was computed: a buffer has no padding.
-        raise NoSite(
-            f"with the sum {site.called[0]} in a buffer the goal would not compile: {made[0].summary}",
-            place=place_of(work.goal, site.path),
+        raise DoesNotApply(
+            f"with the sum {cursor.called[0]} in a buffer the goal would not compile: {made[0].summary}",
+            place=place_of(work.goal, cursor.path),
             required="a tile of which conditions tell what is padding, not the lengths of loops within the sum",
             suggestions=("s.accumulate(…) before s.tails(): while they are guards, the buffer is read within them",),
         )
 
 
-def _tile_around(work: Derivation, site: Site) -> Path:
+def _tile_around(work: Derivation, cursor: Cursor) -> Path:
     """The path of the outermost of the generations of constant extent directly around a sum."""
     found = None
-    for around in site.spine()[-2::-1]:
+    for around in cursor.spine()[-2::-1]:
         match around.term:
             case Gen(low, high) if (high - low).constant is not None:
                 found = around.path
@@ -94,29 +94,29 @@ def _tile_around(work: Derivation, site: Site) -> Path:
             case _:
                 break
     if found is None:
-        raise NoSite(
-            f"no loop of constant extent stands directly around the sum {site.called[0]}",
-            place=place_of(work.goal, site.path),
+        raise DoesNotApply(
+            f"no loop of constant extent stands directly around the sum {cursor.called[0]}",
+            place=place_of(work.goal, cursor.path),
             required="a tile: generations of constant extent around it, with guards and arithmetic between at most",
             suggestions=("s.tile(…, 8) makes one", "at= names the loop in whose iterations the sums are computed"),
         )
     return found
 
 
-def _nearest(work: Derivation, site: Site, places: list[Path]) -> Path:
+def _nearest(work: Derivation, cursor: Cursor, places: list[Path]) -> Path:
     """The innermost of these places that stands around a sum, with a loop between."""
-    around = [above for above in places if site.path[: len(above)] == above]
+    around = [above for above in places if cursor.path[: len(above)] == above]
     if not around:
-        raise NoSite(
-            f"that loop does not stand around the sum {site.called[0]}",
-            place=place_of(work.goal, site.path),
+        raise DoesNotApply(
+            f"that loop does not stand around the sum {cursor.called[0]}",
+            place=place_of(work.goal, cursor.path),
             required="a loop around the sum",
         )
-    above = below_lets(work, site.path, around[-1])
-    if not any(isinstance(between.term, Gen | Reduce) for between in site.spine()[len(above) : -1]):
-        raise NoSite(
-            f"no loop stands between that one and the sum {site.called[0]}",
-            place=place_of(work.goal, site.path),
+    above = below_lets(work, cursor.path, around[-1])
+    if not any(isinstance(between.term, Gen | Reduce) for between in cursor.spine()[len(above) : -1]):
+        raise DoesNotApply(
+            f"no loop stands between that one and the sum {cursor.called[0]}",
+            place=place_of(work.goal, cursor.path),
             required="a tile: loops between that one and the sum",
             suggestions=("s.interchange(…) brings a loop inside",),
         )

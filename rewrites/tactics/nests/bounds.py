@@ -10,8 +10,8 @@ from atl.core.predicate import NonNegative, NonZero, Predicate, Zero, at_most, c
 from atl.core.terms import Gen, Guard, Reduce
 from atl.core.traversal import Path
 from atl.prove import Facts, proves, simplify
+from rewrites.cursors.cursor import Cursor
 from rewrites.derivation import Derivation
-from rewrites.places.site import Site
 from rewrites.tactics.indices import closed
 from rewrites.tactics.nests.guards import apart
 from rewrites.tactics.simplification import linear_in
@@ -34,8 +34,8 @@ def bounded(work: Derivation, path: Path) -> Path:
 
     ⊞[i < n] [a <= i < b] · e → padl a (padr (n - b) ⊞[a <= i < b] e); Σ[i < n] [a <= i < b] · e → Σ[a <= i < b] e
     """
-    site = work.site(path)
-    term, inner = site.term, site.child(0)
+    cursor = work.cursor(path)
+    term, inner = cursor.term, cursor.child(0)
     if not isinstance(inner.term, Guard) or not isinstance(term, Gen | Reduce):
         return path
     if isinstance(term, Reduce) and term.monoid != "sum":
@@ -48,7 +48,7 @@ def bounded(work: Derivation, path: Path) -> Path:
         own, rest = (own + found, rest) if found else (own, [*rest, part])
     if not own:
         return path
-    low, high = _new_range(site, own)
+    low, high = _new_range(cursor, own)
     after = [] if low == term.low and isinstance(term, Gen) else [at_most(shift(low, 1), bound(0))]
     before = [] if high == term.high and isinstance(term, Gen) else [less(bound(0), shift(high, 1))]
     if not work.attempt("guard_equivalent", inner.path, q=conjunction([*before, *after, *rest])):
@@ -90,17 +90,17 @@ def spread(condition: Predicate) -> list[Predicate]:
     return out
 
 
-def _new_range(site: Site, limits: Sequence[Limit]) -> tuple[Index, Index]:
+def _new_range(cursor: Cursor, limits: Sequence[Limit]) -> tuple[Index, Index]:
     """The part of a loop's range that is within some limits, written as the loop's bounds are."""
-    assert isinstance(site.term, Gen | Reduce)
-    facts = site.scope.facts
-    first, last = site.scope.index(site.term.low), site.scope.index(site.term.high)
+    assert isinstance(cursor.term, Gen | Reduce)
+    facts = cursor.scope.facts
+    first, last = cursor.scope.index(cursor.term.low), cursor.scope.index(cursor.term.high)
     low = simplify(facts, imax(first, *(limit.at for limit in limits if not limit.ends)))
     high = simplify(facts, imin(last, *(limit.at for limit in limits if limit.ends)))
-    if isinstance(site.term, Gen):
+    if isinstance(cursor.term, Gen):
         low = low if proves(facts, at_most(low, last)) else imin(low, last)
         high = high if proves(facts, at_most(low, high)) else imax(low, high)
-    return closed(low, site.scope), closed(high, site.scope)
+    return closed(low, cursor.scope), closed(high, cursor.scope)
 
 
 def solved(facts: Facts, part: Predicate, variable: Index, *, steep: bool = False) -> Iterator[Limit]:

@@ -8,8 +8,8 @@ from atl.core.index import Bound, atoms
 from atl.core.predicate import Predicate, conjunction, conjuncts, expressions
 from atl.core.terms import Binary, Gen, Guard, Let, Reduce, Reshape, Unary
 from atl.core.traversal import Path
+from rewrites.cursors.cursor import positions
 from rewrites.derivation import Derivation
-from rewrites.places.site import positions
 from rewrites.tactics.loops import WORD_OF
 
 _KEEP_ZERO: Final = ("neg", "abs", "sqrt", "tanh")

@@ -28,10 +28,10 @@ from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.prove import lower_bound, upper_bound
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
-from rewrites.places.choosing import Chosen
-from rewrites.places.site import Site
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import closed, simplify_indices
 from rewrites.tactics.loops import WORD_OF, first_possible, loops
 from rewrites.tactics.nests.bounds import bounded
@@ -39,7 +39,7 @@ from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.staging import stage
 
 
-def interchange(work: Derivation, name: Chosen) -> None:
+def interchange(work: Derivation, name: Target) -> None:
     """Exchanges a loop with the one inside of it.
 
     ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e → Σj ⊞i e; Σj ⊞i e → ⊞i Σj e; Σi Σj e → Σj Σi e.
@@ -55,7 +55,7 @@ def interchange(work: Derivation, name: Chosen) -> None:
     sums (A : float32[n, m]) : float32[n] :=
       Σ[j < m] ⊞[i < n] A[i, j]
     """
-    first_possible(work, name, lambda site: interchanged(work, site.path))
+    first_possible(work, name, lambda cursor: interchanged(work, cursor.path))
 
 
 def interchanged(work: Derivation, path: Path) -> None:
@@ -201,15 +201,15 @@ def _widened(work: Derivation, path: Path) -> bool:
     Σ[i < n] Σ[j < i + 1] e → Σ[i < n] Σ[j < n] [j < i + 1] · e. Says whether it left a guard: a maximum, or a minimum,
     takes its last term again, max[j < i + 1] e(j) → max[j < n] e(min(j, i)).
     """
-    site, inner = work.site(path), work.site((*path, 0))
-    outer, loop = site.term, inner.term
+    cursor, inner = work.cursor(path), work.cursor((*path, 0))
+    outer, loop = cursor.term, inner.term
     if not isinstance(outer, Gen | Reduce) or not isinstance(loop, Gen | Reduce) or not _depends_on_outer(loop):
         return False
-    low = lower_bound(site.scope.facts, inner.scope.index(loop.low), [site.loop])
-    high = upper_bound(site.scope.facts, inner.scope.index(loop.high), [site.loop])
+    low = lower_bound(cursor.scope.facts, inner.scope.index(loop.low), [cursor.loop])
+    high = upper_bound(cursor.scope.facts, inner.scope.index(loop.high), [cursor.loop])
     if low is None or high is None or not isinstance(loop, Reduce):
         return False
-    lowest, highest = shift(closed(low, site.scope), 1), shift(closed(high, site.scope), 1)
+    lowest, highest = shift(closed(low, cursor.scope), 1), shift(closed(high, cursor.scope), 1)
     match loop.monoid:
         case "sum":
             limits = {"a": loop.low, "b": loop.high, "lo": lowest, "hi": highest}
@@ -254,7 +254,7 @@ def swap(work: Derivation, path: Path) -> Path:
         break
     match work.term(path), work.term((*path, 0)):
         case Gen() | Reduce() as outer, Gen() | Reduce() as inner if _depends_on_outer(inner):
-            raise NoSite(
+            raise DoesNotApply(
                 f"the range of the loop {inner.name} depends on the index {outer.name}",
                 place=place_of(work.goal, (*path, 0)),
                 required="a range that does not; or a sum, of which the range can be made a guard; or a maximum or a "
@@ -273,7 +273,7 @@ def swap(work: Derivation, path: Path) -> Path:
             work.rewrite(f"{monoid}_swap", path)
             return path
         case Reduce(monoid) as outer, Reduce(other) as inner:
-            raise NoSite(
+            raise DoesNotApply(
                 f"the loop {outer.name}, a {monoid}, does not change places with the loop {inner.name}, a {other}",
                 place=place_of(work.goal, path),
                 required="two reductions of one kind, or a gen and a reduction",
@@ -282,8 +282,8 @@ def swap(work: Derivation, path: Path) -> Path:
             raise _nothing_inside(work, path, inner)
 
 
-def _nothing_inside(work: Derivation, path: Path, inner: Expr) -> NoSite:
-    return NoSite(
+def _nothing_inside(work: Derivation, path: Path, inner: Expr) -> DoesNotApply:
+    return DoesNotApply(
         f"no loop stands directly inside of the loop {getattr(work.term(path), 'name', '')}",
         place=place_of(work.goal, (*path, 0)),
         required="two loops, one inside of the other, with guards or reshape operators between at most",
@@ -296,10 +296,10 @@ def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
 
     The loop that fills the buffer has it directly inside then.
     """
-    site = work.site(path)
-    outer, within = site.called[0], [at for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    cursor = work.cursor(path)
+    outer, within = cursor.called[0], [at for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
     around = within[-1].called[0] if within else None
-    for below in work.sites((*path, 0), top_down=True):
+    for below in work.cursors((*path, 0), top_down=True):
         if not isinstance(below.term, Gen | Reduce) or not _is_operand(below, path):
             continue
         name = below.called[0]
@@ -315,7 +315,7 @@ def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
     return ()
 
 
-def _is_operand(site: Site, path: Path) -> bool:
+def _is_operand(cursor: Cursor, path: Path) -> bool:
     """Whether only arithmetic stands between the loop at a path and this place."""
-    between = site.spine()[len(path) + 1 : -1]
+    between = cursor.spine()[len(path) + 1 : -1]
     return all(isinstance(at.term, Binary | Unary | Cast | Select | Guard) for at in between)

@@ -8,10 +8,10 @@ from atl.core.marks import LoopMark
 from atl.core.terms import Gen, Reduce
 from atl.core.traversal import Path
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
-from rewrites.places.choosing import Chosen
-from rewrites.places.site import Site
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import simplify_indices
 from rewrites.tactics.loops import as_bound, first_possible, written_out
 from rewrites.tactics.nests.tails import Strategy, checked_strategy, extent_of, tails_below
@@ -19,7 +19,7 @@ from rewrites.tactics.nests.tiling import one_tile
 from rewrites.tactics.simplification import simplify_guards
 
 
-def parallelize(work: Derivation, name: Chosen, by: Any = None) -> None:
+def parallelize(work: Derivation, name: Target, by: Any = None) -> None:
     """Shares the iterations of a loop out among threads, one by one or `by` of them together.
 
     ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉ | parallel] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii)
@@ -35,18 +35,18 @@ def parallelize(work: Derivation, name: Chosen, by: Any = None) -> None:
       2 * x[1024*io + ii]
     """
 
-    def shared(site: Site) -> None:
-        _check_cells(work, site, "shared out among threads")
-        _check_alone(work, site)
+    def shared(cursor: Cursor) -> None:
+        _check_cells(work, cursor, "shared out among threads")
+        _check_alone(work, cursor)
         if by is None:
-            _check_mark(work, site, LoopMark.PARALLEL)
-        outer = site.path if by is None else _tiled(work, site, by)[:-1]
+            _check_mark(work, cursor, LoopMark.PARALLEL)
+        outer = cursor.path if by is None else _tiled(work, cursor, by)[:-1]
         work.mark(outer, LoopMark.PARALLEL)
 
     first_possible(work, name, shared)
 
 
-def vectorize(work: Derivation, name: Chosen, by: Any = None, *, tails: Strategy | None = None) -> None:
+def vectorize(work: Derivation, name: Target, by: Any = None, *, tails: Strategy | None = None) -> None:
     """Runs the iterations of a loop as the lanes of vectors: all of them, or `by` at a time, in the loop within a tile.
 
     ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k | vector] [io*k + ii < n] · e(io*k + ii)
@@ -67,18 +67,18 @@ def vectorize(work: Derivation, name: Chosen, by: Any = None, *, tails: Strategy
     """
     strategy = None if tails is None else checked_strategy("tails", tails)
 
-    def in_lanes(site: Site) -> None:
-        _check_cells(work, site, "run as vectors")
+    def in_lanes(cursor: Cursor) -> None:
+        _check_cells(work, cursor, "run as vectors")
         if by is None:
-            _check_mark(work, site, LoopMark.VECTOR)
-        work.mark(site.path if by is None else _tiled(work, site, by), LoopMark.VECTOR)
+            _check_mark(work, cursor, LoopMark.VECTOR)
+        work.mark(cursor.path if by is None else _tiled(work, cursor, by), LoopMark.VECTOR)
         if strategy is not None:
-            tails_below(work, site.path, strategy)
+            tails_below(work, cursor.path, strategy)
 
     first_possible(work, name, in_lanes)
 
 
-def unroll(work: Derivation, name: Chosen, by: Any = None) -> None:
+def unroll(work: Derivation, name: Target, by: Any = None) -> None:
     """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1).
 
     With `by` the goal stays short: the loop runs in tiles of so many iterations, which are marked to be written out in
@@ -97,76 +97,76 @@ def unroll(work: Derivation, name: Chosen, by: Any = None) -> None:
       truncr (4*⌈n / 4⌉ - n) flatten ⊞[io < ⌈n / 4⌉] ⊞[ii < 4 | unroll] [4*io + ii < n] · Σ[p < 3] x[4*io + ii, p]
     """
 
-    def unrolled(site: Site) -> None:
+    def unrolled(cursor: Cursor) -> None:
         if by is None:
-            written_out(work, site, name)
+            written_out(work, cursor, name)
         else:
-            inner = _tiled(work, site, by)
+            inner = _tiled(work, cursor, by)
             if extent_of(work, inner) is None:
                 simplify_indices(work, inner)
-            _check_constant(work, inner, site)
+            _check_constant(work, inner, cursor)
             work.mark(inner, LoopMark.UNROLL)
 
     first_possible(work, name, unrolled)
 
 
-def _tiled(work: Derivation, site: Site, by: Any) -> Path:
+def _tiled(work: Derivation, cursor: Cursor, by: Any) -> Path:
     """Runs a loop in tiles. The path of the loop within a tile, or of its only one where `by` is all of it."""
-    inner = one_tile(work, site.path, as_bound(by, site))
-    simplify_guards(work, site.path)
+    inner = one_tile(work, cursor.path, as_bound(by, cursor))
+    simplify_guards(work, cursor.path)
     return inner
 
 
-def _check_constant(work: Derivation, inner: Path, site: Site) -> None:
-    """Raises `NoSite` where the loop within a tile has no constant extent, and so cannot be written out."""
+def _check_constant(work: Derivation, inner: Path, cursor: Cursor) -> None:
+    """Raises `DoesNotApply` where the loop within a tile has no constant extent, and so cannot be written out."""
     if extent_of(work, inner) is None:
-        raise NoSite(
-            f"the last tile of {site.called[0]} would be cut short, and could not be written out",
-            place=place_of(site.program, site.path),
+        raise DoesNotApply(
+            f"the last tile of {cursor.called[0]} would be cut short, and could not be written out",
+            place=place_of(cursor.program, cursor.path),
             required="tiles that are full, or of which a condition tells what is left out: of a sum or a generation",
             suggestions=("a number that divides the extent", "s.tile(…) runs it in tiles that are not written out"),
         )
 
 
-def _check_cells(work: Derivation, site: Site, how: str) -> None:
-    """Raises `NoSite` for a sum of tensors: a loop in which all iterations add to the same cells."""
-    if isinstance(site.term, Reduce) and site.term.type.rank:
-        name = site.called[0]
-        raise NoSite(
+def _check_cells(work: Derivation, cursor: Cursor, how: str) -> None:
+    """Raises `DoesNotApply` for a sum of tensors: a loop in which all iterations add to the same cells."""
+    if isinstance(cursor.term, Reduce) and cursor.term.type.rank:
+        name = cursor.called[0]
+        raise DoesNotApply(
             f"the sum {name} of tensors cannot be {how}: all of its iterations add to the same cells",
-            place=place_of(work.goal, site.path),
+            place=place_of(work.goal, cursor.path),
             required="a generation, or a sum of scalars",
             suggestions=(f"s.interchange({name!r}) brings a generation outside, where that is what it adds up",),
         )
 
 
-def _check_mark(work: Derivation, site: Site, wanted: LoopMark) -> None:
-    """Raises `NoSite` where a loop has another mark already: it would be replaced without a word."""
-    has = site.term.mark if isinstance(site.term, Gen | Reduce) else LoopMark.NONE
+def _check_mark(work: Derivation, cursor: Cursor, wanted: LoopMark) -> None:
+    """Raises `DoesNotApply` where a loop has another mark already: it would be replaced without a word."""
+    has = cursor.term.mark if isinstance(cursor.term, Gen | Reduce) else LoopMark.NONE
     if has in (LoopMark.NONE, wanted):
         return
-    name = site.called[0]
-    raise NoSite(
+    name = cursor.called[0]
+    raise DoesNotApply(
         f"the loop {name} is marked {has.value} already, and has one mark",
-        place=place_of(work.goal, site.path),
+        place=place_of(work.goal, cursor.path),
         required="a loop without a mark; or tiles: the loop over them and the one within them have a mark each",
         suggestions=(f's.mark("{name}", "{wanted.value}") puts this mark in the place of that one',),
     )
 
 
-def _check_alone(work: Derivation, site: Site) -> None:
-    """Raises `NoSite` where a loop around this one or inside of it is shared out among threads."""
-    around = [at for at in site.spine()[:-1] if _is_shared(at)]
-    inside = [at for at in work.sites((*site.path, 0)) if _is_shared(at)]
+def _check_alone(work: Derivation, cursor: Cursor) -> None:
+    """Raises `DoesNotApply` where a loop around this one or inside of it is shared out among threads."""
+    around = [at for at in cursor.spine()[:-1] if _is_shared(at)]
+    inside = [at for at in work.cursors((*cursor.path, 0)) if _is_shared(at)]
     for other in (*around, *inside):
         where = "around" if other in around else "inside of"
-        raise NoSite(
-            f"the loop {other.called[0]}, {where} the loop {site.called[0]}, is shared out among threads already",
+        raise DoesNotApply(
+            f"the loop {other.called[0]}, {where} the loop {cursor.called[0]}, is shared out among threads already",
             place=place_of(work.goal, other.path),
             required="one loop that is, with no other one around it or inside of it",
             suggestions=(f's.mark("{other.called[0]}", None) takes that mark away',),
         )
 
 
-def _is_shared(site: Site) -> bool:
-    return isinstance(site.term, Gen | Reduce) and site.term.mark is LoopMark.PARALLEL
+def _is_shared(cursor: Cursor) -> bool:
+    return isinstance(cursor.term, Gen | Reduce) and cursor.term.mark is LoopMark.PARALLEL

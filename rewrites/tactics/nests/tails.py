@@ -11,12 +11,12 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import All, Any, NonNegative, Predicate, at_most, expressions
 from atl.core.terms import Gen, Guard, Reduce, Select
 from atl.core.traversal import Path
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from atl.prove import lower_bound, proves, simplify
+from rewrites.cursors.cursor import Cursor, positions, walk
+from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
-from rewrites.places.choosing import Chosen
-from rewrites.places.site import Site, positions, walk
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import loops, pieces
 from rewrites.tactics.nests.bounds import Limit, bounded, solved, spread
@@ -27,7 +27,7 @@ from rewrites.tactics.storage.padding import cuts_only_padding
 Strategy: TypeAlias = Literal["min", "split"]
 
 
-def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | None = None) -> None:
+def tails(work: Derivation, name: Target | None = None, *, strategy: Strategy | None = None) -> None:
     """Takes the tests out of a nest of loops, or of the whole goal: guards become bounds, by "min" or by "split".
 
     ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e  →  ⊞[io < ⌈n/k⌉] padr (k - m) ⊞[ii < m] e, where m is min(k, n - io*k)
@@ -47,20 +47,20 @@ def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | 
     before = work.taken
     tails_below(work, () if name is None else loops(work, name)[0].path, chosen)
     if work.taken == before:
-        raise NoSite(
+        raise DoesNotApply(
             f"no guard {'in the goal' if name is None else f'in the loop {name}'} can become a bound of a loop",
             required="a guard within a loop, by conditions in which the loop's index is a multiple and a rest",
         )
 
 
 def checked_strategy(name: str, strategy: object) -> Strategy:
-    """What becomes of tails, as a person says it. Raises `WrongArgument`."""
+    """What becomes of tails, as a person says it. Raises `InvalidArgument`."""
     # Arrays answer `==` for each element: only a text is compared.
     if isinstance(strategy, str) and strategy == "min":
         return "min"
     if isinstance(strategy, str) and strategy == "split":
         return "split"
-    raise WrongArgument(
+    raise InvalidArgument(
         f"{name}={brief(strategy)}",
         required='"min", which bounds the loops of each tile, or "split", which cuts off the last tile',
     )
@@ -117,17 +117,17 @@ class _Tails:
         """Cuts a loop in two where a condition begins or ceases to hold, and goes on with both parts."""
         work, term = self.work, self.work.term(path)
         assert isinstance(term, Gen | Reduce)
-        where = _within(work.site(path), limit.at)
+        where = _within(work.cursor(path), limit.at)
         if where is None or self.tried & {where, limit.at}:
             return False
-        before = work.point
+        before = work.checkpoint
         try:
             parts = pieces(work, path, [where])
         except ATLError:
             return False  # a fold of which one part may be empty
         if isinstance(term, Reduce) and not cuts_only_padding(work, path):
             # An addition is stored in full, also where the sum was padding, which something around it cuts.
-            work.back_to(before)
+            work.rollback(before)
             if cuts_only_padding(work, path):
                 return False
             parts = pieces(work, path, [where])
@@ -145,13 +145,13 @@ class _Tails:
 
     def _limits(self, path: Path) -> list[Limit]:
         """Where conditions within a loop begin or cease to hold: first those between which all tiles are full."""
-        outer = self.work.site(path)
+        outer = self.work.cursor(path)
         found = [
             limit
-            for site in walk(outer.child(0), top_down=True)
-            if isinstance(site.term, Guard | Select)
-            for part in _parts(site.scope.predicate(site.term.predicate))
-            for limit in self._limits_of(part, outer, site)
+            for cursor in walk(outer.child(0), top_down=True)
+            if isinstance(cursor.term, Guard | Select)
+            for part in _parts(cursor.scope.predicate(cursor.term.predicate))
+            for limit in self._limits_of(part, outer, cursor)
         ]
         starts = [limit.at for limit in found if not limit.own and not limit.ends]
         ends = [limit.at for limit in found if not limit.own and limit.ends]
@@ -159,11 +159,11 @@ class _Tails:
         full += [Limit(imax(*starts), ends=False, own=False)] if starts else []
         return full + [limit for limit in found if limit.own]
 
-    def _limits_of(self, part: Predicate, outer: Site, site: Site) -> Iterator[Limit]:
+    def _limits_of(self, part: Predicate, outer: Cursor, cursor: Cursor) -> Iterator[Limit]:
         """The indices of the loop `outer` that matter for a condition at a place inside of it."""
         inner = outer.child(0)
         variable = inner.scope.indices[-1]
-        between = [at for at in site.spine()[len(inner.spine()) - 1 : -1] if isinstance(at.term, Gen | Reduce)]
+        between = [at for at in cursor.spine()[len(inner.spine()) - 1 : -1] if isinstance(at.term, Gen | Reduce)]
         ranges = [at.loop for at in between]
         if not _mentions(part, variable):
             return
@@ -177,16 +177,16 @@ class _Tails:
                     yield replace(limit, own=False)
 
 
-def _within(site: Site, at: Index) -> Index | None:
+def _within(cursor: Cursor, at: Index) -> Index | None:
     """An index at which a loop can be cut: within its range, and not known to be at one of its ends."""
-    assert isinstance(site.term, Gen | Reduce)
-    facts = site.scope.facts
-    low, high = site.scope.index(site.term.low), site.scope.index(site.term.high)
+    assert isinstance(cursor.term, Gen | Reduce)
+    facts = cursor.scope.facts
+    low, high = cursor.scope.index(cursor.term.low), cursor.scope.index(cursor.term.high)
     if proves(facts, at_most(at, low)) or proves(facts, at_most(high, at)):
         return None
     at = at if proves(facts, at_most(low, at)) else imax(low, at)
     at = at if proves(facts, at_most(at, high)) else imin(at, high)
-    return closed(simplify(facts, at), site.scope)
+    return closed(simplify(facts, at), cursor.scope)
 
 
 def _parts(predicate: Predicate) -> Iterator[Predicate]:
@@ -202,6 +202,6 @@ def _mentions(part: Predicate, variable: Index) -> bool:
     return any(variable.atom == atom for expression in expressions(part) for atom in atoms(expression))
 
 
-def _holds_loops(loop: Site) -> bool:
+def _holds_loops(loop: Cursor) -> bool:
     """Whether other loops stand inside of a loop."""
-    return any(isinstance(site.term, Gen | Reduce) for site in walk(loop.child(0)))
+    return any(isinstance(cursor.term, Gen | Reduce) for cursor in walk(loop.child(0)))

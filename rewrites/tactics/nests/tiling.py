@@ -14,13 +14,13 @@ from atl.core.predicate import at_most
 from atl.core.substitution import transform
 from atl.core.terms import Gen, Guard, Reduce, Reshape, TruncateRight
 from atl.core.traversal import Path
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, InvalidArgument
 from atl.text.printing import place_of, show_index
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Handle, Target
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
-from rewrites.places.choosing import Chosen, Handle
-from rewrites.places.site import Site
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import as_bound, first_possible, from_zero, loops
 from rewrites.tactics.nests.order import swap
@@ -28,7 +28,7 @@ from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.binding import binders_between
 
 
-def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
+def tile(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
     """Runs a loop in tiles of `by` iterations; the loops of i are called io and ii.
 
     ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii))
@@ -54,25 +54,25 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     """
     names = loops_meant(name)
     factors = _factors(name, by, len(names))
-    inner = [{site.path for site in loops(work, each)} for each in names[1:]]
+    inner = [{cursor.path for cursor in loops(work, each)} for each in names[1:]]
 
-    def tiled(site: Site) -> None:
-        _check_nested(work, site, names, inner)
-        _tile_levels(work, site.path, factors)
+    def tiled(cursor: Cursor) -> None:
+        _check_nested(work, cursor, names, inner)
+        _tile_levels(work, cursor.path, factors)
         simplify_guards(work, ())
 
     first_possible(work, names[0], tiled)
 
 
-def _factors(name: Chosen | Sequence[Chosen], by: Any, count: int) -> list[list[Any]]:
+def _factors(name: Target | Sequence[Target], by: Any, count: int) -> list[list[Any]]:
     """The factors of each loop, from the outermost tiles on."""
     alone = count == 1 and (isinstance(name, str | Handle) or _is_path(name))
     each = [by] if alone else list(by) if isinstance(by, list | tuple) else [by] * count
     if count != len(each):
-        raise WrongArgument(f"{count} loops and {len(each)} factors", required="a factor for each loop")
+        raise InvalidArgument(f"{count} loops and {len(each)} factors", required="a factor for each loop")
     levels = [list(factors) if isinstance(factors, list | tuple) else [factors] for factors in each]
     if not all(levels):
-        raise WrongArgument(
+        raise InvalidArgument(
             "a loop without a factor", required="a factor for each loop, or several from the outermost on"
         )
     return levels
@@ -80,7 +80,7 @@ def _factors(name: Chosen | Sequence[Chosen], by: Any, count: int) -> list[list[
 
 def _tile_levels(work: Derivation, path: Path, factors: Sequence[Sequence[Any]]) -> None:
     """Tiles the loops nested at a path by their first factors, and then those within tiles by what is left of them."""
-    sizes = [as_bound(levels[0], work.site(path)) for levels in factors]
+    sizes = [as_bound(levels[0], work.cursor(path)) for levels in factors]
     if len(sizes) == 1:
         one_tile(work, path, sizes[0])
     else:
@@ -103,38 +103,38 @@ def nested(work: Derivation, path: Path, count: int) -> list[Path]:
     return found
 
 
-def loops_meant(name: Chosen | Sequence[Chosen]) -> list[Chosen]:
+def loops_meant(name: Target | Sequence[Target]) -> list[Target]:
     """One loop, or several; a tuple of positions is a path."""
     if isinstance(name, str | Handle) or not isinstance(name, list | tuple):
-        return [cast("Chosen", name)]
+        return [cast("Target", name)]
     if _is_path(name):
         return [tuple(position for position in name if isinstance(position, int))]
     if any(isinstance(position, int) for position in name):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{list(name)} is neither a path nor a list of loops",
             required="positions only, or names, patterns, handles and paths",
         )
     return [each for each in name if not isinstance(each, int)]
 
 
-def _is_path(name: Chosen | Sequence[Chosen]) -> bool:
+def _is_path(name: Target | Sequence[Target]) -> bool:
     return isinstance(name, list | tuple) and all(isinstance(position, int) for position in name)
 
 
-def _check_nested(work: Derivation, site: Site, names: Sequence[Chosen], inner: Sequence[set[Path]]) -> None:
-    """Raises `NoSite` unless each loop stands directly inside of the one before, with at most guards between."""
+def _check_nested(work: Derivation, cursor: Cursor, names: Sequence[Target], inner: Sequence[set[Path]]) -> None:
+    """Raises `DoesNotApply` unless each loop stands directly inside of the one before, with at most guards between."""
     for outer, name, paths in zip(names, names[1:], inner, strict=False):
-        below = site.child(0)
+        below = cursor.child(0)
         while isinstance(below.term, Guard):
             below = below.child(0)
         if below.path not in paths:
-            raise NoSite(
+            raise DoesNotApply(
                 f"the loop {name} does not stand directly inside of the loop {outer}",
                 place=place_of(work.goal, below.path),
                 required="loops of which each is directly inside of the one before",
                 suggestions=("s.interchange(…) changes the order of two loops; or tile them one by one",),
             )
-        site = below
+        cursor = below
 
 
 def one_tile(work: Derivation, path: Path, by: Index) -> Path:
@@ -186,15 +186,15 @@ def marks_of_tiles(mark: LoopMark) -> tuple[LoopMark, LoopMark]:
 
 
 def _check_size(work: Derivation, path: Path, by: Index) -> None:
-    shown = show_index(work.site(path).scope.index(by))
+    shown = show_index(work.cursor(path).scope.index(by))
     if by.constant is not None and by.constant < 1:
-        raise WrongArgument(f"a tile of {shown} iterations", required="a tile of at least one iteration")
-    if not work.knows(path, at_most(index(1), by)):
+        raise InvalidArgument(f"a tile of {shown} iterations", required="a tile of at least one iteration")
+    if not work.can_prove(path, at_most(index(1), by)):
         known = set(work.goal.sizes)
         new = [at.name for at in atoms(by) if isinstance(at, Size) and at.minimum and at.name not in known]
         known_inside = any(isinstance(at, Bound) for at in atoms(by))
         why = f"; min= of {new[0]} counts in programs with this size, and {work.goal.name} is not one" if new else ""
-        raise NoSite(
+        raise DoesNotApply(
             f"a tile of {shown} iterations may be empty",
             required=f"{shown} > 0{why}",
             suggestions=() if known_inside else (f"state it at the start: reschedule(…, given=[{shown} > 0])",),
@@ -276,7 +276,7 @@ class _Nest:
             return (*swap(self.work, path), 0)
         except ATLError as error:
             pair = [at.name if isinstance(at, Gen | Reduce) else "?" for at in (outer, inner)]
-            raise NoSite(
+            raise DoesNotApply(
                 f"the loops {pair[0]} and {pair[1]} cannot change places, as these tiles need: {error.summary}",
                 place=error.place,
                 required="generations and sums whose bounds do not depend on each other",

@@ -66,7 +66,7 @@ class Elements:
         names: Sequence[str],
     ) -> None:
         self.work, self.at, self.made = work, at, made
-        self.scope: Scope = work.site(at).scope
+        self.scope: Scope = work.cursor(at).scope
         self.origin, self.places = origin, places
         self.rank = len(made.shape)
         self.own = element_variables(names)
@@ -111,7 +111,7 @@ class Elements:
 
     def _placed(self, at: Path) -> None:
         """[i = x ∧ j = y] · e → (place P to₀(i, j) place Q to₁(i, j) e)[p, q]."""
-        scope = self.work.site(at).scope
+        scope = self.work.cursor(at).scope
         to = self.made.place(scope.indices[len(scope.indices) - self.rank :])
         met = [closed_predicate(equal(p, own), scope, ()) for p, own in zip(self.places, to, strict=True)]
         self.work.rewrite("guard_equivalent", at, q=conjunction(met))

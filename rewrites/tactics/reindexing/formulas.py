@@ -10,7 +10,7 @@ from typing import TypeAlias
 from atl.checks.scope import Scope
 from atl.core.index import Index, Leaf, Var, bound, index, map_leaves
 from atl.core.predicate import Predicate, equal, substitute
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import Facts, Proved, prove
 from atl.surface.reindexing import Arrangement, Reindexing
 from atl.text.printing import show_index
@@ -23,17 +23,17 @@ Storable: TypeAlias = Arrangement | Reindexing | Callable[..., Arrangement]
 def reindexing_at(layout: object, shape: tuple[Index, ...], facts: Facts, *, copies: bool = False) -> Reindexing:
     """Where the elements of a tensor of this shape go, each proved to have a place: of its own, but for copies.
 
-    Raises `WrongArgument` for what is no layout or one of another shape, and what `check_reindexing` raises.
+    Raises `InvalidArgument` for what is no layout or one of another shape, and what `check_reindexing` raises.
     """
     made = layout if isinstance(layout, Reindexing) else _stored(layout, shape, copies=copies)
     if len(made.shape) != len(shape):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"the layout is one of tensors with {len(made.shape)} dimensions, this one has {len(shape)}",
             required="a layout with one index for each dimension",
         )
     for own, extent in zip(made.shape, shape, strict=True):
         if not isinstance(prove(facts, equal(own, extent)), Proved):
-            raise WrongArgument(
+            raise InvalidArgument(
                 f"the layout is one of {_by(made.shape)} elements, the tensor has {_by(shape)}",
                 required=f"{show_index(own)} = {show_index(extent)}",
                 suggestions=("a layout that is made of the shape: s.store(name, layouts.column_major)",),
@@ -60,7 +60,7 @@ def _stored(layout: object, shape: tuple[Index, ...], *, copies: bool) -> Reinde
     stored = None if isinstance(layout, type) else getattr(layout, "stored", None)
     made = stored(shape, copies=copies) if callable(stored) else None
     if not isinstance(made, Reindexing):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(layout)} says of no tensor where its elements are stored",
             required="a layout: one of `layouts`, or a Reindexing",
             suggestions=('s.interchange("i") swaps a loop with the one inside of it',) if type(layout) is str else (),

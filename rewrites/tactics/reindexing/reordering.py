@@ -10,14 +10,14 @@ from atl.core.predicate import conjunction, conjuncts, equal, within
 from atl.core.substitution import shift_term
 from atl.core.terms import Gen, Reduce, Reshape
 from atl.core.traversal import Path
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from atl.prove import proves
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Function
-from rewrites.places.choosing import Chosen
-from rewrites.places.site import Site
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.tiling import loops_meant
@@ -27,7 +27,7 @@ from rewrites.tactics.reindexing.variables import place_variables
 from rewrites.tactics.simplification import simplify_guards
 
 
-def reorder(work: Derivation, name: Chosen | Sequence[Chosen], layout: Storable) -> None:
+def reorder(work: Derivation, name: Target | Sequence[Target], layout: Storable) -> None:
     """Runs a loop, or loops nested directly, in the order of the places of a layout.
 
     Σ[i < n] Σ[j < m] e(i, j)  →  Σ[p < P] Σ[q < Q] [hit(p, q)] · e(back(p, q))
@@ -46,8 +46,8 @@ def reorder(work: Derivation, name: Chosen | Sequence[Chosen], layout: Storable)
         A[8*p0 + p2, 8*p1 + p3]
     """
     names = loops_meant(name)
-    inner = [{site.path for site in loops(work, each)} for each in names[1:]]
-    first_possible(work, names[0], lambda site: Order(work, site, inner, layout).taken())
+    inner = [{cursor.path for cursor in loops(work, each)} for each in names[1:]]
+    first_possible(work, names[0], lambda cursor: Order(work, cursor, inner, layout).taken())
 
 
 class Order:
@@ -56,51 +56,51 @@ class Order:
     def __init__(
         self,
         work: Derivation,
-        site: Site,
+        cursor: Cursor,
         inner: Sequence[set[Path]],
         layout: Storable,
     ) -> None:
-        self.work, self.path = work, site.path
-        self.ranges = self._nest(site, inner)
-        self.made = reindexing_at(layout, tuple(self.ranges), site.scope.facts)
+        self.work, self.path = work, cursor.path
+        self.ranges = self._nest(cursor, inner)
+        self.made = reindexing_at(layout, tuple(self.ranges), cursor.scope.facts)
         if self.made.back is None:
-            raise WrongArgument(
+            raise InvalidArgument(
                 "no way is known that leads back from the places of this layout to the indices of the loops",
                 required="a layout with a way back: strides in order, each more than those before it span, or back=",
             )
         self.places = place_variables(self.made.names[1])
         self.rank = len(self.ranges)
 
-    def _nest(self, site: Site, inner: Sequence[set[Path]]) -> list[Index]:
+    def _nest(self, cursor: Cursor, inner: Sequence[set[Path]]) -> list[Index]:
         """The extents of the loops, which are of one kind, nested directly, from zero on, and of no other's index."""
         extents: list[Index] = []
         for position in range(len(inner) + 1):
-            path = (*site.path, *(0,) * position)
-            at = self.work.site(path)
+            path = (*cursor.path, *(0,) * position)
+            at = self.work.cursor(path)
             term = at.term
             if not isinstance(term, Gen | Reduce) or (position and path not in inner[position - 1]):
-                raise NoSite(
+                raise DoesNotApply(
                     "these loops do not stand directly inside of one another",
                     place=place_of(self.work.goal, path),
                     required="loops in their order, from the outermost on, with nothing between them",
                 )
             if isinstance(term, Reduce) and term.monoid != "sum":
-                raise NoSite(
+                raise DoesNotApply(
                     f"{at.called[0]} folds by {term.monoid}",
                     place=place_of(self.work.goal, path),
                     required="sums or generations: what a place without an element adds is zero",
                 )
-            if type(term) is not type(site.term):
-                raise NoSite(
+            if type(term) is not type(cursor.term):
+                raise DoesNotApply(
                     "a sum and a generation have no common order",
                     place=place_of(self.work.goal, path),
                     required="sums only, or generations only",
-                    suggestions=(f's.interchange("{site.called[0]}")',),
+                    suggestions=(f's.interchange("{cursor.called[0]}")',),
                 )
             low, high = at.scope.index(term.low), at.scope.index(term.high)
-            own = [each.atom for each in at.scope.indices[len(site.scope.indices) :]]
+            own = [each.atom for each in at.scope.indices[len(cursor.scope.indices) :]]
             if low != ZERO or any(atom in own for atom in atoms(high)):
-                raise NoSite(
+                raise DoesNotApply(
                     f"the range of {at.called[0]} does not begin at zero, or depends on another of these loops",
                     place=place_of(self.work.goal, path),
                     required="a box: ranges from 0 to an extent each",
@@ -113,7 +113,7 @@ class Order:
         if isinstance(self.work.term(self.path), Gen):
             self._scattered()
         at = (*self.path, *(0,) * self.rank)
-        scope = self.work.site(at).scope
+        scope = self.work.cursor(at).scope
         self._summed_over_places(at, scope)
         self._places_outside()
         self._led_back()
@@ -157,18 +157,18 @@ class Order:
         count = len(self.places)
         around = (*self.path, *(0,) * count)
         at = (*around, *(0,) * self.rank)
-        scope = self.work.site(at).scope
+        scope = self.work.cursor(at).scope
         before = len(scope.indices) - self.rank - count
         places, own = scope.indices[before : before + count], scope.indices[before + count :]
         origin = self.made.origin(places)
         there = [equal(p, q) for p, q in zip(places, self.made.place(origin), strict=True)]
         inside = [within(ZERO, x, extent) for x, extent in zip(origin, self.made.shape, strict=True)]
-        facts = self.work.site(around).scope.facts.assume(*inside)
+        facts = self.work.cursor(around).scope.facts.assume(*inside)
         open_ = [part for condition in there for part in conjuncts(condition) if not proves(facts, part)]
         led = [equal(x, came) for x, came in zip(own, origin, strict=True)]
         wanted = closed_predicate(conjunction([*led, *open_]), scope, ())
         self.work.rewrite("guard_equivalent", at, q=wanted)
         for position in reversed(range(self.rank)):
             outer = (*around, *(0,) * position)
-            came = closed_formula(origin[position], self.work.site(outer).scope, ())
+            came = closed_formula(origin[position], self.work.cursor(outer).scope, ())
             self.work.rewrite("sum_delta", outer, a=came)

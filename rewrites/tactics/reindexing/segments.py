@@ -22,7 +22,7 @@ def in_segments(work: Derivation, path: Path, packing: Packing, keys: Index) -> 
     """
     at = (*path, 0, 0)
     if isinstance(work.term(at), Guard):
-        scope = work.site(at).scope
+        scope = work.cursor(at).scope
         work.attempt("guard_equivalent", at, q=closed_predicate(packing.inside(*scope.indices[-2:]), scope, ()))
         at = (*at, 0)
     _summed_by_segment(work, at, packing, keys)
@@ -34,7 +34,7 @@ def in_segments(work: Derivation, path: Path, packing: Packing, keys: Index) -> 
 
 def _summed_by_segment(work: Derivation, at: Path, packing: Packing, keys: Index) -> None:
     """e(k, q) → Σ[l < K] Σ[r < length(l)] [l = k ∧ r = q] · e(l, r)."""
-    scope = work.site(at).scope
+    scope = work.cursor(at).scope
     key = scope.indices[-2]
     names = [getattr(each.atom, "name", "") for each in scope.indices[-2:]]
     for position, extent in ((0, packing.count(key)), (1, keys)):
@@ -48,7 +48,7 @@ def _placed_in_segment(work: Derivation, at: Path, packing: Packing) -> None:
 
     That is said beside the equation first: each of the three questions is easy by itself.
     """
-    scope = work.site(at).scope
+    scope = work.cursor(at).scope
     key, position, own_key, own_position = scope.indices[-4:]
     wanted, own = packing.at(key, position), packing.at(own_key, own_position)
     met = equal(wanted, own)

@@ -12,14 +12,14 @@ from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, substitu
 from atl.core.substitution import shift_term
 from atl.core.terms import Access, Expr, Gen, Guard, Input, Let
 from atl.core.traversal import Path
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.prove import Facts, proves
 from atl.surface.reindexing import Reindexing
 from atl.text.printing import place_of
+from rewrites.cursors.targets import Target, every
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
-from rewrites.places.choosing import Chosen, every
 from rewrites.statement import MAX_ELEMENT_RANK
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
@@ -36,7 +36,7 @@ Loops: TypeAlias = Literal["places", "elements"]
 
 
 def store(
-    work: Derivation, what: Chosen, layout: Storable, *, name: str | None = None, loops: Loops = "places"
+    work: Derivation, what: Target, layout: Storable, *, name: str | None = None, loops: Loops = "places"
 ) -> None:
     """Stores a let, or a copy of an input, through a layout: what is read of it is read where it went.
 
@@ -62,11 +62,11 @@ def store(
     """
     check_name(name)
     if loops not in get_args(Loops):
-        raise WrongArgument(f"loops={brief(loops)}", required='loops="places" or loops="elements"')
+        raise InvalidArgument(f"loops={brief(loops)}", required='loops="places" or loops="elements"')
     path = _let_of(work, what, name)
     let = work.term(path)
     assert isinstance(let, Let)
-    value = work.site((*path, 0))
+    value = work.cursor((*path, 0))
     made = reindexing_at(layout, value.scope.shape(value.term.type), value.scope.facts)
     called, mark = let.name, let.mark
     called_loops = _loops_of(let.value, made)
@@ -84,7 +84,7 @@ def store(
     bind(work, path, (0, *inner), called, mark)
     work.rewrite("unfold_let", (*path, 1))
     _read_through(work, (*path, 1))
-    work.exhaust(work.known(OF_ACCESSES), (*path, 0))
+    work.repeat(work.known(OF_ACCESSES), (*path, 0))
     simplify_guards(work, (*path, 0))
     simplify_guards(work, (*path, 1))
     simplify_conditions(work, path)
@@ -92,24 +92,24 @@ def store(
     note_growth(work, path)
 
 
-def _let_of(work: Derivation, what: Chosen, name: str | None) -> Path:
+def _let_of(work: Derivation, what: Target, name: str | None) -> Path:
     """The let that is meant; of an input, one that copies it around the whole program."""
-    site = every(work.goal, what)[0]
-    if isinstance(site.term, Let):
+    cursor = every(work.goal, what)[0]
+    if isinstance(cursor.term, Let):
         if name is not None:
-            raise WrongArgument(
-                f"name={brief(name)} for the let {site.called[0]}",
+            raise InvalidArgument(
+                f"name={brief(name)} for the let {cursor.called[0]}",
                 required="no name: it keeps its own; s.rename gives it another one",
             )
-        return site.path
-    if not isinstance(site.term, Input):
-        raise NoSite(
+        return cursor.path
+    if not isinstance(cursor.term, Input):
+        raise DoesNotApply(
             f"{what} is neither a let nor an input",
-            place=place_of(work.goal, site.path),
+            place=place_of(work.goal, cursor.path),
             required="the name of a let or of an input",
             suggestions=("s.lbind(…), or s.stage(…), keeps a subterm in a let",),
         )
-    bind(work, (), site.path, name or f"{site.term.array.name}s")
+    bind(work, (), cursor.path, name or f"{cursor.term.array.name}s")
     return ()
 
 
@@ -126,7 +126,7 @@ def _loops_of(value: Expr, made: Reindexing) -> list[str]:
 def _for_elements(made: Reindexing, facts: Facts) -> Reindexing:
     """The layout with no more digits of a place than rules reach through, for loops over the elements."""
     if made.packing is not None:
-        raise WrongArgument(
+        raise InvalidArgument(
             'loops="elements" for places in segments, one after the other',
             required='loops="places", which run over the segments',
         )
@@ -142,7 +142,7 @@ def _over_elements(work: Derivation, path: Path, made: Reindexing, names: Sequen
     at = (*path, *(0,) * len(made.places))
     if isinstance(work.term(at), Guard):
         at = (*at, 0)
-    scope = work.site(at).scope
+    scope = work.cursor(at).scope
     places = scope.indices[len(scope.indices) - len(made.places) :]
     return (*at[len(path) :], *Elements(work, at, made, origin=made.origin(places), places=places, names=names).taken())
 
@@ -150,7 +150,7 @@ def _over_elements(work: Derivation, path: Path, made: Reindexing, names: Sequen
 def _without_way_back(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> Path:
     """v → ⊞[i < n] (Σ[j < n] place P to(j) v[j])[to(i)]: of two at one place it is proved that they are one."""
     at = _elements(work, path, made)
-    scope = work.site(at).scope
+    scope = work.cursor(at).scope
     own = scope.indices[len(scope.indices) - len(made.shape) :]
     return (*at[len(path) :], *Elements(work, at, made, origin=own, places=made.place(own), names=names).taken())
 
@@ -177,7 +177,7 @@ class _Steps:
         self.work, self.path, self.made = work, path, made
         self.places = place_variables(made.names[1])
         at = _elements(work, path, made)
-        self.at, self.scope = at, work.site(at).scope
+        self.at, self.scope = at, work.cursor(at).scope
         rank = len(made.shape)
         self.value = work.term((*at, *(0,) * rank))
         self.to = made.place(self.scope.indices[len(self.scope.indices) - rank :])
@@ -254,4 +254,4 @@ class _Steps:
 
 def _read_through(work: Derivation, below: Path) -> None:
     """(⊞[i < n] ⊞[j < m] y[to(i, j)])[a][b] → y[to(a, b)], for each read of a view."""
-    work.exhaust(["get_gen", "guard_access", "get_gen_guarded"], below)
+    work.repeat(["get_gen", "guard_access", "get_gen_guarded"], below)

@@ -9,7 +9,7 @@ from atl.checks.scope import known_at_the_start
 from atl.core.index import ZERO, Array, index
 from atl.core.predicate import Predicate
 from atl.core.terms import Access, Expr, Gen, Input
-from atl.errors import WrongArgument
+from atl.errors import InvalidArgument
 from rewrites.derivation import Derivation
 from rewrites.tactics.indices import simplify_indices
 from rewrites.tactics.reindexing.formulas import Storable, over_bound, reindexing_at
@@ -28,7 +28,7 @@ class Viewed:
     def operand(self, array: Array, taken: Collection[str]) -> Given:
         """The array that lies in the layout, and the tensor that it means: ⊞[i < n] ⊞[j < m] A_laid[to(i, j)]."""
         if not array.shape:
-            raise WrongArgument(f"the scalar {array.name} has no layout", required="a tensor of rank 1 or more")
+            raise InvalidArgument(f"the scalar {array.name} has no layout", required="a tensor of rank 1 or more")
         facts = known_at_the_start(self.assumptions, (array,))
         made = reindexing_at(self.layout, array.shape, facts, copies=True).flat()
         name = f"{array.name}_laid"
@@ -46,6 +46,6 @@ class Viewed:
 
 def read_where_it_lies(work: Derivation) -> None:
     """(⊞[i < n] ⊞[j < m] A_laid[to(i, j)])[a, b] → A_laid[to(a, b)], everywhere."""
-    work.exhaust(work.known(OF_ACCESSES))
+    work.repeat(work.known(OF_ACCESSES))
     simplify_guards(work)
     simplify_indices(work)

@@ -15,12 +15,12 @@ from atl.core.predicate import Predicate, at_most, atoms_of, conjunction, equal,
 from atl.prove import Facts, Model, Proved, Refuted, Unknown, prove
 from atl.surface.reindexing import Packing, Reindexing
 from atl.text.printing import show_predicate
-from rewrites.errors import MeetingPlaces
+from rewrites.errors import NotInjective
 from rewrites.tactics.reindexing.variables import element_variables, other_variables, segment_variables
 
 MOST_ELEMENTS: Final = 2**14
 """Of a tensor of so many elements, at the sizes of a counterexample, it is looked which two of them meet."""
-_Refusal: TypeAlias = Callable[[Model], MeetingPlaces]
+_Refusal: TypeAlias = Callable[[Model], NotInjective]
 
 
 def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) -> None:
@@ -28,7 +28,7 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
 
     With `copies`, elements may share a place: then only the bounds are proved.
 
-    Raises `MeetingPlaces`: with two elements that meet, or one that is lost, or with what could not be proved.
+    Raises `NotInjective`: with two elements that meet, or one that is lost, or with what could not be proved.
     """
     for goal in _of_extents(made):
         _need(facts, goal, "that the places have extents", partial(_without_extents, goal))
@@ -51,7 +51,7 @@ def _need(facts: Facts, goal: Predicate, what: str, refused: _Refusal) -> None:
         case Refuted(model):
             raise refused(model)
         case Unknown():
-            raise MeetingPlaces(f"it is not proved {what}", required=show_predicate(goal), suggestions=_stating(goal))
+            raise NotInjective(f"it is not proved {what}", required=show_predicate(goal), suggestions=_stating(goal))
 
 
 def _check_pairs(made: Reindexing, inside: Facts, variables: Sequence[Var]) -> None:
@@ -117,8 +117,8 @@ def _stating(goal: Predicate) -> tuple[str, ...]:
 # -- what is wrong ----------------------------------------------------------------------------------------------------
 
 
-def _without_extents(goal: Predicate, model: Model) -> MeetingPlaces:
-    return MeetingPlaces(
+def _without_extents(goal: Predicate, model: Model) -> NotInjective:
+    return NotInjective(
         "the places have no extents",
         required=show_predicate(goal),
         numbers=model.numbers,
@@ -126,15 +126,15 @@ def _without_extents(goal: Predicate, model: Model) -> MeetingPlaces:
     )
 
 
-def _wrong_segments(goal: Predicate, what: str, model: Model) -> MeetingPlaces:
-    return MeetingPlaces(
+def _wrong_segments(goal: Predicate, what: str, model: Model) -> NotInjective:
+    return NotInjective(
         f"the segments are wrong: it does not hold {what}", required=show_predicate(goal), numbers=model.numbers
     )
 
 
 def _refused(
     made: Reindexing, variables: Sequence[Var], goal: Predicate, model: Model, *, copies: bool
-) -> MeetingPlaces:
+) -> NotInjective:
     """Two elements that meet at the sizes of a counterexample, or else the one that it names, which is lost.
 
     With `copies` elements may meet, and that is not what is wrong.
@@ -145,13 +145,13 @@ def _refused(
     found = None if copies else _meeting(made, variables, extents, model)
     if found is not None:
         one, other, place = found
-        return MeetingPlaces(
+        return NotInjective(
             f"two elements meet: that at {_shown(one)} and that at {_shown(other)} would both be stored at "
             f"{_shown(place)}",
             required=show_predicate(goal),
             numbers=sizes,
         )
-    return MeetingPlaces(
+    return NotInjective(
         f"the element at {_shown(element)} would be lost: {_what_happens(made, variables, model)}",
         required=show_predicate(goal),
         numbers=sizes,

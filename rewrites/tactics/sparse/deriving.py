@@ -12,9 +12,9 @@ from atl.core.terms import Binary, Expr, Gen, Guard, Place, Reduce, Reshape, Una
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
-from rewrites.places.site import Site
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.nests.guards import apart
@@ -33,9 +33,9 @@ def sparsify(work: Derivation) -> None:
 
     Elements are computed where they are read, conditions gather, sums leave products, and sums over entries that meet
     leave others; each loop whose index an equation fixes sinks to the equation and goes. What is left of a generation
-    is placed. Raises `NoSite` for a loop that is still dense.
+    is placed. Raises `DoesNotApply` for a loop that is still dense.
     """
-    while work.exhaust(work.known((*READ, *GATHERED))) + _sums_out(work):
+    while work.repeat(work.known((*READ, *GATHERED))) + _sums_out(work):
         pass
     _innermost(work)
     while _divided(work):
@@ -43,7 +43,9 @@ def sparsify(work: Derivation) -> None:
     _innermost(work)
     _guards_out(work)
     meetings_out(work)
-    while any(_sunk(work, site.path, within=False) for site in list(work.sites(top_down=True)) if _may_sink(site.term)):
+    while any(
+        _sunk(work, cursor.path, within=False) for cursor in list(work.cursors(top_down=True)) if _may_sink(cursor.term)
+    ):
         pass
     simplify_guards(work)
     simplify_conditions(work, ())
@@ -60,8 +62,8 @@ def sparsify(work: Derivation) -> None:
 def _sums_out(work: Derivation) -> int:
     """(Σp [q] · a) * b → Σp ([q] · a) * b, where the condition could fix an index; (Σp [q] · a + c) * b is divided."""
     before = work.taken
-    for site in list(work.sites()):
-        path = site.path
+    for cursor in list(work.cursors()):
+        path = cursor.path
         match work.term(path):
             case Binary("mul", left, _) if _guarded(left):
                 work.attempt("sum_mul_right", path, reverse=True)
@@ -116,10 +118,10 @@ def _divided(work: Derivation) -> int:
     Of (a + b) + c the outer addition leaves the loops first.
     """
     before = work.taken
-    for site in list(work.sites()):
-        match work.term(site.path):
+    for cursor in list(work.cursors()):
+        match work.term(cursor.path):
             case Binary("add" | "sub" as op, left, right):
-                for path in _loops_to_divide(site, left, right):
+                for path in _loops_to_divide(cursor, left, right):
                     rule = {Gen: "gen", Reduce: "sum", Guard: "guard"}[type(work.term(path))]
                     if not work.attempt(f"{rule}_{op}", path):
                         break
@@ -137,11 +139,11 @@ def _fixed_in_part(term: Expr, position: int) -> bool:
             return fixed_below(term, position)
 
 
-def _loops_to_divide(site: Site, left: Expr, right: Expr) -> list[Path]:
+def _loops_to_divide(cursor: Cursor, left: Expr, right: Expr) -> list[Path]:
     """The places around an addition, from the inside out, up to the last loop whose index is fixed in a part of it."""
     around: list[Path] = []
     wanted, position = 0, 0
-    for above in reversed(site.spine()[:-1]):
+    for above in reversed(cursor.spine()[:-1]):
         match above.term:
             case Gen() | Reduce("sum"):
                 around.append(above.path)
@@ -161,9 +163,9 @@ def _loops_to_divide(site: Site, left: Expr, right: Expr) -> list[Path]:
 def _innermost(work: Derivation) -> None:
     """The sums of the levels go first, where they only say which entry is meant: Σ[i < n] [k = i] · e(i) → e(k)."""
     while any(
-        _sunk(work, site.path, within=True)
-        for site in list(work.sites())
-        if isinstance(site.term, Reduce) and _may_sink(site.term)
+        _sunk(work, cursor.path, within=True)
+        for cursor in list(work.cursors())
+        if isinstance(cursor.term, Reduce) and _may_sink(cursor.term)
     ):
         pass
 
@@ -177,11 +179,11 @@ def _may_sink(term: Expr) -> bool:
 
 
 def _sunk(work: Derivation, path: Path, *, within: bool) -> bool:
-    point = work.point
+    point = work.checkpoint
     try:
         sink(work, path, within=within)
     except (Stays, ATLError):
-        work.back_to(point)
+        work.rollback(point)
         return False
     return True
 
@@ -191,60 +193,60 @@ def _sunk(work: Derivation, path: Path, *, within: bool) -> bool:
 
 def _guards_out(work: Derivation) -> None:
     """Σp [q ∧ r(p)] · e → [q] · Σp [r(p)] · e: what does not depend on an entry is tested before its loop."""
-    for site in list(work.sites()):
-        match work.term(site.path):
+    for cursor in list(work.cursors()):
+        match work.term(cursor.path):
             case Reduce("sum", body=Guard(body=Guard())):
-                work.rewrite("guard_guard", (*site.path, 0))
+                work.rewrite("guard_guard", (*cursor.path, 0))
             case _:
                 pass
-        match work.term(site.path):
+        match work.term(cursor.path):
             case Reduce("sum", body=Guard(predicate)):
                 out = [part for part in conjuncts(predicate) if not speaks_of(0, *expressions(part))]
-                if apart(work, (*site.path, 0), out):
-                    work.rewrite("sum_guard", site.path, reverse=True)
+                if apart(work, (*cursor.path, 0), out):
+                    work.rewrite("sum_guard", cursor.path, reverse=True)
             case _:
                 pass
 
 
 def _safe_first(work: Derivation) -> None:
     """[0 <= crd[k] ∧ k < n] · e → [k < n ∧ 0 <= crd[k]] · e: conditions are tested from the left to the right."""
-    for site in list(work.sites()):
-        if isinstance(site.term, Guard) and len(parts := conjuncts(site.term.predicate)) > 1:
-            ordered = safely_tested(site.term.predicate, site.scope)
+    for cursor in list(work.cursors()):
+        if isinstance(cursor.term, Guard) and len(parts := conjuncts(cursor.term.predicate)) > 1:
+            ordered = safely_tested(cursor.term.predicate, cursor.scope)
             if len(ordered) == len(parts) and tuple(ordered) != parts:
-                work.attempt("guard_equivalent", site.path, q=conjunction(ordered))
+                work.attempt("guard_equivalent", cursor.path, q=conjunction(ordered))
 
 
 def _sums_into_places(work: Derivation) -> None:
     """Σp [q] · place n a e → place n a Σp [q] · e, where a is the same for all p: one store for the whole sum."""
-    for site in list(work.sites()):
-        point = work.point
-        term = work.term(site.path)
+    for cursor in list(work.cursors()):
+        point = work.checkpoint
+        term = work.term(cursor.path)
         if isinstance(term, Reduce) and term.monoid == "sum":
             if isinstance(term.body, Guard):
-                work.attempt("place_of_guard", (*site.path, 0), reverse=True)
-            if not work.attempt("place_of_sum", site.path, reverse=True):
-                work.back_to(point)
+                work.attempt("place_of_guard", (*cursor.path, 0), reverse=True)
+            if not work.attempt("place_of_sum", cursor.path, reverse=True):
+                work.rollback(point)
 
 
 def _finished(work: Derivation) -> None:
-    """Raises `NoSite` for a loop whose index is still compared with coordinates that are read, and why it is."""
-    for site in work.sites():
-        if not isinstance(site.term, Guard):
+    """Raises `DoesNotApply` for a loop whose index is still compared with coordinates that are read, and why it is."""
+    for cursor in work.cursors():
+        if not isinstance(cursor.term, Guard):
             continue
-        loops = [above for above in reversed(site.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
+        loops = [above for above in reversed(cursor.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
         for position, loop in enumerate(loops):
             if _leads(position, loops):
                 continue
-            if any(_is_entry(a, loops) for e in solutions(site.term.predicate, position) for a in atoms(e)):
-                raise NoSite(
-                    f"the loop {loop.called[0]} is still dense: {_why(work, loop, site)}",
-                    place=place_of(work.goal, site.path),
+            if any(_is_entry(a, loops) for e in solutions(cursor.term.predicate, position) for a in atoms(e)):
+                raise DoesNotApply(
+                    f"the loop {loop.called[0]} is still dense: {_why(work, loop, cursor)}",
+                    place=place_of(work.goal, cursor.path),
                     required=ONLY_SUMS,
                 )
 
 
-def _leads(position: int, loops: Sequence[Site]) -> bool:
+def _leads(position: int, loops: Sequence[Cursor]) -> bool:
     """Whether entries are found by the index of a loop: Σ[pos[j] <= p < pos[j + 1]] asks for a dense loop over j."""
     for further, inner in enumerate(loops[:position]):
         assert isinstance(inner.term, Gen | Reduce)
@@ -254,12 +256,12 @@ def _leads(position: int, loops: Sequence[Site]) -> bool:
     return False
 
 
-def _is_entry(atom: AnyAtom, loops: Sequence[Site]) -> bool:
+def _is_entry(atom: AnyAtom, loops: Sequence[Cursor]) -> bool:
     """Whether this stands for an entry of an operand: a coordinate that is read, or the index of a sum."""
     return isinstance(atom, Read) or (isinstance(atom, Bound) and isinstance(loops[atom.position].term, Reduce))
 
 
-def _why(work: Derivation, loop: Site, guard: Site) -> str:
+def _why(work: Derivation, loop: Cursor, guard: Cursor) -> str:
     if isinstance(loop.term, Reduce) and loop.term.monoid != "sum":
         return f"it is a fold by {loop.term.monoid}, and no sum"
     between = guard.spine()[len(loop.path) + 1 : -1]
@@ -276,7 +278,7 @@ def _why(work: Derivation, loop: Site, guard: Site) -> str:
                     return f"entries are found below a fold by {monoid}, which a sum does not leave"
             case _:
                 return f"entries are found below {type(at.term).__name__.lower()}, which a sum does not leave"
-    point = work.point
+    point = work.checkpoint
     try:
         sink(work, loop.path, within=False)
     except Stays as stays:
@@ -284,5 +286,5 @@ def _why(work: Derivation, loop: Site, guard: Site) -> str:
     except ATLError as error:
         return error.summary
     finally:
-        work.back_to(point)
+        work.rollback(point)
     return "it was not tried"

@@ -16,7 +16,7 @@ def meetings_out(work: Derivation) -> None:
     So rows of two operands are matched before their entries are, each pair of sums beside each other: what a merge of
     rows and, in it, one of entries is made of (Fig. 7.2, once for each level).
     """
-    while any(_out(work, site.path) for site in list(work.sites(top_down=True)) if _holds_meeting(site.term)):
+    while any(_out(work, cursor.path) for cursor in list(work.cursors(top_down=True)) if _holds_meeting(cursor.term)):
         pass
 
 
@@ -49,16 +49,16 @@ def _speaks_of(position: int, *stated: Index) -> bool:
 
 def _out(work: Derivation, path: Path) -> bool:
     """Brings the inner sum, with the conditions that do not depend on the outer index, out of the outer one."""
-    point = work.point
+    point = work.checkpoint
     while isinstance(work.term((*path, 0)), Reshape):
         at = (*path, 0)
         while isinstance(work.term((*at, 0)), Reshape):
             at = (*at, 0)
         if not (work.attempt("place_of_sum", at) and work.attempt("place_of_guard", (*at, 0))):
-            work.back_to(point)
+            work.rollback(point)
             return False
     if not work.attempt("sum_swap", path):
-        work.back_to(point)
+        work.rollback(point)
         return False
     guard = (*path, 0, 0)
     out = [part for part in conditions(work, guard) if 0 not in used_positions(part)]

@@ -13,10 +13,10 @@ from atl.core.program import SparseOperand
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Input, Let
 from atl.core.traversal import children, indices_in, subterms
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from rewrites import kernel
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite, unknown_name
+from rewrites.errors import DoesNotApply, unknown_name
 from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
@@ -82,16 +82,16 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     again. A closed term in the place of an input moves no path.
     """
     if not isinstance(name, str):
-        raise WrongArgument(f"{brief(name)} names no input", required="the name of an input, a text")
+        raise InvalidArgument(f"{brief(name)} names no input", required="the name of an input, a text")
     if not callable(getattr(form.form if isinstance(form, OfResult) else form, "operand", None)):
-        raise WrongArgument(f"{brief(form)} is not a sparse format", required="a format, such as sparse.CSR")
+        raise InvalidArgument(f"{brief(form)} is not a sparse format", required="a format, such as sparse.CSR")
     start = theorem.lhs
     array = next((each for each in start.inputs if each.name == name), None)
     if array is None:
         raise unknown_name("input", name, [each.name for each in start.inputs], required="the name of an input")
     holder = next((packed for packed in start.packed if name in packed.arrays), None)
     if holder is not None:
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{name} is one of the arrays of {holder.name}, which a call passes as one object",
             required="an input that is passed by itself",
         )
@@ -109,11 +109,11 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
         arguments = {key: _argument(argument, array, made.meaning) for key, argument in step.arguments.items()}
         out = kernel.rewrite(out, step.rule, step.path, arguments, reverse=step.reverse)
     # With the names and marks that have been given since.
-    return kernel.shown(out, _replaced(theorem.rhs.body, array, made.meaning))
+    return kernel.with_names_and_marks(out, _replaced(theorem.rhs.body, array, made.meaning))
 
 
 def _check_not_read(theorem: Theorem, array: Array) -> None:
-    """Raises `NoSite` where an index or a condition speaks of the input's elements: they are no tensor there."""
+    """Raises `DoesNotApply` where an index or a condition speaks of the input's elements: they are no tensor there."""
     stated = [*(e for each in theorem.lhs.assumptions for e in expressions(each))]
     stated += [extent for result in theorem.lhs.results for extent in result.shape]
     stated += [e for program in (theorem.lhs, theorem.rhs) for term in subterms(program.body) for e in indices_in(term)]
@@ -121,7 +121,7 @@ def _check_not_read(theorem: Theorem, array: Array) -> None:
         return
     name = array.name
     if array.dtype == "bool":
-        raise NoSite(
+        raise DoesNotApply(
             f"the truth values of {name} are read in conditions",
             required="an input of numbers, of which elements are only computed with",
             suggestions=(
@@ -129,7 +129,7 @@ def _check_not_read(theorem: Theorem, array: Array) -> None:
                 f"a call is passed {name}.astype(np.float64) then",
             ),
         )
-    raise NoSite(
+    raise DoesNotApply(
         f"elements of {name} are used as indices, or in conditions",
         required="an input of which elements are only computed with",
     )

@@ -16,7 +16,7 @@ from atl.core.traversal import Path
 from atl.text.printing import place_of
 from rewrites import kernel
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.tactics.nests.guards import conditions
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.sparse.deriving import sparsify
@@ -63,7 +63,7 @@ def stored_as(work: Derivation) -> None:
 
     Σp place n crd[p] (A_val[p] * e) → let A_out := ⊞[p < nnz] A_val[p] * e in Σp place n crd[p] A_out[p]. That the
     decompression of the values is the goal is proved from the values' side: each is read where it was placed, which
-    asks that no two entries stand at one position. Raises `NoSite` where the goal is on no such pattern.
+    asks that no two entries stand at one position. Raises `DoesNotApply` where the goal is on no such pattern.
     """
     sparsify(work)
     packed = work.goal.packed[-1]
@@ -95,7 +95,7 @@ def _scatter(work: Derivation) -> None:
 
 
 def _align(work: Derivation, pattern: _Scattered, name: str) -> None:
-    """Brings the sums into the order of the pattern's. Raises `NoSite` where the goal places its terms elsewhere."""
+    """Brings the sums into the order of the pattern's. Raises `DoesNotApply` where the goal places its terms elsewhere."""
     for number, wanted in enumerate(pattern.sums):
         sums = _Scattered.of(work.goal.body).sums
         at = next((k for k in range(number, len(sums)) if _same_range(sums[k], wanted, k - number)), None)
@@ -119,8 +119,10 @@ def _same_range(found: Reduce, wanted: Reduce, further: int) -> bool:
     return (found.low, found.high) == (shift(wanted.low, further), shift(wanted.high, further))
 
 
-def _off_pattern(work: Derivation, name: str, why: str) -> NoSite:
-    return NoSite(f"the result is not stored as {name} is: {why}", place=place_of(work.goal, ()), required=REQUIRED)
+def _off_pattern(work: Derivation, name: str, why: str) -> DoesNotApply:
+    return DoesNotApply(
+        f"the result is not stored as {name} is: {why}", place=place_of(work.goal, ()), required=REQUIRED
+    )
 
 
 def _values(found: _Scattered, pattern: _Scattered, count: Index) -> Expr:
@@ -143,7 +145,7 @@ def _unfolded(work: Derivation, wanted: _Scattered, name: str) -> Derivation:
     work.rewrite("unfold_let", ())
     _scatter(work)
     path = _Scattered.of(work.goal.body).leaf_path
-    work.exhaust(work.known(READ), path)
+    work.repeat(work.known(READ), path)
     _sums_that_meet(work, path, len(wanted.sums), name)
     simplify_guards(work, path)
     _scatter(work)
@@ -164,7 +166,7 @@ def _sums_that_meet(work: Derivation, path: Path, count: int, name: str) -> None
     met = [equal(bound(k), bound(count + k)) for k in range(inner)]
     parts = conditions(work, inside)
     if not work.attempt("guard_equivalent", inside, q=conjunction((*met, *parts))):
-        raise NoSite(
+        raise DoesNotApply(
             f"two entries of {name} may have one position: that none do is not proved",
             place=place_of(work.goal, inside),
             required="an operand in which each position belongs to one entry",
@@ -173,4 +175,6 @@ def _sums_that_meet(work: Derivation, path: Path, count: int, name: str) -> None
         at = (*path, *(0,) * length)
         outer = bound(count - 1)
         if not (work.attempt("sum_delta", at, a=outer) or work.attempt("sum_delta_only", at, a=outer)):
-            raise NoSite(f"the sum over entries of {name} stays", place=place_of(work.goal, at), required=REQUIRED)
+            raise DoesNotApply(
+                f"the sum over entries of {name} stays", place=place_of(work.goal, at), required=REQUIRED
+            )

@@ -46,10 +46,10 @@ def sink(work: Derivation, path: Path, *, within: bool) -> None:
     assert isinstance(guard, Guard)
     why = "its index is fixed to what may lie outside of its range"
     for value in solutions(guard.predicate, 0):
-        point = work.point
+        point = work.checkpoint
         if _gone(work, path, shift(value, -1, 1), within=within):
             return
-        work.back_to(point)
+        work.rollback(point)
     raise Stays(why)
 
 
@@ -123,7 +123,7 @@ def _lifted(work: Derivation, path: Path, position: int) -> int:
 
 def _out_of_generation(work: Derivation, path: Path, position: int, sums: int) -> int:
     """⊞r Σp [index = a] · e → Σp [index = a] · ⊞r e; where either speaks of r, → Σr Σp [index = a] · place _ r e."""
-    point, start = work.point, path
+    point, start = work.checkpoint, path
     for _ in range(sums):
         if not work.attempt("sum_gen_swap", path):
             break
@@ -131,7 +131,7 @@ def _out_of_generation(work: Derivation, path: Path, position: int, sums: int) -
     else:
         if _guard_out(work, path, position + sums):
             return sums
-    work.back_to(point)
+    work.rollback(point)
     work.attempt("gen_rebase", start)
     work.rewrite("gen_scatter", start)
     path = (*start, 0)
@@ -180,7 +180,7 @@ def _gone(work: Derivation, path: Path, value: Index, *, within: bool) -> bool:
     told = [_at(part, value) for part in parts if part != fixing]
     others = conjunction(told)
     in_range = conjunction([at_most(loop.low, value), less(value, loop.high)])
-    scope = work.site(path).scope
+    scope = work.cursor(path).scope
     known = conjunction(part for part in told if not reads_by(part, in_range))
     inside = proves(scope.assume(scope.predicate(known)).facts, scope.predicate(in_range))
     if within and not inside:

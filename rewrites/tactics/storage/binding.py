@@ -10,18 +10,18 @@ from atl.core.node import is_position
 from atl.core.substitution import free_positions, map_type, shift_term, with_children
 from atl.core.terms import Expr, Gen, Guard, Let, Local, Reduce, Select
 from atl.core.traversal import Path, children
-from atl.errors import WrongArgument, brief
+from atl.errors import InvalidArgument, brief
 from atl.text.printing import place_of, text_at
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target, every
+from rewrites.cursors.text_pattern import is_name
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Function
-from rewrites.places.choosing import Chosen, every
-from rewrites.places.site import Site
-from rewrites.places.text_pattern import is_name
 
 
 def lbind(
-    work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None, nth: int | None = None
+    work: Derivation, what: Target, name: str = "x", *, over: Target | None = None, nth: int | None = None
 ) -> None:
     """Binds a subterm to a name: … e … → let x := e in … x …, at the place `over`, or else where the subterm stands.
 
@@ -45,8 +45,10 @@ def lbind(
     above = every(work.goal, over)
     pairs = [(a.path, f.path) for a in above for f in found if f.path[: len(a.path)] == a.path]
     if not pairs:
-        raise NoSite("the place of the let is not around the subterm that it binds", required=f"a place around {what}")
-    work.first_of(pairs, lambda pair: bind(work, pair[0], pair[1][len(pair[0]) :], name))
+        raise DoesNotApply(
+            "the place of the let is not around the subterm that it binds", required=f"a place around {what}"
+        )
+    work.try_each(pairs, lambda pair: bind(work, pair[0], pair[1][len(pair[0]) :], name))
 
 
 def _around_equals(work: Derivation, path: Path) -> Path:
@@ -66,26 +68,28 @@ def _around_equals(work: Derivation, path: Path) -> Path:
     return place
 
 
-def nth_of(found: list[Site], nth: int | None, what: Chosen) -> list[Site]:
-    """All of the places that are meant, or only that one of them. Raises `NoSite` where there are not so many."""
+def nth_of(found: list[Cursor], nth: int | None, what: Target) -> list[Cursor]:
+    """All of the places that are meant, or only that one of them. Raises `DoesNotApply` where there are not so many."""
     if nth is None:
         return found
     if nth >= len(found):
         count = f"{len(found)} place{'' if len(found) == 1 else 's'}"
-        raise NoSite(f"{what} means {count}; nth={brief(nth)} is beyond", required=f"nth from 0 to {len(found) - 1}")
+        raise DoesNotApply(
+            f"{what} means {count}; nth={brief(nth)} is beyond", required=f"nth from 0 to {len(found) - 1}"
+        )
     return [found[nth]]
 
 
 def check_nth(nth: object) -> None:
-    """Raises `WrongArgument` if that counts no places."""
+    """Raises `InvalidArgument` if that counts no places."""
     if nth is not None and not is_position(nth):
-        raise WrongArgument(f"nth={brief(nth)}", required="which of the places is meant, counted from 0")
+        raise InvalidArgument(f"nth={brief(nth)}", required="which of the places is meant, counted from 0")
 
 
 def check_name(name: str | None) -> None:
-    """Raises `WrongArgument` if a let cannot be called so."""
+    """Raises `InvalidArgument` if a let cannot be called so."""
     if name is not None and not (isinstance(name, str) and is_name(name)):
-        raise WrongArgument(
+        raise InvalidArgument(
             f"{brief(name)} cannot name a let", required="letters, digits and _, not starting with a digit"
         )
 
@@ -106,21 +110,21 @@ def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = L
 
 
 def check_free(work: Derivation, path: Path, inner: Path, *, of_lets: bool = False) -> None:
-    """Raises `NoSite` if the subterm at `inner` depends on a loop or a let between it and `path`, or on a let only."""
-    site = work.site((*path, *inner))
-    used, tensors_used = free_positions(site.term)
-    in_the_way, indices, tensors = list[Site](), 0, 0
-    for at, position in zip(site.spine()[-2 : len(path) - 1 if path else None : -1], inner[::-1], strict=True):
+    """Raises `DoesNotApply` if the subterm at `inner` depends on a loop or a let between it and `path`, or on a let only."""
+    cursor = work.cursor((*path, *inner))
+    used, tensors_used = free_positions(cursor.term)
+    in_the_way, indices, tensors = list[Cursor](), 0, 0
+    for at, position in zip(cursor.spine()[-2 : len(path) - 1 if path else None : -1], inner[::-1], strict=True):
         child = children(at.term)[position]
         inside = used & set(range(indices, indices + child.indices))
         if (inside and not of_lets) or tensors_used & set(range(tensors, tensors + child.tensors)):
             in_the_way.insert(0, at)
         indices, tensors = indices + child.indices, tensors + child.tensors
     if in_the_way:
-        raise _depends(site, in_the_way)
+        raise _depends(cursor, in_the_way)
 
 
-def _depends(site: Site, in_the_way: Sequence[Site]) -> NoSite:
+def _depends(cursor: Cursor, in_the_way: Sequence[Cursor]) -> DoesNotApply:
     kinds = [f"the {'let' if isinstance(at.term, Let) else 'loop'} {at.called[0]}" for at in in_the_way]
     lets = [at for at in in_the_way if isinstance(at.term, Let)]
     suggestions = ["s.stage(…, at=…) keeps it for every iteration of the loops between"] if not lets else []
@@ -130,9 +134,9 @@ def _depends(site: Site, in_the_way: Sequence[Site]) -> NoSite:
         tactic = "hoist" if within else "inline"
         suggestions.append(f's.{tactic}("{let.called[0]}") first')
     listed = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if kinds[1:] else kinds)
-    return NoSite(
-        f"{text_at(site.program, site.path)} depends on {listed} between it and the place of the binding",
-        place=place_of(site.program, site.path),
+    return DoesNotApply(
+        f"{text_at(cursor.program, cursor.path)} depends on {listed} between it and the place of the binding",
+        place=place_of(cursor.program, cursor.path),
         required="a subterm that means the same at both places",
         suggestions=tuple(suggestions),
     )

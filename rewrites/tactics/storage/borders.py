@@ -11,11 +11,11 @@ from atl.core.terms import Access, Guard, Let
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target, chosen
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.obstacles import none_is_new, obstacles
-from rewrites.places.choosing import Chosen, chosen
-from rewrites.places.site import Site
 from rewrites.tactics.inwards import Inwards, operand_called, reads_of
 from rewrites.tactics.loops import first_possible
 from rewrites.tactics.nests.guards import lift_guards
@@ -26,7 +26,7 @@ Dropped: TypeAlias = tuple[int, Predicate]
 """A condition that is to go, and the number of the read around which it stands."""
 
 
-def pad(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> None:
+def pad(work: Derivation, what: Target, *, at: Target | None = None, name: str | None = None) -> None:
     """Copies what is read of an operand with zeros around it, so that guards that keep reads within it go.
 
     ⊞[p < n] Σ[r < 3] [p + r < n] · x[p + r] * w[r]  →
@@ -49,22 +49,22 @@ def pad(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str |
     """
     check_name(name)
     if at is None:
-        lets = [site for site in chosen(work.goal, what, top_down=True) if isinstance(site.term, Let)]
+        lets = [cursor for cursor in chosen(work.goal, what, top_down=True) if isinstance(cursor.term, Let)]
         _pad_below(work, what, (*lets[0].path, 1) if lets else (), name)
     else:
-        first_possible(work, at, lambda site: _pad_below(work, what, (*site.path, 0), name))
+        first_possible(work, at, lambda cursor: _pad_below(work, what, (*cursor.path, 0), name))
 
 
-def _pad_below(work: Derivation, what: Chosen, above: Path, name: str | None) -> None:
+def _pad_below(work: Derivation, what: Target, above: Path, name: str | None) -> None:
     reads = reads_of(work, what, above)
     called = name or f"{operand_called(reads[0])}p"
-    before = work.point
+    before = work.checkpoint
     # Through additions first, if any stand on the way: then the conditions around them go as well.
     for addends in (True, False) if any(_around_additions(work, read.path, above) for read in reads) else (False,):
         if _Border(work, what, above, called, addends).made():
             return
-        work.back_to(before)
-    raise NoSite(
+        work.rollback(before)
+    raise DoesNotApply(
         f"no guard around a read of {operand_called(reads[0])} says only that the element is there",
         place=place_of(work.goal, reads[0].path),
         required="a guard by the range of the operand, around a product of what is read, or a sum of such products, "
@@ -78,7 +78,7 @@ class _Border:
     """An operand that is to be copied with zeros around it; conditions go through additions if `addends` says so."""
 
     work: Derivation
-    what: Chosen
+    what: Target
     above: Path
     called: str
     addends: bool
@@ -86,10 +86,10 @@ class _Border:
     def made(self) -> bool:
         """Drops all the conditions that can go, and copies; says whether there are any."""
         work = self.work
-        before, in_the_way, guards = work.point, obstacles(work.goal), _guards(work)
+        before, in_the_way, guards = work.checkpoint, obstacles(work.goal), _guards(work)
 
         def without(gone: Sequence[Dropped]) -> bool:
-            work.back_to(before)
+            work.rollback(before)
             try:
                 for number in range(len(reads)):
                     conditions = [condition for at, condition in gone if at == number]
@@ -116,13 +116,13 @@ class _Border:
                 gone.append(each)
         return bool(gone) and without(gone)
 
-    def _reads(self) -> list[Site]:
+    def _reads(self) -> list[Cursor]:
         return reads_of(self.work, self.what, self.above)
 
     def _droppable(self, read: Path) -> list[Predicate]:
         """The conditions around a product each of which holds wherever the element that is read is there."""
         work = self.work
-        before, found = work.point, []
+        before, found = work.checkpoint, []
         for condition in Inwards(work, read, self.above, (), addends=self.addends).own():
             try:
                 self._drop(read, [condition])
@@ -130,7 +130,7 @@ class _Border:
                 pass
             else:
                 found.append(condition)
-            work.back_to(before)
+            work.rollback(before)
         return found
 
     def _drop(self, read: Path, gone: Sequence[Predicate]) -> None:
@@ -157,7 +157,7 @@ def _around_additions(work: Derivation, read: Path, above: Path) -> bool:
 
 def _guards(work: Derivation) -> int:
     """How many conditions stand in guards of the goal."""
-    return sum(len(conjuncts(site.term.predicate)) for site in work.sites() if isinstance(site.term, Guard))
+    return sum(len(conjuncts(cursor.term.predicate)) for cursor in work.cursors() if isinstance(cursor.term, Guard))
 
 
 def _guarded_by_range(work: Derivation, path: Path) -> None:

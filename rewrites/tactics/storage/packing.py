@@ -11,13 +11,13 @@ from atl.core.terms import (
     Reduce,
 )
 from atl.core.traversal import Path
-from atl.errors import ATLError, WrongArgument, brief
+from atl.errors import ATLError, InvalidArgument, brief
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.obstacles import none_is_new, obstacles
-from rewrites.places.choosing import Chosen
-from rewrites.places.site import Site
 from rewrites.tactics.inwards import Inwards, operand_called, reads_of
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.storage.binding import check_name, check_nth, nth_of
@@ -26,11 +26,11 @@ from rewrites.tactics.storage.staging import below_lets, loops_between, stage_at
 
 def pack(
     work: Derivation,
-    what: Chosen,
+    what: Target,
     *,
-    at: Chosen | None = None,
+    at: Target | None = None,
     name: str | None = None,
-    order: Sequence[Chosen] | None = None,
+    order: Sequence[Target] | None = None,
     nth: int | None = None,
 ) -> None:
     """Copies what is read of an operand in the order of the loops that read it: within the loop `at`, or before all.
@@ -57,19 +57,19 @@ def pack(
     check_name(name)
     check_nth(nth)
     if order is not None and not isinstance(order, list | tuple):
-        raise WrongArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
+        raise InvalidArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
     if at is None:
         _pack_below(work, what, (), name, order, nth)
     else:
-        first_possible(work, at, lambda site: _pack_below(work, what, (*site.path, 0), name, order, nth))
+        first_possible(work, at, lambda cursor: _pack_below(work, what, (*cursor.path, 0), name, order, nth))
 
 
 def _pack_below(
-    work: Derivation, what: Chosen, above: Path, name: str | None, order: Sequence[Chosen] | None, nth: int | None
+    work: Derivation, what: Target, above: Path, name: str | None, order: Sequence[Target] | None, nth: int | None
 ) -> None:
     reads = nth_of(reads_of(work, what, above), nth, what)
 
-    def packed(read: Site) -> None:
+    def packed(read: Cursor) -> None:
         place = below_lets(work, read.path, above)
         positions = None if order is None else _positions(work, read.path, place, order)
 
@@ -79,24 +79,24 @@ def _pack_below(
 
         _padded(work, read.path, place, staged)
 
-    work.first_of(reads, packed)
+    work.try_each(reads, packed)
 
 
 # -- the order of the loops ------------------------------------------------------------------------------------------
 
 
-def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Chosen]) -> list[int]:
+def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Target]) -> list[int]:
     """The de Bruijn positions of the loops of the operand, in the order that is wanted."""
     used = free_positions(work.term(read))[0]
-    around = [site for site in work.site(read).spine()[:-1] if isinstance(site.term, Gen | Reduce)][::-1]
+    around = [cursor for cursor in work.cursor(read).spine()[:-1] if isinstance(cursor.term, Gen | Reduce)][::-1]
     between = [position for position, _, _ in loops_between(work, read, above) if position in used]
     found: list[int] = []
     for each in order:
-        paths = {site.path for site in loops(work, each)}
+        paths = {cursor.path for cursor in loops(work, each)}
         found += [position for position in between if around[position].path in paths][:1]
     if len(found) != len(order) or sorted(found) != sorted(between):
         names = ", ".join(around[position].called[0] for position in reversed(between))
-        raise NoSite(
+        raise DoesNotApply(
             f"order={brief(list(order))} does not name each loop of the operand once",
             place=place_of(work.goal, read),
             required=f"the loops {names}, in some order" if names else "no order: the operand depends on no loop there",
@@ -112,10 +112,10 @@ def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], 
 
     Conditions stay around the product, too, where it would not compile without them.
     """
-    before, in_the_way = work.point, obstacles(work.goal)
+    before, in_the_way = work.checkpoint, obstacles(work.goal)
 
     def without(gone: Collection[Predicate]) -> bool:
-        work.back_to(before)
+        work.rollback(before)
         try:
             staged(Inwards(work, read, above, gone).moved())
         except ATLError:
@@ -131,5 +131,5 @@ def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], 
             gone.append(candidate)
     if not gone or not without(gone):
         # The guards stay as they are: `stage_at` pads the buffer with what of them matters.
-        work.back_to(before)
+        work.rollback(before)
         staged(read)

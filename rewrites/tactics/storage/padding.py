@@ -27,13 +27,13 @@ def padding_kept(work: Derivation, path: Path) -> bool:
     rank = work.term(path).type.rank
     if not _is_truncated(work, path) or not (rank or isinstance(work.term(path), Guard)):
         return False
-    before = work.point
+    before = work.checkpoint
     try:
         if _bound(work, path, rank):
             return True
     except ATLError:
         pass  # the element's form is one that cannot be taken back
-    work.back_to(before)
+    work.rollback(before)
     return False
 
 
@@ -88,8 +88,8 @@ def _is_truncated(work: Derivation, path: Path) -> bool:
 def cuts_only_padding(work: Derivation, path: Path) -> bool:
     """Whether every truncation around a place is proved to cut only padding."""
     for length in range(len(path)):
-        site = work.site(path[:length])
-        found = truncation_at(site.term, site.scope, site.path)
+        cursor = work.cursor(path[:length])
+        found = truncation_at(cursor.term, cursor.scope, cursor.path)
         if found is not None and not all(isinstance(found.decide(case), Proved) for case in found.operand.cases):
             return False
     return True
@@ -114,14 +114,14 @@ def _pulled_out(work: Derivation, path: Path) -> bool:
 
 def _weakened(work: Derivation, path: Path) -> None:
     """Σ[q < m] [i + q < n] · e → Σ[q < m] [i + q < n ∧ i < n] · e: with what holds outside where any term is there."""
-    site, inner = work.site(path), work.site((*path, 0))
+    cursor, inner = work.cursor(path), work.cursor((*path, 0))
     if not isinstance(inner.term, Guard):
         return
     known = spread(inner.term.predicate)
     new = []
     for part in known:
         if isinstance(part, NonNegative) and 0 in used_positions(part):
-            most = upper_bound(site.scope.facts, inner.scope.index(part.expression), [site.loop])
+            most = upper_bound(cursor.scope.facts, inner.scope.index(part.expression), [cursor.loop])
             weaker = None if most is None else at_most(ZERO, closed(most, inner.scope))
             # One of sizes alone, such as that there are terms at all, tells elements of the tile not apart.
             if weaker is not None and used_positions(weaker):

@@ -13,11 +13,11 @@ from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Reshape
 from atl.core.traversal import Path, children
 from atl.prove import lower_bound, simplify, upper_bound
 from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor, binders
+from rewrites.cursors.targets import Target, chosen, nothing_chosen
 from rewrites.derivation import Derivation
-from rewrites.errors import NoSite
+from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
-from rewrites.places.choosing import Chosen, chosen, nothing_chosen
-from rewrites.places.site import Site, binders
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.guards import used_positions
@@ -38,7 +38,7 @@ from rewrites.tactics.storage.padding import padding_kept
 # -- computing where it is used ---------------------------------------------------------------------------------------
 
 
-def fuse(work: Derivation, name: Chosen) -> None:
+def fuse(work: Derivation, name: Target) -> None:
     """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; guards simplify.
 
     >>> s = reschedule(atl.parse(
@@ -58,7 +58,7 @@ def fuse(work: Derivation, name: Chosen) -> None:
 
 
 def stage(
-    work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None, nth: int | None = None
+    work: Derivation, what: Target, *, at: Target | None = None, name: str | None = None, nth: int | None = None
 ) -> None:
     """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
 
@@ -87,55 +87,55 @@ def stage(
     if at is None:
         stage_below(work, what, (), name, nth)
     else:
-        first_possible(work, at, lambda site: stage_below(work, what, (*site.path, 0), name, nth))
+        first_possible(work, at, lambda cursor: stage_below(work, what, (*cursor.path, 0), name, nth))
 
 
-def stage_below(work: Derivation, what: Chosen, path: Path, name: str | None, nth: int | None = None) -> None:
+def stage_below(work: Derivation, what: Target, path: Path, name: str | None, nth: int | None = None) -> None:
     """Computes a subterm ahead at a place, as `stage` does."""
     let = _let_around(work, what, path)
     if let is not None:
         if nth is not None:
-            raise NoSite(
+            raise DoesNotApply(
                 f"{let.called[0]} is a let, of which all that is read there is staged together",
                 place=place_of(work.goal, let.path),
                 required="no nth=, or a pattern of what is read, of which there are several places",
             )
         stage_region(work, let.path, path, name or let.called[0])
         return
-    sites = nth_of(_producers(work, what, path), nth, what)
-    site = sites[0]
-    if isinstance(site.term, Input) or len({site.term for site in sites}) > 1:
-        inputs = [_input_read(work, site) for site in sites]
+    cursors = nth_of(_producers(work, what, path), nth, what)
+    cursor = cursors[0]
+    if isinstance(cursor.term, Input) or len({cursor.term for cursor in cursors}) > 1:
+        inputs = [_input_read(work, cursor) for cursor in cursors]
         reads = [read for read in inputs if read is not None]
-        if reads and (len(reads) == len(sites) or isinstance(site.term, Input)):
+        if reads and (len(reads) == len(cursors) or isinstance(cursor.term, Input)):
             stage_input(work, reads, path, name)
             return
-    path = below_lets(work, site.path, path)
-    kept = padding_kept(work, site.path)
-    inner, wrapped = _highest(work, (*site.path, 0) if kept else site.path, path, alone=nth is not None)
+    path = below_lets(work, cursor.path, path)
+    kept = padding_kept(work, cursor.path)
+    inner, wrapped = _highest(work, (*cursor.path, 0) if kept else cursor.path, path, alone=nth is not None)
     if kept and wrapped:
-        work.rewrite("unfold_let", (*inner[:-1], 1, *site.path[len(inner) - 1 :]))
+        work.rewrite("unfold_let", (*inner[:-1], 1, *cursor.path[len(inner) - 1 :]))
     use = stage_at(work, inner, path, name or "buf", equals=nth is None)
     if wrapped or kept:
         work.rewrite("unfold_let", use[:-1])
 
 
-def _let_around(work: Derivation, what: Chosen, path: Path) -> Site | None:
+def _let_around(work: Derivation, what: Target, path: Path) -> Cursor | None:
     """The let that is meant, if it stands around this place."""
     return next(
         (
-            site
-            for site in chosen(work.goal, what, top_down=True)
-            if isinstance(site.term, Let) and path[: len(site.path) + 1] == (*site.path, 1)
+            cursor
+            for cursor in chosen(work.goal, what, top_down=True)
+            if isinstance(cursor.term, Let) and path[: len(cursor.path) + 1] == (*cursor.path, 1)
         ),
         None,
     )
 
 
-def _producers(work: Derivation, what: Chosen, below: Path) -> list[Site]:
+def _producers(work: Derivation, what: Target, below: Path) -> list[Cursor]:
     """What is meant below a place, from the outside in; of a let that is named, its value."""
     everywhere = list(chosen(work.goal, what, top_down=True))
-    found = [site for site in everywhere if site.path[: len(below)] == below]
+    found = [cursor for cursor in everywhere if cursor.path[: len(below)] == below]
     if everywhere and not found:
         raise _not_below(work, what, everywhere[0], below)
     if not found:
@@ -145,14 +145,14 @@ def _producers(work: Derivation, what: Chosen, below: Path) -> list[Site]:
     return found
 
 
-def _not_below(work: Derivation, what: Chosen, site: Site, below: Path) -> NoSite:
+def _not_below(work: Derivation, what: Target, cursor: Cursor, below: Path) -> DoesNotApply:
     """What to say of something that is not within a loop; it may be the let whose value the loop computes."""
     place = place_of(work.goal, below)
-    if not isinstance(site.term, Let) or below[: len(site.path) + 1] != (*site.path, 0):
+    if not isinstance(cursor.term, Let) or below[: len(cursor.path) + 1] != (*cursor.path, 0):
         required = "a loop around it, or one inside of the let, if it is a let"
-        return NoSite(f"{what} does not stand inside of that loop", place=place, required=required)
-    name = site.called[0]
-    inside = (*site.path, 1)
+        return DoesNotApply(f"{what} does not stand inside of that loop", place=place, required=required)
+    name = cursor.called[0]
+    inside = (*cursor.path, 1)
     loops_inside = (
         each
         for each in binders(work.goal)
@@ -160,7 +160,7 @@ def _not_below(work: Derivation, what: Chosen, site: Site, below: Path) -> NoSit
     )
     firsts = ((loop, next(chosen(work.goal, loop.called[0], top_down=True))) for loop in loops_inside)
     names = [loop.called[0] for loop, first in firsts if loop.path == first.path]
-    return NoSite(
+    return DoesNotApply(
         f"{name} is not read inside of that loop, which computes it",
         place=place,
         required=f"a loop that reads {name}; of several loops of one name, the first one is meant",
@@ -168,9 +168,9 @@ def _not_below(work: Derivation, what: Chosen, site: Site, below: Path) -> NoSit
     )
 
 
-def _input_read(work: Derivation, site: Site) -> Path | None:
+def _input_read(work: Derivation, cursor: Cursor) -> Path | None:
     """The place of the input of which an element, or a row, is read at a place, if one is."""
-    path, term = site.path, site.term
+    path, term = cursor.path, cursor.term
     while isinstance(term, Access):
         path, term = (*path, 0), term.tensor
     return path if isinstance(term, Input) and path and isinstance(work.term(path[:-1]), Access) else None
@@ -242,7 +242,7 @@ def _buffer(work: Derivation, path: Path, above: Path) -> Expr | None:
         value = Guard(predicate, value)
     try:
         dimensions = _dimensions(work, path, above)
-    except NoSite:
+    except DoesNotApply:
         return None
     for position, low, high in dimensions:
         value = Gen(low, high, transform(value, partial(_generalised, position)))
@@ -258,13 +258,13 @@ def _equal_to(work: Derivation, path: Path, above: Path) -> list[Path]:
     term = work.term(path)
     wanted = _buffer(work, path, above)
     return [
-        site.path
-        for site in work.sites(above)
-        if type(site.term) is type(term)
-        and site.term.type.rank == term.type.rank
-        and site.path[: len(path)] != path
+        cursor.path
+        for cursor in work.cursors(above)
+        if type(cursor.term) is type(term)
+        and cursor.term.type.rank == term.type.rank
+        and cursor.path[: len(path)] != path
         and wanted is not None
-        and _buffer(work, site.path, above) == wanted
+        and _buffer(work, cursor.path, above) == wanted
     ]
 
 
@@ -347,12 +347,12 @@ def _dimensions(work: Derivation, path: Path, above: Path) -> list[tuple[int, In
     Of a range that depends on another loop, on which the subterm does not, all that any iteration of that loop runs
     over: the buffer for Σ[jo < io] e(jo) in ⊞[io < n] holds e(jo) for all jo < n - 1.
     """
-    site, used = work.site(path), free_positions(work.term(path))[0]
+    cursor, used = work.cursor(path), free_positions(work.term(path))[0]
     between = loops_between(work, path, above)
-    around = [at.loop for at in site.spine()[len(above) : -1] if isinstance(at.term, Gen | Reduce)]
+    around = [at.loop for at in cursor.spine()[len(above) : -1] if isinstance(at.term, Gen | Reduce)]
     other = {position for position, _, _ in between} - used
     over = [loop for loop, (position, _, _) in zip(around, between[::-1], strict=True) if position in other]
-    facts, scope = work.site(above).scope.facts, site.scope
+    facts, scope = work.cursor(above).scope.facts, cursor.scope
 
     def widest(low: Index, high: Index) -> tuple[Index, Index]:
         if not other & _positions_in(low, high):
@@ -374,11 +374,11 @@ def _positions_in(*expressions: Index) -> set[int]:
     return {atom.position for expression in expressions for atom in atoms(expression) if isinstance(atom, Bound)}
 
 
-def _ragged(work: Derivation, path: Path, inner: int, outer: int) -> NoSite:
+def _ragged(work: Derivation, path: Path, inner: int, outer: int) -> DoesNotApply:
     """What to say where a buffer would have rows of different lengths: the range of a loop depends on an outer one."""
-    around = [at for at in work.site(path).spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
+    around = [at for at in work.cursor(path).spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
     name, depends_on = around[inner].called[0], around[outer].called[0]
-    return NoSite(
+    return DoesNotApply(
         f"the buffer would have rows of different lengths: it depends on {depends_on} and {name}, and the range of "
         f"the loop {name} depends on {depends_on}",
         place=place_of(work.goal, around[inner].path),
@@ -428,7 +428,7 @@ def raised(by: int, leaf: Leaf) -> Index:
     return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
-def hoist(work: Derivation, name: Chosen, *, out_of: Chosen | None = None) -> None:
+def hoist(work: Derivation, name: Target, *, out_of: Target | None = None) -> None:
     """Moves a let out of the nearest loop around it, or out of the loop `out_of`.
 
     ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or let x := ⊞[i < n] e in ⊞[i < n] b(x[i]) if e depends on i.
@@ -439,22 +439,22 @@ def hoist(work: Derivation, name: Chosen, *, out_of: Chosen | None = None) -> No
       let y := ⊞[i < n] 2 * x[i] in ⊞[i < n] y[i] * y[i]
     -- y holds n elements: it grows with n
     """
-    chosen_loops = {site.path for site in loops(work, out_of)} if out_of is not None else None
+    chosen_loops = {cursor.path for cursor in loops(work, out_of)} if out_of is not None else None
 
-    def hoisted(site: Site) -> None:
-        assert isinstance(site.term, Let)
-        around = [above.path for above in site.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
+    def hoisted(cursor: Cursor) -> None:
+        assert isinstance(cursor.term, Let)
+        around = [above.path for above in cursor.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
         if not around:
-            raise NoSite(f"no loop stands around {site.called[0]}", required="a let inside of a loop")
+            raise DoesNotApply(f"no loop stands around {cursor.called[0]}", required="a let inside of a loop")
         meant = around[-1:] if chosen_loops is None else [path for path in around if path in chosen_loops]
         if not meant:
-            raise NoSite(
-                f"{site.called[0]} does not stand inside of that loop", required=f"a loop around {site.called[0]}"
+            raise DoesNotApply(
+                f"{cursor.called[0]} does not stand inside of that loop", required=f"a loop around {cursor.called[0]}"
             )
         # Its own name, when it is not chosen by the one that it has been given.
-        own = name if isinstance(name, str) and name in site.called else site.term.name
-        stage_at(work, (*site.path, 0), meant[0], own)
-        work.mark(meant[0], site.term.mark)
-        work.rewrite("unfold_let", (*meant[0], 1, *site.path[len(meant[0]) :]))
+        own = name if isinstance(name, str) and name in cursor.called else cursor.term.name
+        stage_at(work, (*cursor.path, 0), meant[0], own)
+        work.mark(meant[0], cursor.term.mark)
+        work.rewrite("unfold_let", (*meant[0], 1, *cursor.path[len(meant[0]) :]))
 
-    work.first_of(lets_called(work, name), hoisted)
+    work.try_each(lets_called(work, name), hoisted)

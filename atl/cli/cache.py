@@ -1,0 +1,167 @@
+"""`atl cache`: the builds that are kept, listed, measured and cleared."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from atl.cli.foundation.command import FAILED, INTERRUPTED, Command, declare_json, print_json
+from atl.cli.foundation.terminal import watched
+from atl.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from lowering.cache.entries import Entry
+
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+SIZES: Final = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3}
+ORDERS: Final = ("used", "age", "size", "name")
+MOST_LISTED: Final = 20
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    said = "list the builds, say how many and how large they are (default), or remove them"
+    parser.add_argument("what", choices=("list", "size", "clear"), nargs="?", default="size", help=said)
+    parser.add_argument("--sort", choices=ORDERS, default="used", help="last used, last built, largest, by name")
+    parser.add_argument("--all", action="store_true", help=f"list all of them, not only the first {MOST_LISTED}")
+    parser.add_argument("--name", metavar="TEXT", help="only builds with this in their name")
+    parser.add_argument("--older-than", metavar="AGE", help="only builds not used for so long: 12h, 30d, 8w")
+    parser.add_argument("--down-to", metavar="SIZE", help="clear: only so many, the oldest first, as it takes: 500M")
+    parser.add_argument("--dry-run", action="store_true", help="clear: say what would be removed")
+    declare_json(parser)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from lowering.cache.entries import entries, location, superfluous
+
+    older, most = _age(arguments.older_than), _bytes(arguments.down_to)
+    clears = arguments.what == "clear"
+    if not clears and (most is not None or arguments.dry_run):
+        raise InvalidArgument("--down-to and --dry-run say what is removed", required="atl cache clear")
+    found = [entry for entry in entries() if arguments.name is None or arguments.name in entry.name]
+    chosen = superfluous(found, older_than=older, most=most)
+    if clears and not arguments.dry_run:
+        return _clear(chosen, as_json=arguments.json)
+    _sort(chosen, arguments.sort)
+    if arguments.json:
+        listed = [_as_data(entry) for entry in chosen] if arguments.what != "size" else []
+        print_json({**_totals(chosen), **({"builds": listed} if arguments.what != "size" else {})})
+        return 0
+    if arguments.what == "list":
+        _print_list(chosen if arguments.all else chosen[:MOST_LISTED], len(chosen))
+    would = "would be removed, of" if clears else "in"
+    print(f"{_said(chosen)} {would} {location()} (ATL_CACHE names another place)")
+    return 0
+
+
+def _clear(chosen: list[Entry], *, as_json: bool) -> int:
+    from lowering.cache.entries import location
+
+    gone: list[Entry] = []
+    kept: list[Entry] = []
+    interrupted = False
+    try:
+        for entry in watched(chosen, "removing builds"):
+            (gone if entry.remove() else kept).append(entry)
+    except KeyboardInterrupt:
+        interrupted = True
+    if as_json:
+        print_json({**_totals(gone), "kept": [entry.name for entry in kept], "interrupted": interrupted})
+    else:
+        print(f"removed {_said(gone)} from {location()}")
+        if kept:
+            print(f"{len(kept)} could not be removed: {', '.join(entry.name for entry in kept[:5])}")
+        if interrupted:
+            print(f"interrupted: {len(chosen) - len(gone) - len(kept)} builds were left as they are")
+    return INTERRUPTED if interrupted else FAILED if kept else 0
+
+
+def _sort(found: list[Entry], order: str) -> None:
+    if order == "size":
+        found.sort(key=lambda entry: -entry.bytes)
+    elif order == "name":
+        found.sort(key=lambda entry: entry.name)
+    else:
+        found.sort(key=lambda entry: -(entry.built if order == "age" else entry.used))
+
+
+def _print_list(shown: list[Entry], count: int) -> None:
+    now = time.time()
+    for entry in shown:
+        print(f"{_size_text(entry.bytes):>9}  {_age_text(now - entry.used):>4}  {entry.kind:9}  {entry.name}")
+    if len(shown) < count:
+        print(f"… and {count - len(shown)} more (--all lists them)")
+
+
+def _totals(found: list[Entry]) -> dict[str, Any]:
+    from lowering.cache.entries import location
+
+    return {
+        "location": str(location()),
+        "count": len(found),
+        "files": sum(len(entry.files) for entry in found),
+        "bytes": sum(entry.bytes for entry in found),
+    }
+
+
+def _said(found: list[Entry]) -> str:
+    files = sum(len(entry.files) for entry in found)
+    size = _size_text(sum(entry.bytes for entry in found))
+    return f"{len(found):,} build{'' if len(found) == 1 else 's'}, {files:,} files, {size}"
+
+
+def _as_data(entry: Entry) -> dict[str, Any]:
+    def moment(seconds: float) -> str:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+    return {
+        "name": entry.name,
+        "kind": entry.kind,
+        "bytes": entry.bytes,
+        "built": moment(entry.built),
+        "used": moment(entry.used),
+        "files": [str(path) for path in entry.files],
+    }
+
+
+def _age(text: str | None) -> float | None:
+    """Seconds, of "30d"."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9})([smhdw])", text)
+    if found is None:
+        raise InvalidArgument(f"--older-than {text}", required="a number and one of s, m, h, d, w: 30d")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _bytes(text: str | None) -> int | None:
+    """Bytes, of "500M"."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,15})([kmg]?)b?", text.lower())
+    if found is None:
+        raise InvalidArgument(f"--down-to {text}", required="a number of bytes, or one with k, M or G: 500M")
+    return int(found[1]) * SIZES[found[2]]
+
+
+def _size_text(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+def _age_text(seconds: float) -> str:
+    for unit, length in reversed(UNITS.items()):
+        if unit != "w" and seconds >= length:
+            return f"{seconds / length:.0f}{unit}"
+    return "0s"
+
+
+CACHE = Command(
+    "cache", "Lists, measures and clears the builds that are kept", _declare, _run,
+    ("atl cache size", "atl cache list --sort size", "atl cache clear --older-than 30d --dry-run"),
+)  # fmt: skip

@@ -1,0 +1,70 @@
+"""`atl demo`: a photograph blurred by a program that is written as mathematics and made fast by rewrites."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+from atl.cli.foundation.command import FAILED, INTERRUPTED, Command
+from atl.cli.foundation.terminal import ascii_only, bold, filled
+
+if TYPE_CHECKING:
+    from atl.core.program import Program
+    from lowering.demo.photograph import Schedule
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--image", type=Path, metavar="PATH", help="a picture of your own (default: one of scikit-image's)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", default=Path("out"), help="where the pictures go (default: out)"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the checks, the loop nest and the C as well, and say what each is"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from lowering.demo.photograph import demonstrate
+
+    done: list[str] = []
+    ascii_signs = ascii_only()
+    try:
+        for section in demonstrate(arguments.image, arguments.out, ascii=ascii_signs, scheduled=_scheduled):
+            if arguments.verbose:
+                print(bold(f"{len(done) + 1}. {section.title}"))
+                print(filled(section.said))
+                print(f"\n{indent(section.shown.rstrip(), '    ')}\n" if section.shown else "", flush=True)
+            elif section.brief or not section.passed:
+                print(f"{section.title}\n{indent(section.shown.rstrip(), '    ')}", flush=True)
+            done.append(section.title)
+            if not section.passed:
+                print("A check failed, so no picture was written.", file=sys.stderr)
+                return FAILED
+    except KeyboardInterrupt:
+        print(f"atl: interrupted; done so far: {', '.join(done) or 'nothing'}", file=sys.stderr)
+        return INTERRUPTED
+    if not arguments.verbose:
+        print("--verbose shows the checks, the loop nest and the C as well.")
+    return 0
+
+
+def _scheduled(program: Program) -> Schedule:
+    """Keep three rows of the buffer, computed as they are read, and peel the first and the last column."""
+    from lowering.demo.photograph import Schedule
+    from rewrites import reschedule
+
+    s = reschedule(program).mark("buf", "ring").tails("x")
+    theorem = s.done()
+    calls = [f"s.{call.text}" for call in s.steps]
+    return Schedule("\n".join([*calls, f"theorem: {theorem!r}"]), theorem.rhs)
+
+
+DEMO = Command(
+    "demo", "Blurs a photograph: the program, its schedule, the speed and the pictures", _declare, _run,
+    ("atl demo --out pictures", "atl demo --verbose"), long=True,
+)  # fmt: skip

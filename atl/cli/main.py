@@ -1,0 +1,92 @@
+"""The table of commands, their parser, and how every one of them ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import atl
+from atl.cli import cache, catalogues, certificates, certify, checkout, demo, derive, export, layout, programs, sparse
+from atl.cli.completion import completion
+from atl.cli.foundation.command import CODES, FAILED, INTERRUPTED, REFUSED, Command, error_as_data, print_json
+from atl.errors import ATLError
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    demo.DEMO,
+    programs.SHOW,
+    programs.RUN,
+    derive.DERIVE,
+    certificates.CHECK,
+    certify.CERTIFY,
+    export.EXPORT,
+    catalogues.RULES,
+    catalogues.TACTICS,
+    layout.LAYOUT,
+    sparse.SPARSE,
+    cache.CACHE,
+    *checkout.COMMANDS,
+    completion(lambda: parser()),  # noqa: PLW0108 (it is defined below)
+)
+__all__ = ["COMMANDS", "main", "parser"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and gives its exit code, one of `CODES`."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without some sign shows a question mark; it does not end the command.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    whole = parser()
+    chosen = whole.parse_args(arguments)
+    if not hasattr(chosen, "run"):
+        whole.print_help()
+        return 0
+    try:
+        code: int = chosen.run(chosen)
+        sys.stdout.flush()
+    except ATLError as error:
+        return _refused(error, as_json=getattr(chosen, "json", False) is True)
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        print("atl: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe left, as `head` does; what Python flushes at exit must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return code
+
+
+def _refused(error: ATLError, *, as_json: bool) -> int:
+    if as_json:
+        print_json({"error": error_as_data(error)})
+    sys.stdout.flush()
+    print(f"atl: {error}", file=sys.stderr)
+    return REFUSED
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line, made of the table."""
+    codes = "\n".join(f"  {code:3}  {said}" for code, said in CODES.items())
+    whole = argparse.ArgumentParser(
+        prog="atl",
+        description="Tensor programs written as mathematics, checked, and compiled to C.",
+        epilog=f"exit codes:\n{codes}\n\natl COMMAND --help shows each command, with an example.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    whole.add_argument("--version", action="version", version=f"atl {atl.__version__}")
+    table = whole.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        heading = "example" if len(command.examples) == 1 else "examples"
+        added = table.add_parser(
+            command.name,
+            help=command.summary,
+            description=f"{command.summary}.",
+            epilog="\n".join([f"{heading}:", *(f"  {line}" for line in command.examples)]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.declare(added)
+        added.set_defaults(run=command.run)
+    return whole

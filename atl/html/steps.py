@@ -1,0 +1,218 @@
+"""The calls of a derivation, and the kernel's steps within each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from atl.core.program import Program
+from atl.core.traversal import Path
+from atl.html.elements import Child, Html, element
+from atl.html.pictures import truncations_that_came
+from atl.html.programs import Span, compared, part_of, pre, text_of, with_part
+from rewrites import CallTrace, StepTrace
+
+NARROW: Final = 46
+"""Two parts whose lines are no longer than this stand beside each other."""
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def rule_name(step: StepTrace) -> str:
+    """The rule of a step, and its direction."""
+    return f"{step.rule}{'⁻¹' if step.reverse else ''}"
+
+
+def rules_of(steps: Sequence[StepTrace]) -> str:
+    """The rules of some steps, with how often each."""
+    names = Counter(map(rule_name, steps))
+    return ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in names.items())
+
+
+def call_section(call: CallTrace, number: int, first: int) -> Html:
+    """A call: what it was, the program that it led to with what has changed, and its steps, from number `first` on."""
+    steps = call.steps
+    summary = (
+        f"{counted(len(steps), 'step')}: {rules_of(steps)}"
+        if steps
+        else "no step: theorems are not about names and marks"
+    )
+    last = first + len(steps) - 1
+    where = f"step {first}" if len(steps) == 1 else f"steps {first}–{last}" if steps else "no step"
+    head = element(
+        "header",
+        element("p", f"Call {number}", element("span", f" · {where}", class_="quiet"), class_="eyebrow"),
+        element("h2", element("a", element("code", call.text), href=f"#call-{number}")),
+        element("p", summary, class_="quiet by"),
+        [element("p", element("b", "Note. "), note, class_="note") for note in call.notes],
+    )
+    folded = [step_details(step, first + at, alone=len(steps) == 1) for at, step in enumerate(steps)]
+    return element(
+        "section",
+        head,
+        changed_program(call, f"the program after call {number}"),
+        truncations_that_came(call.before, call.after),
+        element("div", folded, class_="steps") if folded else None,
+        id=f"call-{number}",
+        class_="call",
+        aria_label=f"Call {number}: {call.text}",
+        data_stop=True,
+        tabindex=-1,
+    )
+
+
+def changed_program(call: CallTrace, label: str) -> Html:
+    """The program after, with what has come marked; above it the lines before in which something has gone.
+
+    Of a single step the part that it rewrote is marked in both.
+    """
+    old, new = text_of(call.before), text_of(call.after)
+    if old == new:
+        return element("p", "The program stays as it is.", class_="quiet")
+    gone, come = compared(old, new)
+    if len(call.steps) == 1 and call.steps[0].path:
+        path = call.steps[0].path
+        gone, come = _within(call.before, path, gone), _within(call.after, path, come)
+    return element(
+        "div",
+        _panel("before", "the lines that change", _lines_with(old, gone)) if gone else None,
+        _panel("after", None, pre(new, come, label=label)),
+        class_="change",
+    )
+
+
+def _within(program: Program, path: Path, spans: list[Span]) -> list[Span]:
+    """The spans, and around them the part of the program at a path; only that, where they are not all in it."""
+    around = [Span(span.start, span.stop, "span", {"class_": "part"}) for span in with_part(program, path)[1]]
+    inside = all(any(part.start <= s.start and s.stop <= part.stop for part in around) for s in spans)
+    return [*around, *spans] if inside else spans or around
+
+
+def _panel(word: str, more: str | None, shown: Html) -> Html:
+    caption = element("figcaption", word, element("span", f" · {more}", class_="quiet") if more else None)
+    return element("figure", caption, shown, class_=f"panel {word}")
+
+
+def _lines_with(text: str, spans: Sequence[Span]) -> Html:
+    """The lines of a text that have something in them, with a sign for those left out."""
+    out: list[str] = []
+    moved: list[Span] = []
+    start = length = 0
+    skipped = False
+    for line in text.split("\n"):
+        stop = start + len(line)
+        inside = [span for span in spans if start <= span.start < stop]
+        if inside:
+            if skipped and out:
+                out.append("⋯")
+                length += 2
+            moved += [Span(s.start - start + length, s.stop - start + length, s.tag, s.attributes) for s in inside]
+            out.append(line)
+            length += len(line) + 1
+        skipped = not inside
+        start = stop + 1
+    return pre("\n".join(out), moved, label="the lines before that change")
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+def step_details(step: StepTrace, number: int, *, alone: bool) -> Html:
+    """A step, folded: what it rewrites into what, the rule, and why it holds there."""
+    summary = element(
+        "summary",
+        element("span", str(number), class_="number"),
+        element("code", rule_name(step)),
+        element("span", step.law, class_="quiet law"),
+    )
+    return element(
+        "details",
+        summary,
+        element(
+            "div",
+            element("p", "from right to left", class_="quiet way") if step.reverse else None,
+            None if alone else _parts(step),
+            element("div", _why(step), _rule(step), class_="beside"),
+            None if alone else _whole(step, number),
+            class_="inside",
+        ),
+        id=f"step-{number}",
+        class_="step",
+        open=alone,
+        data_stop=True,
+    )
+
+
+def _parts(step: StepTrace) -> Html:
+    """The part that is rewritten, before and after; beside each other where there is room."""
+    old, new = (part_of(program, step.path, step.names) for program in (step.before, step.after))
+    gone, come = compared(old, new)
+    narrow = max(map(len, (*old.split("\n"), *new.split("\n")))) <= NARROW
+    return element(
+        "div",
+        _panel("before", None, pre(old, gone, label="the part before")),
+        _panel("after", None, pre(new, come, label="the part after")),
+        class_="change pair" if narrow else "change",
+    )
+
+
+def _why(step: StepTrace) -> Html:
+    """Why each premise held, and with what the rule was taken."""
+    reasons: list[Child] = [
+        element(
+            "li",
+            element("code", reason.premise),
+            element("span", f" {reason.how}", class_="how"),
+            element("p", "where ", element("code", reason.known), class_="quiet") if reason.known else None,
+        )
+        for reason in step.reasons
+    ]
+    told: Child = element("ul", reasons, class_="reasons") if reasons else element("p", "The rule has no premises.")
+    taken = [
+        element("div", element("dt", name), element("dd", element("code", value))) for name, value in step.arguments
+    ]
+    return element(
+        "section",
+        element("h3", "Why it holds here"),
+        told,
+        element("details", element("summary", "with"), element("dl", taken)) if taken else None,
+        class_="card",
+    )
+
+
+def _rule(step: StepTrace) -> Html:
+    left, right = step.equation
+    source = " · ".join(filter(None, (step.family, step.source)))
+    return element(
+        "section",
+        element("h3", "The rule ", element("code", step.rule)),
+        element(
+            "pre",
+            element("code", f"{left}\n  =  {right}"),
+            class_="equation",
+            tabindex=0,
+            role="group",
+            aria_label="its equation",
+        ),
+        element("p", "given ", [[", " if at else None, element("code", each)] for at, each in enumerate(step.asks)])
+        if step.asks
+        else None,
+        element("p", source, class_="quiet") if source else None,
+        element("p", step.grade, class_="grade"),
+        class_="card",
+    )
+
+
+def _whole(step: StepTrace, number: int) -> Html:
+    """The whole program after a step among several, with the part that is new."""
+    text, spans = with_part(step.after, step.path)
+    return element(
+        "details",
+        element("summary", "The whole program after this step"),
+        pre(text, spans, label=f"the program after step {number}", colours=False),
+        class_="whole",
+    )

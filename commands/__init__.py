@@ -1,5 +1,0 @@
-"""The command line: a file for each command or two, above all other rooms. Nothing imports it."""
-
-from commands.main import main
-
-__all__ = ["main"]

@@ -1,0 +1,226 @@
+"""Contestants in processes of their own: they take turns, and one that crashes or hangs ends no other measurement."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from atl.cli import main as command_line
+from atl.cli.foundation.command import FAILED
+from bench import command, report, worker
+from bench.contest import Problem, Rival
+from bench.limits import limit_of
+from bench.measure import measured
+from bench.outcome import LIMIT, Case, Outcome
+from bench.rivals import c, halide
+from bench.worker import Gone, Worker
+from lowering import Run
+from proofs_tests.architecture.planted import CRASHING, GOOD, WORKLOADS, by_numpy, hang, illegal, planted
+
+# Python warns of a fork where there are threads, as those of pytest-xdist: no contestant waits for one of them.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+MS = 1_000_000
+PLANTED = "proofs_tests.architecture.planted"
+
+
+class Clock:
+    """It goes on only where a contestant says so; each process has its own."""
+
+    def __init__(self) -> None:
+        self.time = 0
+
+    def now(self) -> int:
+        return self.time
+
+    def preemptions(self) -> int:
+        return 0
+
+
+def noting(name: str, file: Path, clock: Clock) -> Rival:
+    """A rival that takes 150 ms by the clock, and writes its name where it runs."""
+
+    def make(problem: Problem, _: int) -> Run:
+        right = by_numpy(problem, 1)
+
+        def run() -> None:
+            with file.open("a", encoding="utf-8") as notes:
+                notes.write(name)
+            clock.time += 150 * MS
+            right()
+
+        return run
+
+    return Rival(name, make)
+
+
+def said(found: Outcome) -> dict[str, tuple[str, str]]:
+    return {one.name: (one.why, one.said) for one in found.left_out}
+
+
+def started(prepare: Callable[[Any], tuple[Any, Run | None]], *, timeout: float = 600) -> tuple[Worker, Problem]:
+    problem = CRASHING.pose(100)
+    return Worker(prepare, problem, Clock(), 1, timeout, ()), problem
+
+
+@pytest.mark.long
+def test_contestants_in_processes_take_turns_and_only_runs_are_timed(tmp_path: Path) -> None:
+    clock, file = Clock(), tmp_path / "ran"
+    rivals = [noting(name, file, clock) for name in "abc"]
+    case = Case("doubling", 100, rounds=3, seconds=100)
+    found = measured(planted(*rivals, ours=()), case, watch=lambda _: None, clock=clock)
+    # The checks, and then three rounds of the limit, which notes nothing, a, b and c, each begun one further.
+    assert file.read_text(encoding="utf-8") == "abc" + "abc" + "abc" + "bca"
+    assert [(entry.ms, entry.samples) for entry in found.entries] == [(150.0, 3)] * 3
+
+
+@pytest.mark.long
+def test_a_crash_is_noted_and_the_others_are_measured() -> None:
+    found, _ = command.in_own_process(Case("crashing", 100, rounds=6, seconds=0.1), lambda _: None, PLANTED)
+    assert said(found) == {
+        "bad at once": ("crashed", "SIGILL while it was built and checked"),
+        "bad when timed": ("crashed", "SIGILL while it was timed"),
+        "failing when timed": ("failed", "OSError: 'its licence has run out' while it was timed"),
+    }
+    assert [entry.name for entry in found.entries] == ["good", "doubled"]
+    assert all(entry.samples >= 3 for entry in found.entries)
+    assert [row.rival for row in found.rows] == ["good"]
+    assert found.faults == found.left_out
+    assert "bad when timed crashed: SIGILL while it was timed" in report.table(found)
+    assert Outcome.from_json(found.as_json()) == found
+
+
+@pytest.mark.long
+def test_the_command_goes_on_after_a_crash(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(command, "in_own_process", partial(command.in_own_process, workloads=PLANTED))
+    asked = ("addition@40", "matrix-vector@40", "--quick", "--seconds", "0.05", "--rounds", "3")
+    assert command_line(["bench", *asked]) == FAILED
+    first, _, second = capsys.readouterr().out.partition("matrix-vector@40: ")
+    assert "crashing crashed: SIGILL while it was built and checked" in first
+    assert "* addition, as written" in first
+    assert "* matrix_vector_by_rows" in second
+
+
+@pytest.mark.long
+def test_a_contestant_that_hangs_is_stopped_and_the_others_are_measured() -> None:
+    hanging = WORKLOADS["hanging"]
+    limit_of(hanging.limit, hanging.pose(100), 1)  # so that nobody waits for the compiler
+    case = Case("hanging", 100, rounds=4, seconds=0.1, timeout=5)
+    found, _ = command.in_own_process(case, lambda _: None, PLANTED)
+    assert said(found) == {"hanging": ("crashed", "no answer for 5 s while it was timed")}
+    assert [entry.name for entry in found.entries] == ["good"]
+
+
+@pytest.mark.parametrize(("end", "why"), [(illegal, "SIGILL"), (lambda: sys.exit(7), "exit status 7")])
+def test_the_end_of_a_process_is_said(end: Callable[[], Any], why: str) -> None:
+    ending, _ = started(lambda _: end())
+    with pytest.raises(Gone, match=f"^{why}$"):
+        ending.ready(lambda _: None)
+    ending.end()
+
+
+def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "GRACE", 0.1)
+    before = multiprocessing.active_children()
+    hanging, _ = started(lambda _: hang(), timeout=0.05)  # type: ignore[arg-type,return-value]
+    with pytest.raises(Gone, match=r"^no answer for 0\.05 s$"):
+        hanging.ready(lambda _: None)
+    assert multiprocessing.active_children() == before
+
+
+def test_a_process_ends_with_the_one_that_asks() -> None:
+    first, problem = started(lambda _: ("ready", lambda: None))
+    first.ready(lambda _: None)
+    # The second one has been forked with the connection of the first, and must not keep it open.
+    second = Worker(lambda _: ("ready", lambda: None), problem, Clock(), 1, 600, (first,))
+    second.ready(lambda _: None)
+    first.connection.close()
+    first.process.join(60)
+    assert first.process.exitcode == 0
+    second.end()
+
+
+def test_threads_settle_and_memory_is_given_back_before_the_next_turn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+
+    def noted(name: str, *, also: Callable[[], object] = lambda: None) -> Callable[..., None]:
+        def run(*_: object) -> None:
+            with notes.open("a", encoding="utf-8") as file:
+                file.write(name)
+            also()
+
+        return run
+
+    clock = Clock()
+    monkeypatch.setattr(worker, "settle", noted("s"))
+    monkeypatch.setattr(Problem, "take_memory", noted("t"))
+    monkeypatch.setattr(Problem, "give_memory_back", noted("g"))
+    run = noted("r", also=lambda: setattr(clock, "time", clock.time + 150 * MS))
+    one = Worker(lambda _: (None, run), CRASHING.pose(100), clock, 1, 600, ())
+    one.ready(lambda _: None)
+    assert one.sample() == (150.0, 150 * MS)
+    assert one.sample() == (150.0, 150 * MS)
+    one.end()
+    assert notes.read_text(encoding="utf-8") == "sg" + "trsg" * 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what is read of memory that was given back is Linux's promise")
+def test_memory_that_is_given_back_is_zero_and_can_be_taken_again() -> None:
+    problem = CRASHING.pose(100_000)
+    problem.out.fill(1)
+    problem.take_memory()
+    assert np.count_nonzero(problem.out) > 99_000
+    problem.give_memory_back()
+    assert not problem.out.any()
+
+
+def test_no_interrupt_is_lost_that_a_contestant_had() -> None:
+    def interrupted(_: object) -> tuple[None, None]:
+        raise KeyboardInterrupt
+
+    one, _ = started(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one.ready(lambda _: None)
+    one.end()
+
+
+def test_the_limit_of_a_machine_may_crash_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.measure.limit_of", lambda *_: illegal())
+    case = Case("doubling", 100, rounds=3, seconds=0.1)
+    found = measured(planted(GOOD, ours=()), case, watch=lambda _: None)
+    assert said(found) == {LIMIT: ("crashed", "SIGILL while it was built and checked")}
+    assert (found.limit_ms, [entry.limit_ratio for entry in found.entries]) == (None, [None])
+    assert "good" in report.table(found)
+
+
+# -- what rivals are built for ----------------------------------------------------------------------------------------
+
+V2 = {"__SSE4_1__", "__POPCNT__"}
+V3 = {*V2, "__AVX__", "__F16C__", "__FMA__", "__AVX2__", "__BMI__", "__BMI2__", "__LZCNT__", "__MOVBE__"}
+
+
+@pytest.mark.parametrize(
+    ("macros", "expected"),
+    [
+        (set(), []),
+        (V2, ["SSE41"]),
+        (V3, ["SSE41", "AVX", "F16C", "FMA", "AVX2"]),
+        ({*V3, "__AVX512F__"}, ["SSE41", "AVX", "F16C", "FMA", "AVX2"]),
+        (V3 - {"__BMI2__"}, ["SSE41", "AVX", "F16C", "FMA"]),
+        ({*V3, *halide.SKYLAKE}, ["SSE41", "AVX", "F16C", "FMA", "AVX2", "AVX512", "AVX512_Skylake"]),
+    ],
+)
+def test_halide_is_told_the_features_that_the_compiler_states(macros: set[str], expected: list[str]) -> None:
+    assert halide.features(macros) == expected
+
+
+def test_the_macros_that_a_compiler_states_are_found() -> None:
+    assert c.stated(("__no_such_macro__", "__STDC__")) == {"__STDC__"}

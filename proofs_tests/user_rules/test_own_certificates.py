@@ -1,0 +1,380 @@
+"""Certificates hold the equations of users' rules: they replay without the rules, and altered ones are refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import atl
+from atl.cli import main
+from atl.errors import InvalidArgument
+from proofs_tests.user_rules.stated import OF_EXTREMES, extremes, larger_and_smaller, program, telescope
+from rewrites import Rule, load, proof_trace, reschedule, rules
+from rewrites.certificates.certificate import describe, dumps, loads
+from rewrites.certificates.rule_json import _statement as statement_read
+from rewrites.certificates.rule_json import _statement_written as statement_written
+from rewrites.certificates.rule_json import digest
+from rewrites.errors import CertificateError, NotEqual
+from rewrites.kernel import reflexivity, rewrite
+from rewrites.user_rules import Elem, Equation, equation, read, rule
+
+NAME = "larger_and_smaller"
+
+
+def unproved_theorem() -> Any:
+    return reschedule(extremes()).rw(larger_and_smaller).done()
+
+
+def unproved_data() -> Any:
+    return json.loads(dumps(unproved_theorem()))
+
+
+def refusal(data: Any) -> str:
+    with pytest.raises(CertificateError) as caught:
+        loads(json.dumps(data))
+    return str(caught.value)
+
+
+# -- a certificate is enough ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_a_certificate_brings_the_rules_that_it_uses() -> None:
+    for theorem in (unproved_theorem(), reschedule(program()).rw(telescope).done()):
+        back = loads(dumps(theorem))
+        assert (back.lhs, back.rhs, back.caveat) == (theorem.lhs, theorem.rhs, theorem.caveat)
+        assert [step.rule.law for step in back.steps] == [step.rule.law for step in theorem.steps]
+        assert dumps(back) == dumps(theorem)
+
+
+DERIVES = """
+import sys
+from rewrites import reschedule
+from rewrites.user_rules import read
+import atl
+
+known, (marked, proved) = read(sys.argv[1]).rules, sys.argv[2:]
+x, y = atl.tensor("x"), atl.tensor("y")
+start = atl.program("extremes", [x, y], atl.maximum(x, y) + atl.minimum(x, y))
+reschedule(start).rw(known["larger_and_smaller"]).done().save(marked)
+reschedule(atl.program("double", [x], x + x)).rw(known["twice"]).done().save(proved)
+"""
+
+
+@pytest.mark.long
+def test_a_certificate_replays_where_its_rules_file_is_gone(tmp_path: Path) -> None:
+    own, marked, proved = tmp_path / "mine.py", tmp_path / "marked.json", tmp_path / "proved.json"
+    own.write_text(OF_EXTREMES, encoding="utf-8")
+
+    def ended(*command: object) -> tuple[int, str]:
+        done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    assert ended("-c", DERIVES, own, marked, proved) == (0, "")
+    own.unlink()
+    assert ended("-m", "atl", "check", proved)[0] == 0
+    code, said = ended("-m", "atl", "check", marked, proved)
+    assert code == 3
+    assert "NOT PROVED: it holds if larger_and_smaller (grade 1) does" in said
+
+
+@pytest.mark.long
+def test_the_command_tells_by_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proved, marked = tmp_path / "proved.json", tmp_path / "marked.json"
+    reschedule(program()).rw(telescope).done().save(proved)
+    unproved_theorem().save(marked)
+    assert main(["check", str(proved)]) == 0
+    capsys.readouterr()
+    assert main(["check", "--json", str(marked), str(proved)]) == 3
+    judged = json.loads(capsys.readouterr().out)["certificates"]
+    assert [each["unproved"] for each in judged] == [[NAME], []]
+    assert main(["check", str(marked), str(tmp_path / "none.json")]) == 1
+
+
+def test_a_page_of_a_certificate_is_exported_without_the_rules_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unproved_theorem().save(tmp_path / "marked.json")
+    assert main(["export", str(tmp_path / "marked.json"), "--as", "html"]) == 0
+    assert "Not proved. " in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_two_rules_of_one_name_are_told_apart() -> None:
+    def taken(factor: int) -> Rule:
+        @rule
+        def out(e: Elem) -> Equation:
+            """A factor is taken out of a sum."""
+            return equation(factor * e + e, (factor + 1) * e)
+
+        return out
+
+    x, y = atl.tensor("x"), atl.tensor("y")
+    start = atl.program("p", [x, y], (2 * x + x) * (3 * y + y))
+    theorem = reschedule(start).rw(taken(2)).rw(taken(3)).done()
+    assert theorem.rhs.body == (3 * x * (4 * y)).node
+    assert list(json.loads(dumps(theorem))["own"]) == ["out", "out#2"]
+    back = loads(dumps(theorem))
+    assert back.rhs == theorem.rhs
+    assert [step.rule.name for step in back.steps] == ["out", "out"]
+    names: dict[str, Any] = {"out": taken(2), "out_2": taken(3)}
+    exec(theorem.as_python(), names)
+    assert names["theorem"].rhs == theorem.rhs
+    confused = json.loads(dumps(theorem))
+    for step in confused["steps"]:
+        step["rule"] = "out"
+    assert "no step uses the rule 'out#2'" in refusal(confused)
+
+
+@pytest.mark.long
+def test_a_hash_is_of_the_equations_and_not_of_how_they_were_written() -> None:
+    def stated(double: Callable[[Any], Any], factor: int = 2) -> str:
+        @rule
+        def doubled(e: Elem) -> Equation:
+            """What is added to itself, in multiples."""
+            return equation(factor * double(e), (factor - 1) * e + e + factor * e)
+
+        return digest(doubled, ((0,), (1,)))
+
+    assert stated(lambda e: 2 * e) == stated(lambda whatever: (1 + 1) * whatever)
+    assert stated(lambda e: 2 * e) != stated(lambda e: e * 2)
+    assert stated(lambda e: 2 * e) != stated(lambda e: 2 * e, factor=3)
+
+
+@pytest.mark.long
+def test_a_rule_is_written_at_the_ranks_at_which_it_is_used() -> None:
+    @rule
+    def exchanged(a: Elem, b: Elem) -> Equation:
+        """A sum commutes."""
+        return equation(a + b, b + a)
+
+    x = atl.tensor("x")
+    theorem = reschedule(atl.program("p", [x], x + 1)).rw(exchanged).done()
+    data = json.loads(dumps(theorem))
+    assert [each["ranks"] for each in data["own"]["exchanged"]["statements"]] == [[0]]
+    back = loads(dumps(theorem)).steps[0].rule
+    y = atl.tensor("y", 2, 3)
+    with pytest.raises(atl.ATLError, match="not stated for elements of rank 2"):
+        rewrite(reflexivity(atl.program("p", [y], y)), back, (), {"a": y.node, "b": y.node})
+    data["own"]["exchanged"]["statements"][0]["ranks"] = [1]
+    assert "the rule exchanged is not stated for elements of ranks [0]" in refusal(data)
+
+
+def test_a_certificate_of_our_rules_has_no_part_for_a_users() -> None:
+    theorem = reschedule(extremes()).rw("add_comm").done()
+    assert "own" not in json.loads(dumps(theorem))
+
+
+def test_what_is_no_rule_or_no_file_is_refused() -> None:
+    theorem = dumps(reschedule(extremes()).rw("add_comm").done())
+    with pytest.raises(InvalidArgument, match="rules by their names"):
+        loads(theorem, rules={"add_comm": 3})  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgument, match="3 is no path of a file"):
+        read(3)  # type: ignore[arg-type]
+
+
+NOTHING_AND_SUMS = """
+import atl
+from rewrites.user_rules import Equation, Index, Scalar, equation, given, rule
+
+@rule
+def nothing(e: Scalar) -> Equation:
+    '''What is taken from itself is nothing.'''
+    return equation(e - e, 0)
+
+@rule
+def triangle(n: Index) -> Equation:
+    '''The numbers below n add up to a triangle.'''
+    return equation(atl.sum(n, lambda i: atl.value(i)), atl.value(n * (n - 1) // 2), given(n >= 0))
+"""
+
+
+@pytest.mark.long
+def test_a_side_without_an_element_type_has_that_of_the_place(tmp_path: Path) -> None:
+    """A literal, or the value of an index, meets no operand there that would give it one."""
+    own, saved = tmp_path / "own_of_no_type.py", tmp_path / "saved.json"
+    own.write_text(NOTHING_AND_SUMS, encoding="utf-8")
+    known = read(own).rules
+    n = atl.sizes("n")
+    for dtype in ("float32", "float64", "int32", "int64"):
+        x = atl.tensor("x", n, dtype=dtype)
+        start = atl.program("p", [x], atl.gen(n, lambda i, x=x: x[i] - x[i] + atl.sum(i, atl.value)))
+        theorem = reschedule(start).rw(known["nothing"]).rw(known["triangle"]).done()
+        assert str(theorem.rhs).endswith(":=\n  ⊞[i < n] 0 + value((i*i - i) // 2)")
+        assert theorem.rhs.body.type == start.body.type
+        theorem.save(saved)
+        read_back = load(saved)
+        assert read_back.rhs == theorem.rhs
+        assert [call.after.body.type.dtype for call in proof_trace(read_back).calls] == [dtype] * 2
+
+
+def test_a_tensor_is_not_exchanged_for_its_cast() -> None:
+    """Of float64 alone a tensor is its own cast; one of float32 would change its type."""
+
+    def widened(e: Elem) -> Equation:
+        """A tensor is its own cast."""
+        return equation(e, atl.cast("float64", e))
+
+    stated, one = rule(widened), atl.tensor("one")
+    with pytest.raises(atl.DtypeError, match="e has elements of float32, where the rule has float64"):
+        rewrite(reflexivity(atl.program("p", [one], one + one)), stated, (0,), {"e": one.node})
+    two = atl.tensor("two", dtype="float64")
+    theorem = rewrite(reflexivity(atl.program("p", [two], two)), stated, (), {"e": two.node})
+    assert loads(dumps(theorem)).rhs == theorem.rhs
+
+
+# -- what is altered is refused ---------------------------------------------------------------------------------------
+
+A, B = ["of", "a", [], []], ["of", "b", [], []]
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ({NAME: {"grade": 3, "says": "grade 3: proved for all sizes"}}, "is not how it is written"),
+        ({NAME: {}}, "{} is not how it is written"),
+        ({NAME: 3}, "3 is not how it is written"),
+        ({}, f"there is no rule '{NAME}'"),
+        ({"mul_comm": {"grade": 1}}, f"there is no rule '{NAME}'"),
+        (None, "the part own is null"),
+        ([], "the part own is"),
+    ],
+)  # fmt: skip
+def test_a_part_that_is_not_written_as_by_us_is_refused(own: Any, says: str) -> None:
+    assert says in refusal({**unproved_data(), "own": own})
+
+
+STATED = {"ranks": [], "left": A, "right": A, "premises": []}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("grade", 2, "the certificate gives larger_and_smaller the grade 2"),
+        ("grade", 3, "required: what it was judged here: grade 1: equal in random samples"),
+        ("grade", 0, "the grade 0"),
+        ("grade", True, "is not how it is written"),
+        ("grade", "3", "is not how it is written"),
+        ("law", 3, "is not how it is written"),
+        ("says", None, "is not how it is written"),
+        ("more", "", "is not how it is written"),
+        ("parameters", 3, "is not how it is written"),
+        ("parameters", [], '["of", "a", [], []] is not how a tensor expression is written'),
+        ("parameters", [["a", ["tensor", 0, "", []]]], '["of", "b", [], []] is not how'),
+        ("parameters", [["a", ["tensor", 0, "", []]]] * 2, "two of its parameters have one name"),
+        ("parameters", [["a", ["vector", 0, "", []]]], "is not how a kind is written"),
+        ("parameters", [["a", ["tensor", -1, "", []]]], "is not how a kind is written"),
+        ("parameters", [["a b", ["tensor", 0, "", []]]], "is not how a parameter is written"),
+        ("parameters", [["a", ["tensor", 0, "s", []]], ["b", ["tensor", 0, "s", []]]], "is not how a statement"),
+        ("statements", [], "is not how it is written"),
+        ("statements", {}, "is not how it is written"),
+        ("statements", [3], "3 is not how a statement is written"),
+        ("statements", [{**STATED, "ranks": [0]}], "is not how a statement is written"),
+        ("statements", [{**STATED, "ranks": None}], "is not how a statement is written"),
+        ("statements", [{**STATED, "left": 3}], "3 is not how a tensor expression is written"),
+        ("statements", [{**STATED, "left": ["input", "x"]}], "larger_and_smaller"),
+        ("statements", [{**STATED, "left": ["of", "a", [0], []]}], "a with other arguments than it takes"),
+        ("statements", [{**STATED, "premises": [3]}], "3 is not how a condition is written"),
+        ("statements", [{**STATED, "premises": [[">=0", "n"]]}], "uses n, which is not one of its parameters"),
+        ("statements", [{**STATED, "right": ["binary", "add", A, A]}], "larger_and_smaller is false"),
+        ("statements", [{**STATED, "premises": [["or"]]}], "claims nothing at any size"),
+    ],
+)  # fmt: skip
+def test_a_users_rule_that_is_altered_is_refused(field: str, value: Any, says: str) -> None:
+    data = unproved_data()
+    data["own"][NAME][field] = value
+    assert says in refusal(data)
+
+
+@pytest.mark.parametrize("part", ["law", "parameters", "statements", "grade", "says"])
+def test_a_users_rule_without_a_part_is_refused(part: str) -> None:
+    data = unproved_data()
+    del data["own"][NAME][part]
+    assert "is not how it is written" in refusal(data)
+
+
+def test_a_users_rule_that_is_taken_out_is_missed() -> None:
+    data = unproved_data()
+    del data["own"]
+    assert f"there is no rule '{NAME}'" in refusal(data)
+
+
+def test_a_users_rule_that_no_step_uses_is_refused() -> None:
+    data = unproved_data()
+    data["own"]["another"] = data["own"][NAME]
+    assert 'no step is by "another"' in refusal(data)
+
+
+def test_a_hash_that_is_taken_out_is_found() -> None:
+    data = unproved_data()
+    del data["rules"][NAME]
+    assert f"the certificate has no hash of the rule {NAME}" in refusal(data)
+
+
+@pytest.mark.long
+def test_a_true_equation_in_place_of_the_one_used_is_refused() -> None:
+    """By its hash, and where that is altered too, by the step that it does not make."""
+    data = unproved_data()
+    data["own"][NAME]["statements"][0]["right"] = ["binary", "add", B, A]
+    with pytest.raises(CertificateError, match=f"the rule {NAME} says something else") as caught:
+        loads(json.dumps(data))
+    data["rules"][NAME] = caught.value.found
+    assert "leads to another program than is recorded" in refusal(data)
+    data["own"][NAME]["statements"][0] = {**STATED, "left": ["binary", "add", A, B], "right": ["binary", "add", B, A]}
+    data["own"][NAME]["grade"] = 3
+    with pytest.raises(CertificateError) as caught:
+        loads(json.dumps(data))
+    data["rules"][NAME] = caught.value.found
+    with pytest.raises(CertificateError) as caught:
+        loads(json.dumps(data))
+    assert isinstance(caught.value.__cause__, NotEqual)
+
+
+def test_a_false_equation_is_not_smuggled_in() -> None:
+    """Judged anew, whatever its name, its grade and its hash say."""
+    data = unproved_data()
+    stated = data["own"][NAME]["statements"][0]
+    stated["right"] = ["binary", "add", stated["right"], A]
+    for name in (NAME, "add_comm2"):
+        renamed = json.loads(json.dumps(data).replace(NAME, name))
+        for grade in (1, 2, 3):
+            renamed["own"][name]["grade"] = grade
+            said = refusal(renamed)
+            assert f"{name} is false: its sides differ" in said
+            assert "breaks at: a = " in said
+
+
+def test_a_users_rule_does_not_take_the_name_of_one_of_ours() -> None:
+    renamed = json.loads(dumps(unproved_theorem()).replace(NAME, "mul_comm"))
+    assert "mul_comm is a rule of the catalogue" in refusal(renamed)
+
+
+def test_a_premise_that_is_taken_out_is_found() -> None:
+    data = json.loads(dumps(reschedule(program()).rw(telescope).done()))
+    data["own"]["telescope"]["statements"][0]["premises"] = []
+    assert "telescope is false" in refusal(data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", sorted({each.family for each in rules.values()}))
+def test_each_statement_is_read_back_as_it_was_written(family: str) -> None:
+    """Our own rules have every kind of parameter and of term that a user's may have."""
+    for each in (each for each in rules.values() if each.family == family):
+        for stated in islice(each.statements.values(), 2):
+            written = json.loads(json.dumps(statement_written(stated)))
+            back = statement_read(each.metavariables, written)
+            assert (back.lhs, back.rhs, back.premises) == (stated.lhs, stated.rhs, stated.premises)
+            assert (back.ranks, back.type_variables) == (stated.ranks, stated.type_variables)
+
+
+def test_what_is_proved_shows_the_equations_of_users_rules() -> None:
+    text = describe(unproved_theorem())
+    assert "\n      max(a, b) + min(a, b) = a + b\n" in text

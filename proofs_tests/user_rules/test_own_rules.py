@@ -1,0 +1,300 @@
+"""A user's own rule: judged where it is stated, refused with numbers where false, marked where it is not proved."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import atl
+from atl.errors import InvalidArgument, InvalidName
+from proofs_tests.user_rules.stated import OF_EXTREMES, extremes, false_far_away, larger_and_smaller, program, telescope
+from rewrites import reschedule, rules
+from rewrites.certificates.certificate import describe, dumps
+from rewrites.errors import FalseRule, NotATheorem, UntriedRule
+from rewrites.kernel import reflexivity, rewrite
+from rewrites.named_operators import literal
+from rewrites.rule import metavariables_of
+from rewrites.rule_checking.graded import grade_text, standing_of
+from rewrites.session.display import described
+from rewrites.stating import stated
+from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, grade, rule
+
+
+def unproved_theorem() -> Any:
+    return reschedule(extremes()).rw(larger_and_smaller).done()
+
+
+# -- grades -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_judged_where_it_is_stated() -> None:
+    assert str(grade(telescope)) == "grade 3: proved for all sizes"
+    assert grade(false_far_away).grade == 2
+    assert grade(larger_and_smaller).grade == 1
+    assert "not proved: max, sqrt, casts and the like are compared" in str(grade(larger_and_smaller))
+    assert grade_text(telescope) == "a rule of the user's own, grade 3: proved for all sizes"
+    assert grade_text(rules["get_gen"]) == "grade 3: proved for all sizes"
+    assert "grade 3" in described(telescope)
+
+
+def forgets_a_term(n: Index, e: Body[Index]) -> Equation:
+    """A sum does not need its last term."""
+    return equation(atl.sum(n, e), atl.sum(n - 1, e))
+
+
+def commutes(a: Elem, b: Elem) -> Equation:
+    """A difference commutes."""
+    return equation(a - b, b - a)
+
+
+def is_square(a: Matrix) -> Equation:
+    """A matrix has the shape of its transpose."""
+    return equation(atl.transpose(a), a)
+
+
+def root_of_square(a: Scalar) -> Equation:
+    """The root of a square."""
+    return equation(atl.sqrt(a * a), a)
+
+
+def never(n: Index, e: Body[Index]) -> Equation:
+    """Nothing is smaller and larger."""
+    return equation(atl.sum(n, e), e(0), given(n <= 0, n >= 1))
+
+
+def from_the_end(n: Index, e: Body[Scalar]) -> Equation:
+    """A sum may be added from the other end."""
+    return equation(atl.sum(n, e), atl.sum(n, lambda i: e(n - 1 - i)), given(n >= 0))
+
+
+def branches(n: Index, e: Elem) -> Equation:
+    """A condition has no truth value."""
+    return equation(e, e) if n > 3 else equation(e, e + e)
+
+
+def of_a_size(e: Body[Index]) -> Equation:
+    """A size of its own would be tried at one value."""
+    return equation(atl.sum(atl.sizes("n"), e), e(0))
+
+
+def of_a_tensor(e: Elem) -> Equation:
+    """A tensor that is no parameter."""
+    return equation(e + atl.tensor("x"), e)
+
+
+def says_nothing(e: Elem) -> Equation:
+    return equation(e, e)
+
+
+def returns_nothing(e: Elem) -> Any:
+    """It is no equation."""
+
+
+def misspelt(e: Elem) -> Equation:
+    """A name that is not there."""
+    return equation(e, sofar(e))  # type: ignore[name-defined] # noqa: F821
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("function", "of", "says"),
+    [
+        (forgets_a_term, FalseRule, "breaks at: n = 1, e(0) = 1: the left side is 1, the right one 0"),
+        (commutes, FalseRule, "breaks at: a = 1, b = 2: the left side is -1, the right one 1"),
+        (is_square, FalseRule, "= 1: the left side has the shape (1, 0), the right one (0, 1)"),
+        (root_of_square, FalseRule, "the left side is "),
+        (never, UntriedRule, "never claims nothing at any size that was tried"),
+        (from_the_end, InvalidArgument, "\n  try: e: Body[Index], if e is a function of an index"),
+        (branches, InvalidArgument, "a condition has no truth value"),
+        (of_a_size, InvalidArgument, "uses n, which is not one of its parameters"),
+        (of_a_tensor, InvalidArgument, "uses x, which is not one of its parameters"),
+        (says_nothing, InvalidArgument, "does not say its law"),
+        (returns_nothing, InvalidArgument, "the function of a rule returned None"),
+        (misspelt, InvalidArgument, "cannot be stated: NameError: name 'sofar' is not defined"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_is_not_true_is_refused(function: Callable[..., Any], of: type[atl.ATLError], says: str) -> None:
+    with pytest.raises(of) as caught:
+        rule(function)
+    assert says in str(caught.value)
+
+
+def unknown_annotation(a: Any) -> Equation:
+    """A law."""
+    return equation(a, a)
+
+
+unknown_annotation.__annotations__["a"] = "Nowhere"
+
+
+def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
+    """A law."""
+    return equation(atl.sum(n, atl.value), atl.sum(n, atl.value))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: grade(rules["get_gen"]), "is no rule of your own"),
+        (lambda: grade(3), "3 is no rule of your own"),  # type: ignore[arg-type]
+        (lambda: rule(len), "states no rule"),  # type: ignore[arg-type]
+        (lambda: rule(unknown_annotation), "an annotation of unknown_annotation is not known"),
+        (lambda: rule(with_default), "the parameter n of the rule with_default is no metavariable"),
+    ],
+    ids=["of the catalogue", "a number", "no function", "annotation", "default"],
+)
+def test_a_wrong_declaration_is_refused(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        call()
+
+
+def test_a_rule_of_the_catalogue_is_not_replaced() -> None:
+    def mul_comm(a: Elem, b: Elem) -> Equation:
+        """A product commutes."""
+        return equation(a * b, b * a)
+
+    with pytest.raises(InvalidName, match="mul_comm is a rule of the catalogue"):
+        rule(mul_comm)
+
+
+# -- the kernel -------------------------------------------------------------------------------------------------------
+
+
+def test_the_kernel_takes_a_rule_that_was_judged_and_no_other() -> None:
+    start = reflexivity(program())
+    arguments = reschedule(program()).rw(telescope).done().steps[0].arguments
+    assert rewrite(start, telescope, (), arguments).rhs == reschedule(program()).rw(telescope).goal
+    for other in (replace(telescope), replace(telescope, statements=false_far_away.statements), copy.copy(telescope)):
+        with pytest.raises(NotATheorem, match="telescope is no rule of the catalogue"):
+            rewrite(start, other, (), arguments)
+
+
+def test_a_rule_that_was_refused_is_not_taken() -> None:
+    kinds = metavariables_of(commutes)
+    made = Rule("commutes", "own", "", "A difference commutes.", kinds, {(0,): stated(commutes, kinds, (0,))})
+    assert standing_of(made) is None
+    with pytest.raises(NotATheorem, match="commutes is no rule of the catalogue"):
+        rewrite(reflexivity(extremes()), made, (), {name: atl.tensor("x").node for name in kinds})
+
+
+@pytest.mark.long
+def test_a_rule_that_nobody_has_any_more_is_forgotten() -> None:
+    def gone(e: Elem) -> Equation:
+        """What is added to zero."""
+        return equation(e + 0, e)
+
+    held = weakref.ref(rule(gone))
+    gc.collect()
+    assert held() is None
+
+
+# -- marks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_theorem_says_which_unproved_rules_it_rests_on() -> None:
+    theorem = unproved_theorem()
+    assert theorem.unproved == (larger_and_smaller,)
+    assert repr(theorem) == "extremes = extremes, by 1 step; NOT PROVED: it holds if larger_and_smaller (grade 1) does"
+    assert describe(theorem).startswith(
+        "NOT PROVED: it holds if larger_and_smaller (grade 1) does. Derived by 1 step, that"
+    )
+    assert "a rule of the user's own, grade 1" in describe(theorem)
+    assert "NOT PROVED: it holds if larger_and_smaller (grade 1) does" in theorem._repr_html_()
+    assert json.loads(dumps(theorem))["own"]["larger_and_smaller"]["grade"] == 1
+
+
+def test_a_theorem_by_a_proved_rule_is_proved() -> None:
+    theorem = reschedule(program()).rw(telescope).done()
+    assert theorem.unproved == ()
+    assert repr(theorem) == "rise = rise, by 1 step"
+    assert "not proved" not in theorem._repr_html_()
+    assert describe(theorem).startswith("Proved by 1 step, that")
+
+
+def test_a_false_theorem_by_a_rule_that_no_small_size_refutes_is_marked() -> None:
+    """What the mark is for: the rule is false, and nobody has found that out."""
+    n, x = atl.sizes("n", min=0), atl.tensor("x")
+    theorem = reschedule(atl.program("many", [x], atl.sum(n, lambda i: x))).rw(false_far_away).done()
+    assert theorem.unproved == (false_far_away,)
+    assert describe(theorem).startswith("NOT PROVED")
+
+
+def test_a_session_knows_a_rule_by_its_name_from_then_on() -> None:
+    s = reschedule(extremes(), own=[larger_and_smaller])
+    assert s.rw("larger_and_smaller").goal == reschedule(extremes()).rw(larger_and_smaller).goal
+    s = reschedule(program())
+    with pytest.raises(InvalidArgument, match=r"(?s)telescope is a rule of your own.*s\.rw\(telescope\)"):
+        s.rw("telescope")
+    assert s.rw(telescope).undo().branch().rw("telescope").goal == s.redo().goal
+    assert reschedule(program(), own=(telescope,)).rw("telescope").goal == s.goal
+    for wrong in ([rules["get_gen"]], telescope, "telescope"):
+        with pytest.raises(InvalidArgument, match="a list of rules of your own"):
+            reschedule(program(), own=wrong)  # type: ignore[arg-type]
+
+
+def test_a_script_says_where_the_rule_comes_from() -> None:
+    theorem = reschedule(program()).rw(telescope).done()
+    script = theorem.as_python()
+    assert "from proofs_tests.user_rules.stated import telescope" in script
+    names: dict[str, Any] = {}
+    exec(script, names)
+    assert names["theorem"].rhs == theorem.rhs
+
+
+def test_a_rule_of_a_notebook_is_to_be_stated_where_its_script_runs() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(OF_EXTREMES, names)
+    script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
+    assert "# larger_and_smaller is a rule of your own: state it here" in script
+
+
+def test_a_sweep_uses_the_rule_that_is_given_and_not_its_namesake() -> None:
+    def taken(factor: int) -> Rule:
+        @rule
+        def out(e: Scalar) -> Equation:
+            """A factor is taken out of a sum."""
+            return equation(factor * e + e, (factor + 1) * e)
+
+        return out
+
+    x, y = atl.tensor("x"), atl.tensor("y")
+    s = reschedule(atl.program("p", [x, y], (2 * x + x) * (3 * y + y) * (2 * y + y)))
+    s.rw(taken(2)).rw(taken(3), all=True)
+    assert s.goal.body == (3 * x * (4 * y) * (2 * y + y)).node
+
+
+def test_a_rule_about_higher_ranks_alone_is_found_there() -> None:
+    @rule
+    def rows(v: Matrix) -> Equation:
+        """The rows of a matrix make it up; of a tensor, the planes."""
+        return equation(atl.transpose(atl.transpose(v)), v) if v.rank > 2 else equation(v + v, 2 * v)
+
+    z = atl.tensor("z", *atl.sizes("n m k"))
+    s = reschedule(atl.program("p", [z], atl.transpose(atl.transpose(z))))
+    assert s.rw(rows).goal.body == z.node
+
+
+@pytest.mark.parametrize("extent", [10**8, 10**15])
+def test_a_rule_about_large_extents_is_judged_in_time(extent: int) -> None:
+    def many(a: Scalar) -> Equation:
+        """A sum of many equal terms."""
+        return equation(atl.sum(extent, lambda i: a), extent * a)
+
+    with pytest.raises(UntriedRule, match="claims nothing"):
+        rule(many)
+
+
+def test_integers_are_tried_where_their_squares_wrap() -> None:
+    @rule
+    def positive(a: Scalar, b: Scalar) -> Equation:
+        """A sum of squares is larger than -1."""
+        return equation(atl.maximum(a * a + b * b, literal(-1, a)), a * a + b * b)
+
+    assert grade(positive).of_integers is not None

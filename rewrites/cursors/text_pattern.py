@@ -1,0 +1,438 @@
+"""Choosing places: by a path, by the name of a binder, by a pattern in the printed notation, or by a handle.
+
+A pattern is written as programs are printed, in either spelling, with `_` for anything: "⊞[_ < n] _", "buf[_]",
+"sum[k < _] _ * _", "[_] · _". Of an index expression `_` is the part that is not written: "buf[i + _]". A mark is
+asked for where it is written: "⊞[_ < _ | parallel] _".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, get_args
+
+from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Size, Xor, index, map_leaves
+from atl.core.marks import LetMark, LoopMark, Mark
+from atl.core.predicate import Predicate, conjuncts, expressions, substitute
+from atl.core.terms import (
+    OPERATOR_CALLED,
+    Access,
+    Binary,
+    BinaryOp,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    Unary,
+    UnaryOp,
+    Value,
+)
+from atl.core.traversal import Path, children, conditions_in, names_bound, names_given, own_indices, static
+from atl.errors import ATLError, ParseError, brief
+from atl.parsing.parse_index import IndexReader
+from atl.parsing.tokens import Token
+from atl.text.names import BINDERS, INFIX, Level
+from rewrites.cursors.cursor import Cursor
+
+_HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")
+_NAMED_HOLE: Final = re.compile(r"_[0-9]+_")
+_BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
+_SIGNS: Final[dict[str, BinaryOp]] = {sign: op for op, sign in INFIX.items()}
+_UNARY: Final[frozenset[str]] = frozenset(get_args(UnaryOp)) - {"neg"}
+
+
+def is_name(text: str) -> bool:
+    """Whether a text names a binder; any other is a pattern."""
+    return text.isidentifier() and text != "_"
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a subterm is to be: a kind of node, what it says of itself, its indices and its parts, and its mark.
+
+    Without a kind it may be anything, without a mark it may have any. `span` is where it is in the text.
+    """
+
+    of: type[Expr] | None = None
+    static: tuple[object, ...] = ()
+    name: str | None = None
+    indices: tuple[Index, ...] | None = ()
+    condition: Predicate | None = None
+    parts: tuple[Wanted, ...] = ()
+    mark: Mark | None = None
+    span: tuple[int, int] = field(default=(0, 0), compare=False)
+
+    @property
+    def size(self) -> int:
+        """The number of things that it asks for."""
+        total, left = 0, [self]
+        while left:
+            at = left.pop()
+            if at.of is not None:
+                asked = (at.name, at.condition, at.mark)
+                total += 1 + len(at.indices or ()) + sum(one is not None for one in asked)
+                left += at.parts
+        return total
+
+
+ANYTHING: Final = Wanted()
+
+
+def pattern(text: str) -> Wanted:
+    """The pattern that a text means. Raises `ParseError` with the place in the text."""
+    reader = _PatternReader(with_numbered_holes(text))
+    try:
+        return reader.whole(reader.expression, "the end of the pattern")
+    except ATLError as error:
+        raise ParseError(
+            f"{brief(text)} is neither the name of a binder nor a pattern: {without_numbers(error.summary)}",
+            required="a pattern as programs are printed, with _ for anything",
+            suggestions=(
+                *(without_numbers(hint) for hint in error.suggestions),
+                'for instance "⊞[_ < n] _", "Σ[k < _] _", "buf[_]", "[_] · _" or "_ * _"',
+            ),
+        ) from None
+
+
+def with_numbered_holes(text: str) -> str:
+    """Return the text in which spans are counted: each hole has a name of its own there."""
+    count = iter(range(1_000_000))
+    return _HOLE.sub(lambda _: f"_{next(count)}_", text)
+
+
+def without_numbers(text: str) -> str:
+    """Return a text with `_` for each hole."""
+    return _NAMED_HOLE.sub("_", text)
+
+
+class _PatternReader(IndexReader):
+    """Reads patterns: the grammar of `atl.parse`, without types, and with holes."""
+
+    def expression(self, at_least: int = Level.BINDER) -> Wanted:
+        start = self.next.start
+        left = self._prefix()
+        while True:
+            if left.of is not None:
+                left = replace(left, span=(start, self.last.stop))
+            token = self.next
+            if self.accept("["):
+                for position in self.list_of(self.index, "]", "indices"):
+                    left = Wanted(Access, indices=(position,), parts=(left,), span=(start, self.last.stop))
+                continue
+            binds = _BINDS.get(token.text, -1) if token.kind == "symbol" else -1
+            if binds < at_least:
+                return left
+            self.advance()
+            left = _joined(token.text, left, self.expression(binds + 1))
+
+    def _prefix(self) -> Wanted:
+        token = self.next
+        match token.kind, token.text:
+            case "number", text:
+                self.advance()
+                return Wanted(Constant, static=(float(text),))
+            case "word", "max" | "min" if self.after_next.text == "(":
+                self.advance()
+                return Wanted(Binary, static=(token.text,), parts=self._arguments(2))
+            case "word", ("gen" | "sum" | "prod" | "max" | "min"):
+                return self._binder(self.advance())
+            case "word", "let":
+                return self._let()
+            case "word", word if word in OPERATOR_CALLED:
+                return self._reshape(self.advance())
+            case "symbol", "-":
+                self.advance()
+                return Wanted(Unary, static=("neg",), parts=(self.expression(Level.POSTFIX),))
+            case "symbol", "[":
+                return self._guard()
+            case "symbol", "(":
+                self.advance()
+                inside = self.expression()
+                self.expect(")", "to close the parenthesis")
+                return inside
+            case "name", _:
+                return self._named(self.advance())
+            case _:
+                raise self.error(f"expected a tensor expression, found {token}", required="an expression")
+
+    def _arguments(self, count: int) -> tuple[Wanted, ...]:
+        self.expect("(", "before the operands")
+        return self._operands(count)
+
+    def _operands(self, count: int) -> tuple[Wanted, ...]:
+        start = self.next
+        found = tuple(self.list_of(self.expression, ")", "operands"))
+        if len(found) != count:
+            raise self.error(f"{len(found)} operands", start, required=f"{count} of them")
+        return found
+
+    def _binder(self, start: Token) -> Wanted:
+        monoid = BINDERS[start.text]
+        self.expect("[", "before the range")
+        low = index(0)
+        if self.after_next.text != "<":
+            low = self.index()
+            self.expect("<=", "after the lower bound")
+        name = _unless_hole(self.name("an index"))
+        self.expect("<", "and the upper bound")
+        high = self.index()
+        mark = self.mark(LoopMark) if self.sees("|") else None
+        self.expect("]", "after the range")
+        of: type[Expr] = Gen if monoid is None else Reduce
+        static = () if monoid is None else (monoid,)
+        return Wanted(of, static, name, (low, high), parts=(self.expression(),), mark=mark)
+
+    def _let(self) -> Wanted:
+        self.advance()
+        name = _unless_hole(self.name("a tensor"))
+        mark = self.mark(LetMark) if self.sees("|") else None
+        self.expect(":=", "before the value of the let")
+        value = self.expression()
+        self.expect("in", "before the body of the let")
+        return Wanted(Let, name=name, parts=(value, self.expression()), mark=mark)
+
+    def _guard(self) -> Wanted:
+        self.advance()
+        condition = self._guarded()
+        self.expect("]", "after the condition of a guard")
+        if not self.accept("."):
+            raise self.error("expected '·' or '.' after the condition of a guard", required="[_] · _")
+        return Wanted(Guard, condition=condition, parts=(self.expression(Level.GUARD),))
+
+    def _guarded(self) -> Predicate | None:
+        if _NAMED_HOLE.fullmatch(self.next.text) and self.after_next.text in ("]", ","):
+            self.advance()
+            return None
+        return self.condition()
+
+    def _reshape(self, token: Token) -> Wanted:
+        of = OPERATOR_CALLED[token.text]
+        amounts = tuple(self.index_operand() for _ in of.form.indices)
+        return Wanted(Reshape, static=(of,), indices=amounts, parts=(self.expression(Level.RESHAPE),))
+
+    def _named(self, token: Token) -> Wanted:
+        if not self.sees("("):
+            return ANYTHING if _NAMED_HOLE.fullmatch(token.text) else Wanted(Input, name=token.text)
+        match token.text:
+            case "value":
+                self.advance()
+                position = self.index()
+                self.expect(")", "after the index")
+                return Wanted(Value, indices=(position,))
+            case "select":
+                self.advance()
+                condition = self._guarded()
+                self.expect(",", "after the condition")
+                return Wanted(Select, condition=condition, parts=self._operands(2))
+            case "cast":
+                self.advance()
+                dtype = self.name("an element type")
+                self.expect(",", "after the element type")
+                return Wanted(Cast, (dtype,), parts=self._operands(1))
+            case "padding":
+                self.advance()
+                while not self.accept(")") and self.next.kind != "end":
+                    self.advance()
+                return Wanted(Padding, indices=None)
+            case name if name in _UNARY:
+                return Wanted(Unary, static=(name,), parts=self._arguments(1))
+            case _:
+                raise self.error(f"there is no function {token}", token, required=f"one of {', '.join(_UNARY)}")
+
+
+def _joined(sign: str, left: Wanted, right: Wanted) -> Wanted:
+    if sign == "++":
+        return Wanted(Concat, parts=(left, right))
+    return Wanted(Binary, static=(_SIGNS[sign],), parts=(left, right))
+
+
+def _unless_hole(name: str) -> str | None:
+    return None if _NAMED_HOLE.fullmatch(name) else name
+
+
+# -- matching patterns ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The names in scope where a pattern is compared; the innermost last."""
+
+    indices: tuple[str, ...]
+    tensors: tuple[tuple[str, ...], ...]
+
+    def index(self, expression: Index) -> Index:
+        return map_leaves(expression, self._leaf) if expression.loose else expression
+
+    def predicate(self, condition: Predicate) -> Predicate:
+        return substitute(condition, self._leaf)
+
+    def _leaf(self, leaf: Leaf) -> Index:
+        return index(Size(self.indices[-1 - leaf.position])) if isinstance(leaf, Bound) else index(leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A part of a pattern that the subterm at a path below the compared one is not."""
+
+    wanted: Wanted
+    path: Path
+    what: Literal["part", "operator", "name", "mark", "index", "condition"] = "part"
+    pair: tuple[Any, Any] = ("", "")
+    """What is wanted and what is there, where that is not the whole part."""
+    weight: int = 1
+    """The number of things that the pattern asks for and that are not compared any further, this one included."""
+
+
+def fits(wanted: Wanted, cursor: Cursor) -> bool:
+    """Whether a pattern fits the subterm at a place."""
+    if wanted.of not in (None, Input, type(cursor.term)):
+        return False  # the names of a place are worked out only where they are needed
+    return next(differences(wanted, cursor), None) is None
+
+
+def differences(wanted: Wanted, cursor: Cursor) -> Iterator[Difference]:
+    """Yield all that a pattern asks for and the subterm at a place is not."""
+    names = cursor.names
+    return _differences(wanted, cursor.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)), ())
+
+
+def _differences(wanted: Wanted, found: Expr, names: _Named, path: Path) -> Iterator[Difference]:
+    if wanted.of is None:
+        return
+    if wanted.of is Input:
+        match found:
+            case Input(array):
+                same = array.name == wanted.name
+            case Local(position):
+                same = wanted.name in names.tensors[-1 - position]
+            case _:
+                same = False
+        if not same:
+            yield Difference(wanted, path, weight=wanted.size)
+        return
+    if type(found) is not wanted.of:
+        yield Difference(wanted, path, weight=wanted.size)
+        return
+    if wanted.static != static(found):
+        operation = isinstance(found, Binary | Unary | Reduce)
+        if not operation:
+            yield Difference(wanted, path, weight=wanted.size)
+            return
+        yield Difference(wanted, path, "operator", (wanted.static[0], static(found)[0]))
+    if wanted.name not in (None, *names_given(found)):
+        yield Difference(wanted, path, "name", (wanted.name, names_given(found)[0]))
+    if wanted.mark is not None and found.form.mark and getattr(found, found.form.mark.field) is not wanted.mark:
+        yield Difference(wanted, path, "mark", (wanted.mark.value, getattr(found, found.form.mark.field).value))
+    if wanted.indices is not None:
+        for want, have in zip(wanted.indices, own_indices(found), strict=True):
+            if not fits_index(want, named := names.index(have)):
+                yield Difference(wanted, path, "index", (want, named))
+    for condition in conditions_in(found):
+        if wanted.condition is not None and not _fits_condition(wanted.condition, names.predicate(condition)):
+            yield Difference(wanted, path, "condition", (wanted.condition, names.predicate(condition)))
+    for position, (part, child) in enumerate(zip(wanted.parts, children(found), strict=True)):
+        yield from _differences(part, child.expr, _inside(wanted, found, position, names), (*path, position))
+
+
+def _inside(wanted: Wanted, found: Expr, position: int, names: _Named) -> _Named:
+    indices, tensors = names_bound(found, position)
+    called = (wanted.name or name for name in indices)
+    return _Named((*names.indices, *called), (*names.tensors, *((name,) for name in tensors)))
+
+
+def _fits_condition(wanted: Predicate, found: Predicate) -> bool:
+    """Conjuncts fit in any order."""
+    parts = list(conjuncts(found))
+    for want in conjuncts(wanted):
+        found_at = next((k for k, have in enumerate(parts) if _fits_literal(want, have)), None)
+        if found_at is None:
+            return False
+        del parts[found_at]
+    return not parts
+
+
+def _fits_literal(wanted: Predicate, found: Predicate) -> bool:
+    if type(wanted) is not type(found):
+        return False
+    pairs = list(zip(expressions(wanted), expressions(found), strict=False))
+    return all(fits_index(a, b, zero=True) or fits_index(-a, b, zero=True) for a, b in pairs)
+
+
+def _is_hole(expression: Index) -> bool:
+    atom = expression.atom
+    return isinstance(atom, Size) and _NAMED_HOLE.fullmatch(atom.name) is not None
+
+
+def _has_hole(expression: Index) -> bool:
+    return any(_atom_has_hole(atom) for monomial, _ in expression.terms for atom in monomial)
+
+
+def _atom_has_hole(atom: object) -> bool:
+    match atom:
+        case Size(name):
+            return _NAMED_HOLE.fullmatch(name) is not None
+        case Quotient(above, below):
+            return _has_hole(above) or _has_hole(below)
+        case Extremum(_, parts) | Xor(parts):
+            return any(_has_hole(part) for part in parts)
+        case _:
+            return False
+
+
+def fits_index(wanted: Index, found: Index, *, zero: bool = False) -> bool:
+    """Whether an index expression is the pattern with something for each `_`; in a sum that is 0 only if allowed."""
+    if not _has_hole(wanted):
+        return wanted == found
+    if _is_hole(wanted):
+        return True
+    left = list(found.terms)
+    rest = False
+    for monomial, coefficient in wanted.terms:
+        if len(monomial) == 1 and _is_hole(index(monomial[0])):
+            rest = True
+            continue
+        found_at = next(
+            (k for k, (other, value) in enumerate(left) if (value == coefficient) and _fits_monomial(monomial, other)),
+            None,
+        )
+        if found_at is None:
+            return False
+        del left[found_at]
+    return (zero or bool(left)) if rest else not left
+
+
+def _fits_monomial(wanted: tuple[object, ...], found: tuple[object, ...]) -> bool:
+    holes = [atom for atom in wanted if isinstance(atom, Size) and _NAMED_HOLE.fullmatch(atom.name)]
+    others = [atom for atom in wanted if atom not in holes]
+    left = list(found)
+    for atom in others:
+        found_at = next((k for k, have in enumerate(left) if _fits_atom(atom, have)), None)
+        if found_at is None:
+            return False
+        del left[found_at]
+    return bool(left) if holes else not left
+
+
+def _fits_atom(wanted: object, found: object) -> bool:
+    match wanted, found:
+        case Quotient(above, below), Quotient(other_above, other_below):
+            return fits_index(above, other_above) and fits_index(below, other_below)
+        case (Extremum(kind, parts), Extremum(other, others)) if kind == other and len(parts) == len(others):
+            return all(fits_index(a, b) for a, b in zip(parts, others, strict=True))
+        case Xor(parts), Xor(others) if len(parts) == len(others):
+            return all(fits_index(a, b) for a, b in zip(parts, others, strict=True))
+        case _:
+            return wanted == found

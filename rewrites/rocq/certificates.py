@@ -1,0 +1,381 @@
+"""Certificates as theorems of Rocq: both programs equal, for all sizes and arrays that meet the assumptions.
+
+Each step is a lemma: down its path by congruence, with the facts of binders and guards, then the rule. Premises, what
+the sides oblige to, and that a program is the instance which a step says it is, are Rocq's to prove. What is printed
+here beside the two programs are hints: a wrong one makes a proof fail, and none is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, assert_never
+
+from atl.checks.scope import outermost
+from atl.core.declared import AtLeast, Below, Rising, facts_of
+from atl.core.index import Array, Index, shift
+from atl.core.predicate import is_predicate
+from atl.core.program import Program
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Metavariable,
+    Padding,
+    PadLeft,
+    PadRight,
+    Place,
+    Reduce,
+    Reshape,
+    ReshapeOp,
+    Select,
+    Split,
+    TensorVar,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+    Type,
+    Unary,
+    Value,
+)
+from atl.core.traversal import children
+from atl.errors import InvalidArgument
+from rewrites.instantiation import Argument, Function, is_term
+from rewrites.kernel import Step, Theorem, reflexivity, rewrite
+from rewrites.rocq.notation import (
+    NOWHERE,
+    Around,
+    Notation,
+    apart,
+    holds_integers,
+    positions,
+    type_of_input,
+    word,
+)
+from rewrites.rocq.statements import at_least_rank, lemma
+
+SECONDS_EACH: Final = 120
+"""What the proof of one step may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """Programs, each made from the one before it by a step."""
+
+    programs: tuple[Program, ...]
+    steps: tuple[Step, ...]
+
+
+def derivation(theorem: Theorem) -> Derivation:
+    """The programs that a theorem's steps lead through."""
+    at = reflexivity(theorem.lhs)
+    programs = [at.rhs]
+    for step in theorem.steps:
+        at = rewrite(at, step.rule, step.path, step.arguments, reverse=step.reverse)
+        programs.append(at.rhs)
+    return Derivation(tuple(programs), theorem.steps)
+
+
+def text_of(
+    derived: Derivation,
+    seconds: int = SECONDS_EACH,
+    *,
+    library: str = "Congruence",
+    more: Iterable[str] = (),
+    theorem: str = "certified",
+) -> str:
+    """The file: the rules that are used, the programs, a lemma for each step, and the theorem `certified`.
+
+    A proof of a step is given up after so many seconds. With `more` lines after it, which need this part of the
+    library, `theorem` is what they come to.
+    """
+    rules = {step.rule.name: step.rule for step in derived.steps}
+    first, last = derived.programs[0], derived.programs[-1]
+    shape = _Shape.of(first)
+
+    lines = [
+        f"Require Import {library}.",
+        "Module Certificate (S : SCALARS).",
+        f"Module Import L := {library}.Make S.",
+        "",
+        *map(lemma, rules.values()),
+        "Section Programs.",
+        *context(derived.programs),
+        "",
+        *(
+            f"Definition program_{k} : tensor :=\n  {Notation().term(p.body)}.\n"
+            for k, p in enumerate(derived.programs)
+        ),
+    ]
+    for k, step in enumerate(derived.steps):
+        direction = ", in reverse" if step.reverse else ""
+        lines += [
+            f"(* {step.rule.name}{direction}, at {list(step.path)} *)",
+            f"Lemma step_{k} : {shape.equal(f'program_{k}', f'program_{k + 1}')}.",
+            f"Proof. timeout {seconds} (",
+            f"  intros; unfold program_{k}, program_{k + 1};",
+            *_Proof(places=[*shape.at]).of(derived.programs[k].body, derived.programs[k + 1].body, step),
+            "). Qed.\n",
+        ]
+    notation = Notation()
+    pairs = zip(first.type.shape, last.type.shape, strict=True)
+    shapes = [f"{notation.index(a)} = {notation.index(b)}" for a, b in pairs if a != b]
+    goal = shape.equal("program_0", f"program_{len(derived.steps)}")
+    conclusion = " /\\ ".join([*shapes, goal])
+    lines += [
+        f"Theorem certified : {conclusion}.",
+        f"Proof. {'split_shapes; ' if shapes else ''}intros.",
+        *(f"  rewrite step_{k} by assumption." for k in range(len(derived.steps))),
+        "  reflexivity.",
+        "Qed.",
+        *more,
+        "End Programs.",
+        # One need not rest on the other.
+        *(f"Print Assumptions {name}." for name in dict.fromkeys(("certified", theorem))),
+        "End Certificate.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def context(programs: Iterable[Program]) -> Iterator[str]:
+    """What is given: the sizes and inputs, none negative, the assumptions, and what is declared of integers."""
+    listed = tuple(programs)
+    sizes = dict.fromkeys(name for program in listed for name in program.sizes)
+    inputs = {array.name: array for program in listed for array in program.inputs}
+    apart([*map(word, sizes), *map(word, inputs)])
+    notation = Notation()
+    for name in sizes:
+        yield f"Variable {word(name)} : Z."
+    for array in inputs.values():
+        yield f"Variable {word(array.name)} : {type_of_input(array)}."
+    for name in sizes:
+        yield f"Hypothesis {word(name)}natural : 0 <= {word(name)}."
+    for number, fact in enumerate(outermost(listed[-1]).facts.predicates):
+        yield f"Hypothesis given''{number} : {notation.predicate(fact)} = true."
+    for array in inputs.values():
+        if holds_integers(array):
+            yield from _declared(array, notation)
+
+
+def _declared(array: Array, notation: Notation) -> Iterator[str]:
+    """What is declared of the elements of an array of integers."""
+    at = [f"p''{d}" for d in range(len(array.shape))]
+    within = "".join(f"0 <= {p} < {notation.index(e)} -> " for p, e in zip(at, array.shape, strict=True))
+    binders = f"forall {' '.join(at)} : Z, " if at else ""
+    for number, fact in enumerate(facts_of(array)):
+        element = f"{word(array.name)} {positions(at)}"
+        match fact:
+            case AtLeast(bound):
+                says = f"{notation.index(bound)} <= {element}"
+            case Below(bound):
+                says = f"{element} < {notation.index(bound)}"
+            case Rising():
+                says = _rising(array, fact, at, notation)
+            case _:
+                assert_never(fact)
+        yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{says}."
+
+
+def _rising(array: Array, fact: Rising, at: list[str], notation: Notation) -> str:
+    """Each element beside the next one along the last dimension."""
+    last, less = at[-1], "<" if fact.strict else "<="
+    element, following = (f"{word(array.name)} {positions([*at[:-1], p])}" for p in (last, f"{last} + 1"))
+    if fact.between is None:
+        later = positions([*at[:-1], "q''"])
+        following = f"{word(array.name)} {later}"
+        return f"forall q'' : Z, {last} < q'' < {notation.index(array.shape[-1])} -> {element} {less} {following}"
+    first, second = (f"{word(fact.between.name)} {positions([j])}" for j in ("j''", "j'' + 1"))
+    rows = notation.index(fact.between.shape[-1])
+    inside = f"{last} + 1 < {notation.index(array.shape[-1])} -> 0 <= j'' -> j'' + 1 < {rows} -> "
+    return f"forall j'' : Z, {inside}{first} <= {last} -> {last} + 1 < {second} -> {element} {less} {following}"
+
+
+def equal_within(program: Program, left: str, right: str) -> str:
+    """That two tensors are equal at all positions within the shape of a program."""
+    return _Shape.of(program).equal(left, right)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Positions within a shape."""
+
+    at: tuple[str, ...]
+    within: tuple[str, ...]
+
+    @staticmethod
+    def of(program: Program) -> _Shape:
+        notation = Notation()
+        at = tuple(f"p''{d}" for d in range(program.type.rank))
+        extents = map(notation.index, program.type.shape)
+        return _Shape(at, tuple(f"0 <= {p} < {e}" for p, e in zip(at, extents, strict=True)))
+
+    def equal(self, left: str, right: str) -> str:
+        """That two tensors are equal at all positions within the shape."""
+        bound = " ".join([*(f"({p} : Z)" for p in self.at), "(rest : list Z)"])
+        place = positions(self.at, "rest")
+        return f"forall {bound}, {''.join(f'{each} -> ' for each in self.within)}{left} {place} = {right} {place}"
+
+
+@dataclass(slots=True)
+class _Proof:
+    """The proof of a step, written on the way down its path: `at` is the old part, `new` what stands in its place."""
+
+    notation: Notation = field(default_factory=Notation)
+    places: list[str | None] = field(default_factory=list)
+    """The position that is looked at: variables, and None for what is no variable."""
+    around: Around = NOWHERE
+    after: list[str] = field(default_factory=list)
+
+    def of(self, at: Expr, new: Expr, step: Step) -> list[str]:
+        lines: list[str] = []
+        for position in step.path:
+            lines += [f"  {line}" for line in self._down(at, new, position)]
+            at, new = children(at)[position].expr, children(new)[position].expr
+        words = [self._argument(step.arguments[name]) for name in step.rule.metavariables]
+        words += [self._index(extent) for extent in _extents(step)]
+        turned = "symmetry; " if step.reverse else ""
+        lines.append(
+            f"  {turned}let H := fresh in pose proof ({' '.join([step.rule.name, *words])}) as H; by_instance H"
+        )
+        return lines + [f"  {line}" for line in reversed(self.after)]
+
+    def _index(self, e: Index) -> str:
+        return self.notation.index(e, self.around)
+
+    def _bound(self, hint: str) -> str:
+        """A name for an index that is bound from here on."""
+        name = self.notation.fresh(hint)
+        self.around = self.around.index(name)
+        return name
+
+    def _down(self, at: Expr, new: Expr, position: int) -> list[str]:
+        """How to come down to a part."""
+        ix = self._index
+        match at:
+            case Gen(low, high, _, name):
+                ends = f"{ix(low)} {ix(high)}"
+                return [f"apply (down_gen {ends}); [known | intros {self._bound(name)} ?]; {self._without(1)}"]
+            case Reduce(_, _, _, _, name):
+                return [f"apply down_reduce; intros {self._bound(name)} ?;"]
+            case Guard():
+                return ["apply down_guard; intros ?;"]
+            case Let(value, _, name):
+                return self._into_let(value, new, name, position)
+            case Access():
+                self.places.insert(0, None)
+                return ["apply down_access; [known | intros ?];"]
+            case Unary() | Cast():
+                return ["apply down_unary;"]
+            case Binary():
+                return [f"apply down_{('left', 'right')[position]};"]
+            case Select():
+                return [f"apply down_{('where', 'elsewhere')[position]}; intros ?;"]
+            case Concat(left, right):
+                x = self.notation.fresh("x")
+                if position == 0:
+                    return [f"apply down_concat_left; [known | known | intros {x} ?]; {self._without(1, x)}"]
+                extents = f"{ix(left.type.shape[0])} {ix(right.type.shape[0])}"
+                return [f"apply (down_concat_right {extents}); [known | intros {x} ?]; {self._without(1, x)}"]
+            case Reshape(op, operand):
+                return [self._through(op, operand.type)]
+            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
+                raise InvalidArgument("a step leads below a term without parts", required="a path within its program")
+            case _:
+                assert_never(at)
+
+    def _through(self, op: ReshapeOp, of: Type) -> str:
+        x, y = self.notation.fresh("x"), self.notation.fresh("y")
+        first = self._index(of.shape[0]) if of.shape else ""
+        match op:
+            case Transpose():
+                self.places[:2] = self.places[1::-1]
+                return "apply down_transpose;"
+            case Flatten():
+                extents = f"{first} {self._index(of.shape[1])}"
+                way = f"apply (down_flatten {extents}); [known | known | intros {x} {y} ? ? | known];"
+                return f"{way} {self._without(1, x, y)}"
+            case Split():
+                return f"apply down_split; [known | known | known | known | intros {x} ?]; {self._without(2, x)}"
+            case PadLeft():
+                return f"apply (down_padl {first}); [known | intros {x} ?]; {self._without(1, x)}"
+            case PadRight():
+                return f"apply down_padr; [known | known | intros {x} ?]; {self._without(1, x)}"
+            case TruncateLeft():
+                return f"apply (down_truncl {first}); [known | known | intros {x} ?]; {self._without(1, x)}"
+            case TruncateRight(by):
+                ends = f"{first} {self._index(by)}"
+                return f"apply (down_truncr {ends}); [known | known | intros {x} ?]; {self._without(1, x)}"
+            case Place():
+                return f"apply down_place; {self._without(1)}"
+            case _:
+                assert_never(op)
+
+    def _without(self, count: int, *instead: str) -> str:
+        """The first positions have become others: what was known of them is of no use below."""
+        gone = [name for name in self.places[:count] if name is not None]
+        self.places[:count] = instead
+        return "".join(f"clear dependent {name}; " for name in gone).rstrip()
+
+    def _into_let(self, value: Expr, new: Expr, name: str, position: int) -> list[str]:
+        notation, around = self.notation, self.around
+        if position == 1:
+            y = notation.fresh(name)
+            self.around = around.tensor(y)
+            return [f"apply down_bind; intros {y};"]
+        if not isinstance(new, Let):
+            raise InvalidArgument("a step below a let has put another term in its place", required="a let")
+        at = [notation.fresh("q") for _ in value.type.shape]
+        within = [f"0 <= {q} < {notation.index(e, around)} -> " for q, e in zip(at, value.type.shape, strict=True)]
+        bound = " ".join([*(f"({q} : Z)" for q in at), "(rest : list Z)"])
+        before, after = notation.term(value, around), notation.term(new.value, around)
+        equal = notation.fresh("E")
+        self.places = [*at]
+        says = f"forall {bound}, {''.join(within)}{before} {positions(at, 'rest')} = {after} {positions(at, 'rest')}"
+        self.after.append(f"| unfold bind; reads {equal} ]")
+        return [f"assert ({equal} : {says}); [ intros;"]
+
+    def _argument(self, value: Argument) -> str:
+        notation, around = self.notation, self.around
+        if isinstance(value, Function):
+            indices = [notation.fresh("a") for _ in range(value.indices)]
+            tensors = [notation.fresh("y") for _ in range(value.tensors)]
+            inside = Around((*around.indices, *indices), (*around.tensors, *tensors))
+            body = value.body
+            text = notation.term(body, inside) if is_term(body) else self._condition(body, inside)
+            return f"(fun {' '.join([*indices, *tensors])} => {text})"
+        if isinstance(value, Index):
+            return notation.index(value, around)
+        return notation.term(value, around) if is_term(value) else self._condition(value, around)
+
+    def _condition(self, value: Argument, around: Around) -> str:
+        if is_predicate(value):
+            return self.notation.predicate(value, around)
+        raise InvalidArgument("an argument of a step is none", required="an index, a condition or a tensor")
+
+
+def _extents(step: Step) -> Iterator[Index]:
+    """The extents that the rule asks of its tensors, in the order of its binders, seen from the place."""
+    for name, dimension in at_least_rank(step.rule).extents.values():
+        value = step.arguments[name]
+        if isinstance(value, Function):
+            yield shift(_tensor(name, value.body).type.shape[dimension], -value.indices, value.indices)
+        else:
+            yield _tensor(name, value).type.shape[dimension]
+
+
+def _tensor(name: str, value: Argument) -> Expr:
+    if is_term(value):
+        return value
+    raise InvalidArgument(f"{name} is no tensor", required="a tensor expression")
+
+
+__all__ = ["Derivation", "context", "derivation", "text_of"]

@@ -1,0 +1,91 @@
+"""A loop nest against its program as a file of Rocq, after the certificate that leads to that program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from atl.checks.scope import known_at_the_start
+from atl.core.program import Program
+from lowering.nest.loopnest import LoopNest, elements, statements
+from rewrites.rocq import certificates
+from rewrites.rocq.certificates import Derivation, equal_within
+from rewrites.rocq.nests.plan import Plan, hoisted_in, plan_of
+from rewrites.rocq.nests.printing import Printer
+from rewrites.rocq.nests.proofs import Place, Prover
+from rewrites.rocq.nests.storage import check_storage
+from rewrites.rocq.notation import positions
+
+SECONDS: Final = 300
+"""What the proof of one nest may take."""
+
+
+def text_of(derived: Derivation, nest: LoopNest, seconds: int = SECONDS) -> str:
+    """The file: the derivation, the nest of its last program, and the theorem `lowered`.
+
+    It says that the nest is safe, and that it leaves in its output what the first program means, whatever its storage
+    held before.
+    """
+    more = [*_as_written(derived), *_nest(derived, nest, seconds), *_theorem(derived.programs[0], nest)]
+    return certificates.text_of(derived, library="Storing", more=more, theorem="lowered")
+
+
+def printer_of(nest: LoopNest, program: Program) -> Printer:
+    """The printer of a nest that is to compute a program."""
+    check_storage(nest, program)
+    rooms = {uid: at.capacity for uid, at in hoisted_in(statements(nest.body)).items()}
+    return Printer(rooms, {array.name: array for array in program.inputs})
+
+
+def _as_written(derived: Derivation) -> Iterator[str]:
+    """Back from the last program to the first."""
+    yield f"Lemma as_written : {equal_within(derived.programs[0], f'program_{len(derived.steps)}', 'program_0')}."
+    yield "Proof."
+    yield "  intros. symmetry. pose proof certified as equal''."
+    yield "  repeat lazymatch type of equal'' with _ /\\ _ => destruct equal'' as [_ equal''] end."
+    yield "  apply equal''; assumption."
+    yield "Qed.\n"
+
+
+def _nest(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator[str]:
+    first, last = derived.programs[0], derived.programs[-1]
+    looks = ["unfold program_0"]
+    if derived.steps:
+        # What is smaller is sooner compared.
+        looks.insert(
+            last.body.size > first.body.size, f"rewrite <- as_written by known; unfold program_{len(derived.steps)}"
+        )
+    printer = printer_of(nest, last)
+    prover = Prover(printer, tuple(looks))
+    plan: Plan = plan_of(nest.body, nest.output.uid, frozenset(printer.rooms))
+    place = Place(known_at_the_start(nest.assumptions, nest.inputs))
+    text = prover.text(plan)
+    # The caller's array has the extents that the program says, whatever the nest says of its output.
+    shape, cells = positions(map(printer.index, first.type.shape)), printer.index(elements(first.type.shape))
+    if not nest.complete:
+        text = f"(Then (Storage {nest.output.uid} {shape} {cells} (Own {cells}) (fun _ => zero))\n{text})"
+    script = prover.output(plan, nest.output, place, zeroed=not nest.complete)
+    for name, arity in printer.garbage.items():
+        yield f"Variable {name} : {'Z -> ' * arity}tensor."
+    yield f"(* The nest of {last.name}; its output is storage {nest.output.uid}. *)"
+    yield f"Definition nest : statement :=\n{text}.\n"
+    there = f"(only {nest.output.uid} {shape})"
+    yield f"Lemma nest_safe : safe {there} nest.\nProof. timeout {seconds} (unfold nest; safely). Qed.\n"
+    yield f"Lemma nest_fills : fills [] nest {nest.output.uid} {shape} program_0."
+    yield "Proof.\n  unfold nest."
+    yield from (f"  {line}" for line in script)
+    yield "Qed.\n"
+
+
+def _theorem(first: Program, nest: LoopNest) -> Iterator[str]:
+    printer = printer_of(nest, first)
+    at = [f"p''{d}" for d in range(first.type.rank)]
+    within = "".join(f"0 <= {p} < {printer.index(e)} -> " for p, e in zip(at, first.type.shape, strict=True))
+    bound = " ".join(["(s : state)", *(f"({p} : Z)" for p in at)])
+    place = positions(at)
+    shape = positions(map(printer.index, first.type.shape))
+    yield f"Theorem lowered : safe (only {nest.output.uid} {shape}) nest /\\"
+    yield f"  forall {bound}, {within}run nest s {nest.output.uid} {place} = program_0 {place}."
+    yield "Proof."
+    yield "  split; [exact nest_safe | intros; apply nest_fills; [exact I | cbn [within]; each_part]]."
+    yield "Qed."

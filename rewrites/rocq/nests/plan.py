@@ -1,0 +1,259 @@
+"""What a block is for: to fill one piece of storage, and before that what it loads. A plan says which part fills what.
+
+Statements stand in the order of the nest, each beside all that follows it; where the first ones fill storage that the
+rest loads from, they stand together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from atl.core.index import Read
+from atl.core.predicate import Predicate
+from atl.errors import InvalidArgument
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    Number,
+    Scalar,
+    ScalarExpr,
+    Statement,
+)
+from rewrites.rocq.nests.printing import looks_of
+
+Held: TypeAlias = Buffer | Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """An element of an array of integers is read, where `under` holds."""
+
+    under: Predicate
+    read: Read
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """A statement without a body."""
+
+    at: Assign | Accumulate | Declare | Allocate | Clear | Free
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    at: For
+    body: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    at: If
+    body: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """One after the other; the first fills `local`, if there is one, for the second."""
+
+    first: Plan
+    second: Plan
+    local: Held | None = None
+
+
+Plan: TypeAlias = Nothing | Looking | Simple | Loop | Branch | Both
+
+
+def plan_of(block: Sequence[Statement], target: int, hoisted: frozenset[int]) -> Plan:
+    """How a block fills the storage of this number; `hoisted` are emptied in another block than they are allocated."""
+    if not block:
+        return Nothing()
+    first, rest = block[0], block[1:]
+    written = storage_written(first, hoisted)
+    if target not in written:
+        for uid, held in written.items():
+            if any(uid in loaded(statement) for statement in rest):
+                last = max(k for k, each in enumerate(block) if uid in storage_written(each, hoisted))
+                filling, using = block[: last + 1], block[last + 1 :]
+                if any(target in storage_written(each, hoisted) for each in filling):
+                    raise InvalidArgument(
+                        f"{held.name} is filled while what reads it is stored",
+                        required="a nest in which every tensor is filled before it is read",
+                    )
+                return Both(plan_of(filling, uid, hoisted), plan_of(using, target, hoisted), held)
+    alone = _alone(first, target if target in written else None, hoisted)
+    return Both(alone, plan_of(rest, target, hoisted)) if rest else alone
+
+
+def _alone(at: Statement, target: int | None, hoisted: frozenset[int]) -> Plan:
+    """One statement, after looking at what its indices and conditions read."""
+    plan: Plan
+    match at:
+        case For(body=body):
+            plan = Loop(at, plan_of(body, -1 if target is None else target, hoisted))
+        case If(body=body):
+            plan = Branch(at, plan_of(body, -1 if target is None else target, hoisted))
+        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            plan = Simple(at)
+        case _:
+            assert_never(at)
+    for under, read in dict.fromkeys(looks_of(at)):
+        plan = Both(Looking(under, read), plan)
+    return plan
+
+
+# -- what is stored and loaded ----------------------------------------------------------------------------------------
+
+
+def storage_written(at: Statement, hoisted: frozenset[int]) -> dict[int, Held]:
+    """The storage that a statement changes and that outlives it. What is freed is of no use afterwards."""
+    match at:
+        case For(body=body) | If(body=body):
+            inside: dict[int, Held] = {}
+            for each in body:
+                inside |= storage_written(each, hoisted)
+            return {uid: held for uid, held in inside.items() if uid not in begun(body, hoisted)}
+        case Assign(target) | Accumulate(target):
+            held = target.buffer if isinstance(target, Cell) else target
+            return {held.uid: held}
+        case Declare(variable):
+            return {variable.uid: variable}
+        case Allocate(buffer):
+            return {} if buffer.uid in hoisted else {buffer.uid: buffer}
+        case Clear(buffer):
+            return {buffer.uid: buffer}
+        case Free():
+            return {}
+        case _:
+            assert_never(at)
+
+
+def begun(block: Block, hoisted: frozenset[int]) -> set[int]:
+    """The storage that begins to hold something in a block."""
+    found: set[int] = set()
+    for at in block:
+        match at:
+            case Declare(variable):
+                found.add(variable.uid)
+            case Allocate(buffer) if buffer.uid not in hoisted:
+                found.add(buffer.uid)
+            case Clear(buffer):
+                found.add(buffer.uid)
+            case For() | If() | Assign() | Accumulate() | Allocate() | Free():
+                pass
+            case _:
+                assert_never(at)
+    return found
+
+
+def loaded(at: Statement) -> set[int]:
+    """The storage that a statement loads from."""
+    match at:
+        case For(body=body) | If(body=body):
+            return {uid for each in body for uid in loaded(each)}
+        case Assign(_, value) | Accumulate(_, _, value) | Declare(_, value):
+            return set(_sources(value))
+        case Allocate() | Clear() | Free():
+            return set()
+        case _:
+            assert_never(at)
+
+
+def _sources(e: ScalarExpr) -> Iterator[int]:
+    match e:
+        case Number() | FromIndex():
+            return
+        case Load(source):
+            held = source.buffer if isinstance(source, Cell) else source
+            if isinstance(held, Scalar) or held.role != "input":
+                yield held.uid
+        case Apply(_, arguments):
+            for argument in arguments:
+                yield from _sources(argument)
+        case Choose(_, left, right):
+            yield from _sources(left)
+            yield from _sources(right)
+        case Convert(argument):
+            yield from _sources(argument)
+        case _:
+            assert_never(e)
+
+
+def spares(plan: Plan, uid: int) -> bool:
+    """Whether nothing is stored there."""
+    return not any(_held(at) == uid for at in simple(plan))
+
+
+def adds(plan: Plan, uid: int) -> bool:
+    """Whether all that is stored there is added to what was there."""
+    return all(isinstance(at, Accumulate) for at in simple(plan) if _held(at) == uid)
+
+
+def assigns(plan: Plan, uid: int) -> bool:
+    """Whether all that is stored there is assigned."""
+    return all(isinstance(at, Assign) for at in simple(plan) if _held(at) == uid)
+
+
+def sums(plan: Plan, uid: int) -> bool:
+    """Whether something is added to what is stored there."""
+    return any(isinstance(at, Accumulate) for at in simple(plan) if _held(at) == uid)
+
+
+def assigns_some(plan: Plan, uid: int) -> bool:
+    """Whether something is assigned there."""
+    return any(isinstance(at, Assign) for at in simple(plan) if _held(at) == uid)
+
+
+def simple(plan: Plan) -> Iterator[Assign | Accumulate | Declare | Allocate | Clear | Free]:
+    """All statements without a body."""
+    match plan:
+        case Simple(at):
+            yield at
+        case Loop(_, body) | Branch(_, body):
+            yield from simple(body)
+        case Both(first, second):
+            yield from simple(first)
+            yield from simple(second)
+        case Nothing() | Looking():
+            return
+        case _:
+            assert_never(plan)
+
+
+def _held(at: Assign | Accumulate | Declare | Allocate | Clear | Free) -> int:
+    match at:
+        case Assign(target) | Accumulate(target):
+            return (target.buffer if isinstance(target, Cell) else target).uid
+        case Declare(variable):
+            return variable.uid
+        case Allocate(buffer) | Clear(buffer) | Free(buffer):
+            return buffer.uid
+        case _:
+            assert_never(at)
+
+
+def hoisted_in(found: Iterable[Statement]) -> dict[int, Allocate]:
+    """The buffers that are emptied somewhere, each with its allocation."""
+    listed = tuple(found)
+    emptied = {at.buffer.uid for at in listed if isinstance(at, Clear)}
+    return {at.buffer.uid: at for at in listed if isinstance(at, Allocate) and at.buffer.uid in emptied}

@@ -1,0 +1,128 @@
+"""Each rule as a statement of Rocq, from its one declaration.
+
+Equal shapes, and equal values at every position within, from the premises, from extents that are not negative, and from
+what both sides oblige to (`atl.checks.wellformed.obligations`) under the facts of the binders around. An element has
+the least rank that the rule allows: what follows of the list of positions is any list, so that every rank is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from atl.checks.scope import Scope, parts_in_scope
+from atl.checks.wellformed import obligations
+from atl.core.index import ZERO, Index, Var, index
+from atl.core.predicate import Predicate, at_most
+from atl.core.terms import Expr
+from atl.errors import InvalidArgument, UnsafeGuard
+from atl.prove import Facts
+from rewrites.kinds import Kind
+from rewrites.rocq.notation import Notation, apart, positions, word
+from rewrites.rule import Rule
+from rewrites.statement import MAX_ELEMENT_RANK
+from rewrites.statement import Statement as Stated
+
+SECONDS_EACH: Final = 30
+"""Time limit of the proof of one rule, for a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """For all values of some indices that meet the facts, the goal holds."""
+
+    goal: Predicate
+    indices: tuple[Index, ...] = ()
+    facts: tuple[Predicate, ...] = ()
+
+    def text(self, notation: Notation) -> str:
+        binders = " ".join(notation.index(i) for i in self.indices)
+        facts = "".join(f"{notation.predicate(fact)} = true -> " for fact in self.facts)
+        # In parentheses: the facts are those of the hypothesis, and not hypotheses themselves.
+        return f"({f'forall {binders} : Z, ' if binders else ''}{facts}{notation.predicate(self.goal)} = true)"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is claimed of a rule: `binders` in order (its metavariables, then the extents of its tensors)."""
+
+    rule: Rule
+    equation: Stated
+    binders: tuple[tuple[str, str], ...]
+    hypotheses: tuple[Hypothesis, ...]
+
+    @property
+    def extents(self) -> tuple[tuple[str, int], ...]:
+        """The extents that stand for the last binders: of which metavariable, and which dimension."""
+        return tuple(self.equation.extents.values())
+
+    def text(self) -> str:
+        """The statement; raises what cannot be printed."""
+        notation = Notation(called(self.equation))
+        lhs, rhs = self.equation.lhs, self.equation.rhs
+        pairs = zip(lhs.type.shape, rhs.type.shape, strict=True)
+        shapes = [f"{notation.index(a)} = {notation.index(b)}" for a, b in pairs if a != b]
+        at = [f"p''{d}" for d in range(lhs.type.rank)]
+        within = [f"0 <= {p} < {notation.index(e)} ->" for p, e in zip(at, lhs.type.shape, strict=True)]
+        place = positions(at, "rest")
+        bound = " ".join([*(f"({p} : Z)" for p in at), "(rest : list Z)"])
+        values = f"{notation.term(lhs)} {place}\n    = {notation.term(rhs)} {place}"
+        lines = [
+            f"forall {' '.join(f'({name} : {of})' for name, of in self.binders)},",
+            *(f"  {hypothesis.text(notation)} ->" for hypothesis in self.hypotheses),
+            *(f"  {shape} /\\" for shape in shapes),
+            f"  forall {bound}, {' '.join(within)}\n    {values}",
+        ]
+        return "\n".join(lines)
+
+
+def called(stated: Stated) -> dict[int, str]:
+    """What the variables of a statement are called."""
+    names = {uid: word(name) for uid, name in stated.names.items()}
+    return names | {uid: f"{word(of)}{dimension}" for uid, (of, dimension) in stated.extents.items()}
+
+
+def statement(rule: Rule) -> Statement:
+    """What is claimed of a rule."""
+    stated = at_least_rank(rule)
+    if stated.lhs.type.rank != stated.rhs.type.rank:
+        raise InvalidArgument(f"the sides of {rule.name} have different ranks", required="an equation of one rank")
+    extents = [Var(uid, "") for uid in stated.extents]
+    names = called(stated)
+    binders = [(word(name), _type(kind)) for name, kind in rule.metavariables.items()]
+    binders += [(names[extent.uid], "Z") for extent in extents]
+    apart(name for name, _ in binders)
+    hypotheses = [Hypothesis(at_most(ZERO, index(extent))) for extent in extents]
+    hypotheses += [Hypothesis(premise) for premise in stated.premises]
+    hypotheses += [*_meaningful(stated.lhs), *_meaningful(stated.rhs)]
+    always = {hypothesis.goal for hypothesis in hypotheses if not hypothesis.facts}
+    needed = [each for each in dict.fromkeys(hypotheses) if not each.facts or each.goal not in always]
+    return Statement(rule, stated, tuple(binders), tuple(needed))
+
+
+def at_least_rank(rule: Rule) -> Stated:
+    """The equation for elements of the least ranks that fit it."""
+    if not rule.statements:
+        raise InvalidArgument(f"{rule.name} fits no elements", required=f"a rank of at most {MAX_ELEMENT_RANK}")
+    return rule.statements[min(rule.statements, key=sum)]
+
+
+def _type(kind: Kind) -> str:
+    sorts = {"index": "Z", "condition": "bool", "tensor": "tensor"}
+    taken = sorted(kind.parameters, key=lambda parameter: parameter.sort != "index")
+    return " -> ".join([*(sorts[parameter.sort] for parameter in taken), sorts[kind.sort]])
+
+
+def _meaningful(side: Expr) -> Iterator[Hypothesis]:
+    """That a side has a meaning. Where a guard may stand is a question of storage: as a value it reads as zero."""
+    for _, at, here in parts_in_scope(side, Scope(Facts())):
+        for needed in obligations(at, here):
+            if needed.error is not UnsafeGuard:
+                yield Hypothesis(needed.goal, here.indices, here.facts.predicates)
+
+
+def lemma(rule: Rule) -> str:
+    """Return a rule as a lemma with its proof."""
+    proof = f'Proof. timeout {SECONDS_EACH} (time "{rule.name}" by_the_rule). Qed.'
+    return f"Lemma {rule.name} :\n{statement(rule).text()}.\n{proof}\n"

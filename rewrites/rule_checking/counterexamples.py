@@ -1,0 +1,111 @@
+"""A counterexample of a rule as a person reads it: sizes, elements, and the element of the sides that differs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import count
+from typing import Any, Final
+
+from atl.meaning.polynomials import Polynomial
+from rewrites.kinds import Kind
+from rewrites.rule import Rule
+from rewrites.rule_checking.exhaustion import FLOAT, REACH, Counterexample
+
+MOST_TRIED: Final = 60
+_ELEMENT: Final = re.compile(r"^(\w+)\[([-\d, ]*)\]$")
+
+
+def is_of_elements(broken: Counterexample) -> bool:
+    """Whether its sides are polynomials of elements alone, or of two shapes: then they differ in numbers as well."""
+    return broken.first is None or all(map(_ELEMENT.match, _symbols(*broken.first[1:])))
+
+
+def is_of_symbols(broken: Counterexample) -> bool:
+    """Return whether its sides are compared as polynomials, and not in numbers."""
+    return broken.first is not None and isinstance(broken.first[1], Polynomial)
+
+
+def told(rule: Rule, broken: Counterexample) -> str:
+    """`n = 2, e(0) = 1, e(1) = 2: at [0] the left side is 1, the right one 2`."""
+    sizes = [_chosen(rule, name, value) for name, value in broken.sizes.items()]
+    if broken.first is None:
+        left, right = (side.partition(") ")[0].rstrip(")") + ")" for side in (broken.left, broken.right))
+        return f"{', '.join(sizes) or 'some sizes'}: the left side has the shape {left}, the right one {right}"
+    at, left, right = broken.first
+    where = f"at {list(at)} " if at else ""
+    values = broken.elements or _values(left, right)
+    shown = [f"{_element(rule, name)} = {value}" for name, value in values.items()]
+    unlike = [dtype for dtype in dict.fromkeys(broken.types.values()) if dtype != FLOAT]
+    typed = [f"elements of {' and '.join(unlike)}"] if unlike else []
+    numbers = ", ".join((*sizes, *typed, *shown)) or "any elements"
+    return f"{numbers}: {where}the left side is {_at(left, values)}, the right one {_at(right, values)}"
+
+
+def _chosen(rule: Rule, name: str, value: int) -> str:
+    """What a number of a choice stands for: an index, an extent, or where a condition holds."""
+    of, _, dimension = name.partition(".")
+    if dimension:
+        return f"{of}.shape[{dimension}] = {value}"
+    kind = rule.metavariables.get(name, Kind("index"))
+    if kind.sort != "condition":
+        return f"{name} = {value}"
+    if not kind.parameters:
+        return f"{name} = {value > 0}"
+    names = "ijkl"[: len(kind.parameters)]
+    total = " + ".join(f"{2 if place else ''}{letter}" for place, letter in enumerate(names))
+    return f"{name}({', '.join(names)}) = ({total} {'==' if value % 2 else '<'} {value})"
+
+
+def _symbols(*sides: Any) -> list[str]:
+    return sorted({name for side in sides for monomial in side.terms for name in monomial}, key=_in_order)
+
+
+def _in_order(symbol: str) -> tuple[str, list[int]]:
+    """Return what puts elements of an array in the order of their indices."""
+    found = _ELEMENT.match(symbol)
+    return (found[1], _positions(found[2])) if found else (symbol, [])
+
+
+def _positions(inside: str) -> list[int]:
+    return [int(part) for part in inside.split(",")] if inside.strip() else []
+
+
+def _values(left: Any, right: Any) -> dict[str, Fraction]:
+    """Numbers for the elements for which two different polynomials of them differ."""
+    if not isinstance(left, Polynomial) or not isinstance(right, Polynomial):
+        return {}
+    names = _symbols(left, right)
+    # Some line through the origin meets no root of their difference but zero and finitely many more.
+    for start in count(1):
+        values = {name: Fraction(start + place * start) for place, name in enumerate(names)}
+        if _at(left, values) != _at(right, values) or start > MOST_TRIED:
+            return values
+    return {}
+
+
+def _at(side: Any, values: Mapping[str, Any]) -> Any:
+    if not isinstance(side, Polynomial):
+        return side
+    total = Fraction(0)
+    for monomial, coefficient in side.terms.items():
+        term = coefficient
+        for name in monomial:
+            term *= values[name]
+        total += term
+    return total
+
+
+def _element(rule: Rule, symbol: str) -> str:
+    """A symbol as the rule writes it: `e(1)[0]` for the element 0 of e at 1."""
+    found = _ELEMENT.match(symbol)
+    if found is None:
+        return symbol
+    name, inside = found.groups()
+    positions = _positions(inside)
+    kind = rule.metavariables.get(name, Kind("tensor"))
+    own = sum(parameter.sort == "index" for parameter in kind.parameters)
+    given = f"({', '.join(str(place - REACH) for place in positions[:own])})" if kind.parameters else ""
+    rest = positions[own:]
+    return f"{name}{given}{rest or ''}"

@@ -1,0 +1,168 @@
+"""Folds over the same terms are equal, in whatever order and nesting: a proof without a neutral element.
+
+A nest of folds by one commutative monoid, none of them over an empty range, folds its body over all tuples of its
+indices. Two nests are equal if there are maps between their tuples, each the inverse of the other, that lead to equal
+terms. Where some range is empty a nest is zero: no terms, or only such as are zero themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from atl.core.index import ONE, ZERO, Index, Leaf, Var, atoms, floordiv, index, map_leaves
+from atl.core.predicate import Predicate, at_most, equal, substitute, within
+from atl.core.substitution import instantiate, transform
+from atl.core.terms import Expr, Metavariable, Reduce
+from atl.core.traversal import children
+from atl.prove import Facts, Proved, prove
+from rewrites.rule_checking.symbolic_values import Poly, Stuck, Undecided, vanishes
+
+Tuple = tuple[Index, ...]
+_ids: Final = count(1 << 59)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """The variables of nested folds, the range of each, and what is folded."""
+
+    variables: tuple[Var, ...]
+    ranges: tuple[Predicate, ...]
+    body: Expr
+
+    def at(self, values: Tuple) -> tuple[tuple[Predicate, ...], Expr]:
+        """The ranges and the body with these values for the variables."""
+        leaf = _replacing(self.variables, values)
+        return tuple(substitute(part, leaf) for part in self.ranges), transform(self.body, lambda at, _: leaf(at))
+
+
+def _replacing(variables: tuple[Var, ...], values: Tuple) -> Callable[[Leaf], Index]:
+    to = dict(zip(variables, values, strict=True))
+    return lambda leaf: to.get(leaf, index(leaf)) if isinstance(leaf, Var) else index(leaf)
+
+
+def reindexed(lhs: Expr, rhs: Expr, facts: Facts, read: Callable[[Expr, Facts], Poly]) -> bool:
+    """Whether two nests of folds are proved to fold the same terms, which `read` reads where facts hold.
+
+    Raises `Undecided` for a range of which it is not known whether it is empty, and `Stuck`.
+    """
+    if not isinstance(lhs, Reduce) or not isinstance(rhs, Reduce) or lhs.monoid != rhs.monoid:
+        return False
+    left, right = _nest(lhs, facts), _nest(rhs, facts)
+    if left is None or right is None:
+        return left is right
+    return any(
+        _inverse(left, right, there, back, facts) and _same_terms(left, right, there, facts, read)
+        for there, back in _maps(left, right)
+    )
+
+
+def _nest(term: Expr, facts: Facts) -> _Nest | None:
+    """The nest that a fold is; None if a range of it is empty."""
+    assert isinstance(term, Reduce)
+    monoid, variables, ranges = term.monoid, list[Var](), list[Predicate]()
+    while isinstance(term, Reduce) and term.monoid == monoid:
+        extent = term.high - term.low
+        if _holds(facts, at_most(extent, ZERO)):
+            return None
+        if not _holds(facts, at_most(ONE, extent)):
+            if any(atom in variables for atom in atoms(extent)):
+                raise Stuck("a range that may be empty for some of the indices around it")
+            raise Undecided(at_most(ONE, extent))
+        variable = Var(next(_ids), "k")
+        ranges.append(within(term.low, index(variable), term.high))
+        facts = facts.assume(ranges[-1])
+        variables.append(variable)
+        term = instantiate(term.body, index(variable))
+    return _Nest(tuple(variables), tuple(ranges), term)
+
+
+def _inverse(left: _Nest, right: _Nest, there: Tuple, back: Tuple, facts: Facts) -> bool:
+    """Whether two maps lead from the tuples of each nest to those of the other, and are inverse to each other.
+
+    `there` are the indices of the left nest in terms of those of the right one; `back` the other way round.
+    """
+    for source, target, way, home in ((right, left, there, back), (left, right, back, there)):
+        inside = facts.assume(*source.ranges)
+        if not all(_holds(inside, part) for part in target.at(way)[0]):
+            return False
+        returned = (map_leaves(value, _replacing(target.variables, way)) for value in home)
+        pairs = zip(returned, source.variables, strict=True)
+        if not all(_holds(inside, equal(value, index(variable))) for value, variable in pairs):
+            return False
+    return True
+
+
+def _same_terms(left: _Nest, right: _Nest, there: Tuple, facts: Facts, read: Callable[[Expr, Facts], Poly]) -> bool:
+    inside = facts.assume(*right.ranges)
+    return vanishes(read(left.at(there)[1], inside) - read(right.body, inside), inside)
+
+
+# -- maps that may do -------------------------------------------------------------------------------------------------
+
+
+def _maps(left: _Nest, right: _Nest) -> Iterator[tuple[Tuple, Tuple]]:
+    """Maps between the tuples of two nests, there and back, as the generic functions in their bodies suggest."""
+    for name, at in _generic(left.body):
+        for other, elsewhere in _generic(right.body):
+            if name != other:
+                continue
+            if at == tuple(map(index, left.variables)):
+                yield from ((elsewhere, back) for back in _undone(left.variables, right.variables, elsewhere))
+            if elsewhere == tuple(map(index, right.variables)):
+                yield from ((there, at) for there in _undone(right.variables, left.variables, at))
+
+
+def _generic(term: Expr) -> Iterator[tuple[str, Tuple]]:
+    if isinstance(term, Metavariable):
+        yield term.name, term.indices
+    for child in children(term):
+        yield from _generic(child.expr)
+
+
+def _undone(names: tuple[Var, ...], variables: tuple[Var, ...], values: Tuple) -> Iterator[Tuple]:
+    """The variables in terms of the names that the values go by: by digits, and by solving for one."""
+    given = tuple(map(index, names))
+    if len(values) == 1 and len(variables) == 2:
+        outer, inner = map(index, variables)
+        for factor in _factors(values[0], variables[0]):
+            rest = given[0] - (values[0] - outer * factor - inner)
+            row = floordiv(rest, factor, positive=True)
+            yield row, rest - row * factor
+    elif len(values) == 2 and len(variables) == 1:
+        for divisor in _divisors(values[0]):
+            yield (given[0] * divisor + given[1],)
+    elif len(values) == len(variables):
+        for order in ((0,), (0, 1), (1, 0)):
+            if len(order) == len(values):
+                solved = [_solved(given[at], values[at], variables[to]) for to, at in enumerate(order)]
+                if None not in solved:
+                    yield tuple(value for value in solved if value is not None)
+
+
+def _solved(name: Index, value: Index, variable: Var) -> Index | None:
+    """name = variable + rest, or rest - variable: the variable."""
+    for sign in (1, -1):
+        rest = value - index(variable) * sign
+        if variable not in atoms(rest):
+            return (name - rest) * sign
+    return None
+
+
+def _factors(value: Index, variable: Var) -> Iterator[Index]:
+    without = map_leaves(value, lambda at: ZERO if at == variable else index(at))
+    once = map_leaves(value, lambda at: ONE if at == variable else index(at))
+    yield once - without
+
+
+def _divisors(value: Index) -> Iterator[Index]:
+    for atom in atoms(value):
+        denominator = getattr(atom, "denominator", None)
+        if isinstance(denominator, Index):
+            yield denominator
+
+
+def _holds(facts: Facts, fact: Predicate) -> bool:
+    return isinstance(prove(facts, fact), Proved)

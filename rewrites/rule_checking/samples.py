@@ -1,0 +1,190 @@
+"""Grade 1 for rules: drawn sizes and indices, bodies of guards, sums, reads and pads, exact rational elements.
+
+What is drawn comes from Hypothesis, which makes a counterexample small, or from a seed.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+from typing import Any, Final
+
+import atl
+from atl import IndexExpr, Tensor
+from atl.core.dtypes import is_integer, range_of
+from atl.core.index import constant
+from atl.core.predicate import FALSE, TRUE
+from atl.errors import NotExact
+from atl.meaning.scalars import Exact
+from rewrites.instantiation import Argument, Function, abstracted
+from rewrites.kinds import Kind
+from rewrites.rule import Rule
+from rewrites.rule_checking.choices import Choices, Seeded, chance, choose
+from rewrites.rule_checking.exhaustion import (
+    ELEMENT_SHAPES,
+    FLOAT,
+    Counterexample,
+    Generic,
+    Lazy,
+    Verdict,
+    compared,
+    element_shapes,
+    is_low,
+)
+from rewrites.statement import ElementTypes, Statement
+
+AT_THE_ENDS: Final = 40
+"""How many integers of a hundred are the least or the greatest of their type."""
+AT_HIGHER_RANKS: Final = 30
+"""How many samples of a hundred may have elements of rank 2 or more."""
+UNLIKE: Final = 15
+"""How many metavariables of a hundred may have elements of other extents than those of their group."""
+LIKELY: Final = 60
+"""How many extents of a hundred are one of the usual."""
+
+
+class Sample(Generic):
+    """Arguments drawn for a rule: each tensor and each function is a small program of its own."""
+
+    def __init__(self, stated: Statement, choices: Choices, types: ElementTypes | None = None) -> None:
+        super().__init__(stated, {}, types, choices.integer(0, len(ELEMENT_SHAPES) - 1))
+        self.choices = choices
+        self._dtype = FLOAT
+        # Most extents are alike, and many indices are one of them or of those before: few premises hold by chance.
+        self.usual = [choices.integer(0, 4), choices.integer(1, 3), choices.integer(1, 3)]
+
+    def argument(self, name: str, kind: Kind) -> Argument:
+        choices = self.choices
+        match kind.sort:
+            case "index":
+                likely = [*self.usual, *self.choice.values()]
+                self.choice[name] = choose(choices, likely) if chance(choices, LIKELY) else choices.integer(-1, 5)
+                return constant(self.choice[name])
+            case "condition" if not kind.parameters:
+                self.choice[name] = choices.integer(0, 1)
+                return TRUE if self.choice[name] else FALSE
+            case "condition":
+                return abstracted(tuple("index" for _ in kind.parameters), lambda *at: self._predicate(at))
+            case "tensor":
+                return self._drawn(name, kind)
+
+    def _drawn(self, name: str, kind: Kind) -> Argument:
+        extents = [
+            extent if chance(self.choices, LIKELY) else self.choices.integer(0, 4) for extent in self.usual[: kind.rank]
+        ]
+        shapes = self.shapes
+        if chance(self.choices, UNLIKE):
+            shapes = element_shapes(self.stated, self.choices.integer(0, len(ELEMENT_SHAPES) - 1))
+        extents += shapes.get(kind.group, ())
+        self._dtype = self.dtype(name)
+        made: Function = abstracted(self.parameters(name, kind), lambda *given: self.tensor(name, extents, given))
+        return made if kind.parameters else made.body
+
+    def tensor(self, name: str, extents: list[int], given: tuple[Any, ...]) -> Tensor:
+        """A tensor of these extents, made of indices and tensors."""
+        if not extents:
+            return self.scalar(given, 2)
+        choices, (first, *rest) = self.choices, extents
+        match choices.integer(0, 5):
+            case 1 if first:
+                pad = choose(choices, (atl.padl, atl.padr))
+                return pad(1, self.tensor(name, [first - 1, *rest], given))
+            case 2:
+                cut = choose(choices, (atl.truncl, atl.truncr))
+                return cut(1, self.tensor(name, [first + 1, *rest], given))
+            case 3:
+                return atl.guard(self._predicate(given), self.tensor(name, extents, given))
+            case _:
+                return atl.gen(first, lambda i: self.tensor(name, rest, (*given, i)))
+
+    def scalar(self, given: tuple[Any, ...], depth: int) -> Tensor:
+        choices = self.choices
+        match choices.integer(0, 7) if depth else 0:
+            case 1:
+                return atl.guard(self._predicate(given), self.scalar(given, depth - 1))
+            case 2:
+                return atl.sum(choices.integer(0, 3), lambda k: self.scalar((*given, k), depth - 1))
+            case 3:
+                return self.scalar(given, depth - 1) * self.scalar(given, depth - 1)
+            case 4:
+                return self.scalar(given, depth - 1) - self.scalar(given, depth - 1)
+            case 5:
+                return atl.select(self._predicate(given), self.scalar(given, depth - 1), self.scalar(given, depth - 1))
+            case 6:
+                return atl.let(self.scalar(given, depth - 1), lambda x: x + self.scalar(given, depth - 1))
+            case _:
+                return self.number(given)
+
+    def number(self, given: tuple[Any, ...]) -> Tensor:
+        """An element of an array, or of a tensor that is given, at an index that is given; or outside of it."""
+        tensors = [one for one in given if isinstance(one, Tensor)]
+        if tensors and self.choices.integer(0, 2):
+            out = choose(self.choices, tensors)
+            while out.rank:
+                out = out[self._index(given)]
+            return out if out.dtype == self._dtype else atl.cast(self._dtype, out)
+        return self.array(f"numbers_{self._dtype}", [9], self._dtype)[self._index(given) + 2]
+
+    def _index(self, given: tuple[Any, ...]) -> Any:
+        indices = [one for one in given if isinstance(one, IndexExpr)]
+        if not indices:
+            return self.choices.integer(0, 2)
+        return choose(self.choices, indices) + self.choices.integer(-1, 1)
+
+    def _predicate(self, given: tuple[Any, ...]) -> Any:
+        indices = [one for one in given if isinstance(one, IndexExpr)]
+        if not indices:
+            return bool(self.choices.integer(0, 3))
+        return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= self.choices.integer(-1, 4)
+
+    def elements(self, _: str, extents: tuple[int, ...], dtype: str, /) -> Lazy:
+        return Lazy(extents, lambda _: self._element(dtype))
+
+    def _element(self, dtype: str) -> Fraction:
+        choices = self.choices
+        if not is_integer(dtype):
+            return Fraction(choices.integer(-9, 9), choices.integer(1, 4))
+        if not chance(choices, AT_THE_ENDS):
+            return Fraction(choices.integer(-9, 9))
+        # Where integers wrap: the ends of the range, halves of it, and about the roots, whose squares are beyond it.
+        low, high = range_of(dtype)
+        return Fraction(choose(choices, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1)))
+
+
+def drawn_statement(rule: Rule, choices: Choices) -> Statement:
+    """Return a statement of the rule, more often one about elements of rank 0 and 1."""
+    every = list(rule.statements.values())
+    low = [stated for stated in every if is_low(stated)]
+    return choose(choices, every if not low or chance(choices, AT_HIGHER_RANKS) else low)
+
+
+def sampled(
+    rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False
+) -> Counterexample | int:
+    """Return the number of samples, `wanted` at most, in which the sides were equal; or one in which they differ."""
+    verdict = sample(rule, wanted, tries, seed, integers=integers)
+    return verdict.decided if verdict.counterexample is None else verdict.counterexample
+
+
+def sample(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False) -> Verdict:
+    """Compare both sides in samples, until they are equal in `wanted` of them or differ in one.
+
+    Each type variable of the rule stands for a float type, in each way to choose them; or, with `integers`, some stand
+    for an integer type.
+    """
+    verdict = Verdict(rule.name, whole=False)
+    choices = Seeded.by(str(seed))
+    for number in range(tries if rule.statements else 0):
+        if verdict.decided == wanted:
+            break
+        stated = drawn_statement(rule, choices)
+        ways = [types for types in stated.choices_of_types() if any(map(is_integer, types.values())) == integers]
+        if not ways:
+            continue
+        try:
+            verdict.note(stated, compared(stated, Sample(stated, choices, ways[number % len(ways)]), Exact()))
+        except NotExact:
+            continue  # a root, say, that is not rational
+        if verdict.counterexample is not None:
+            break
+    return verdict

@@ -1,0 +1,592 @@
+"""Grade 3 for rules: both sides are equal for all sizes, indices, conditions and elements.
+
+Both sides are read at a symbolic position by the definitions of the operators. A condition that the prover does not
+decide splits the proof in two; one that depends on the index of a sum becomes a factor [p] of its terms. What is left
+are two polynomials, which are compared. A rule on sums is proved by induction on an extent: its sides are equal where
+that is empty, and grow by the same amount with it.
+
+What a rule takes for granted is that both sides have a meaning: the obligations of `atl.checks.wellformed` are facts
+where they arise. The equation is proved for each rank of elements that the rule is stated for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Final, TypeAlias
+
+from atl.checks.scope import Scope
+from atl.checks.wellformed import obligations
+from atl.core.dtypes import TRUTH
+from atl.core.index import ZERO as NONE
+from atl.core.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
+from atl.core.index import Read as ReadOf
+from atl.core.predicate import (
+    FALSE,
+    TRUE,
+    All,
+    Any,
+    Predicate,
+    Zero,
+    at_most,
+    equal,
+    less,
+    map_indices,
+    negation,
+    substitute,
+    within,
+)
+from atl.core.reshape_definitions import origin
+from atl.core.substitution import instantiate, instantiate_tensor, rebuild, transform
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Metavariable,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Unary,
+    Value,
+)
+from atl.core.traversal import children, divisors, indices_in
+from atl.errors import ATLError
+from atl.prove import Facts, Proved, prove, simplify
+from rewrites.rule import Rule
+from rewrites.rule_checking import symbolic_values as values
+from rewrites.rule_checking.reindexing import reindexed
+from rewrites.rule_checking.symbolic_values import (
+    Fold,
+    Given,
+    Operation,
+    Poly,
+    Read,
+    Stuck,
+    Undecided,
+    atom,
+    bracket,
+    constant,
+    vanishes,
+)
+from rewrites.statement import Statement
+
+DEEPEST: Final = 14
+"""How often a proof may be split."""
+Case: TypeAlias = Callable[[Facts], Poly]
+_BOUND: Final = 1 << 58
+_ids: Final = count(1 << 57)
+
+
+@dataclass(frozen=True, slots=True)
+class Peel:
+    """An induction step: the variable that has grown by one, and whether sums give their first or last terms away."""
+
+    variable: Var
+    first: bool = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads a term at positions within its shape. `inside` are the indices of the folds around."""
+
+    bound: dict[int, Expr]
+    linear: bool
+    peel: Peel | None = None
+    inside: tuple[Var, ...] = ()
+
+    def read(self, term: Expr, at: tuple[Index, ...], facts: Facts) -> Poly:
+        facts = facts.assume(*_granted(term, Scope(facts)))
+        match term:
+            case Metavariable():
+                return self._generic(term, at, facts)
+            case TensorVar(uid):
+                return self.read(self.bound[uid], at, facts)
+            case Constant(value):
+                return constant(value)
+            case Value(expression):
+                return values.of_index(simplify(facts, expression))
+            case Padding():
+                return values.ZERO
+            case Gen(low, _, body):
+                return self.read(instantiate(body, low + at[0]), at[1:], facts)
+            case Reduce():
+                return self._fold(term, at, facts)
+            case Guard(predicate, body):
+                return self._where(predicate, lambda inner: self.read(body, at, inner), _nothing, facts)
+            case Select(predicate, left, right):
+                return self._where(
+                    predicate,
+                    lambda inner: self.read(left, at, inner),
+                    lambda inner: self.read(right, at, inner),
+                    facts,
+                )
+            case Let(value, body):
+                variable = TensorVar(next(_ids), "let", value.type)
+                reader = replace(self, bound={**self.bound, variable.uid: value})
+                return reader.read(instantiate_tensor(body, variable), at, facts)
+            case Access(tensor, position):
+                there = within(NONE, position, tensor.type.shape[0])
+                return self._where(there, lambda inner: self.read(tensor, (position, *at), inner), _nothing, facts)
+            case Unary(op, operand):
+                return _unary(op, self.read(operand, at, facts))
+            case Binary(op, left, right):
+                return _binary(op, self.read(left, at, facts), self.read(right, at, facts))
+            case Cast(dtype, operand):
+                # Operands of two types may read alike and differ: an index wraps in one of them.
+                return _unary(f"{operand.type.dtype} to {dtype}", self.read(operand, at, facts))
+            case Concat(left, right):
+                n = left.type.shape[0]
+                return self._where(
+                    less(at[0], n), lambda inner: self.read(left, at, inner),
+                    lambda inner: self.read(right, (at[0] - n, *at[1:]), inner), facts,
+                )  # fmt: skip
+            case Reshape(op, operand):
+                if isinstance(op, Flatten):
+                    # There is an element at this position, so neither of the extents is zero.
+                    facts = facts.assume(*(at_most(index(1), extent) for extent in operand.type.shape[:2]))
+                where = origin(op, operand.type.shape, at)
+                return self._where(where.present, lambda inner: self.read(operand, where.at, inner), _nothing, facts)
+            case Input() | Local():
+                raise Stuck("an open term")
+
+    # -- conditions
+    # -----------------------------------------------------------------------------------------------------
+
+    def _where(self, predicate: Predicate, holds: Case, fails: Case, facts: Facts) -> Poly:
+        decided = self._decided(predicate, facts)
+        if decided == TRUE:
+            return holds(facts)
+        if decided == FALSE:
+            return fails(facts)
+        factor = bracket(decided)
+        yes, no = facts.assume(decided), facts.assume(negation(decided))
+        return factor * holds(yes) + (values.ONE - factor) * fails(no)
+
+    def _decided(self, predicate: Predicate, facts: Facts) -> Predicate:
+        """The condition without what is known; of one that no fold decides, the proof is split."""
+        if isinstance(predicate, All | Any):
+            return self._parts_decided(predicate, facts)
+        if isinstance(prove(facts, predicate), Proved):
+            return TRUE
+        if isinstance(prove(facts, negation(predicate)), Proved):
+            return FALSE
+        if not any(_mentions(predicate, variable) for variable in self.inside):
+            raise Undecided(predicate)
+        return predicate
+
+    def _parts_decided(self, predicate: All | Any, facts: Facts) -> Predicate:
+        every = isinstance(predicate, All)
+        left = []
+        for part in predicate.parts:
+            known = self._decided(part, facts)
+            if known == (FALSE if every else TRUE):
+                return known
+            if known != (TRUE if every else FALSE):
+                left.append(known)
+            # A part is looked at where those before it hold, or, of a disjunction, fail.
+            facts = facts.assume(part if every else negation(part))
+        return left[0] if len(left) == 1 else type(predicate)(tuple(left))
+
+    # -- folds --------------------------------------------------------------------------------------------------------
+
+    def _fold(self, term: Reduce, at: tuple[Index, ...], facts: Facts) -> Poly:
+        extent = simplify(facts, term.high - term.low)
+        if isinstance(prove(facts, at_most(extent, NONE)), Proved):
+            return values.ZERO
+        given, kept, apart = self._peeled(term, extent, at, facts)
+        if isinstance(prove(facts, equal(kept, index(1))), Proved):
+            return given + self.read(instantiate(term.body, term.low + apart), at, facts)
+        variable = Var(next(_ids), "k")
+        opened = instantiate(term.body, term.low + apart + index(variable))
+        inside = facts.assume(within(NONE, index(variable), kept), *_outside(opened))
+        if isinstance(prove(inside, FALSE), Proved):
+            return given  # no index is within the range and gives the body a meaning
+        reader = replace(self, inside=(*self.inside, variable))
+        body = reader.read(opened, at, inside)
+        counted = isinstance(prove(facts, at_most(NONE, kept)), Proved)
+        return given + folded(term.monoid, kept, variable, body, linear=self.linear, counted=counted)
+
+    def _peeled(self, term: Reduce, extent: Index, at: tuple[Index, ...], facts: Facts) -> tuple[Poly, Index, Index]:
+        """The terms that a sum has gained in an induction step; its extent before; and where its first index is now."""
+        if self.peel is None or term.monoid != "sum":
+            return values.ZERO, extent, NONE
+        grown = self.peel.variable
+        before = map_leaves(extent, lambda leaf: index(grown) - 1 if leaf == grown else index(leaf))
+        gained = simplify(facts, extent - before)
+        if not gained.terms:
+            return values.ZERO, extent, NONE
+        for needed in (at_most(NONE, before), at_most(NONE, gained)):
+            if not isinstance(prove(facts, needed), Proved):
+                if any(_mentions(needed, variable) for variable in self.inside):
+                    raise Stuck("an extent that shrinks")
+                raise Undecided(needed)
+        start = NONE if self.peel.first else before
+        if gained == index(1):
+            out = self.read(instantiate(term.body, term.low + start), at, facts)
+        else:
+            variable = Var(next(_ids), "k")
+            inside = facts.assume(within(NONE, index(variable), gained))
+            reader = replace(self, inside=(*self.inside, variable), peel=None)
+            body = reader.read(instantiate(term.body, term.low + start + index(variable)), at, inside)
+            out = folded("sum", gained, variable, body, linear=self.linear, counted=True)
+        return out, before, gained if self.peel.first else NONE
+
+    # -- what is generic ----------------------------------------------------------------------------------------------
+
+    def _generic(self, of: Metavariable, at: tuple[Index, ...], facts: Facts) -> Poly:
+        positions = tuple(simplify(facts, position) for position in (*of.indices, *at))
+        if not of.tensors:
+            return atom(Read(of.name, positions))
+        tensors, bound = [], []
+        for tensor in of.tensors:
+            own = tuple(Var(next(_ids), "q") for _ in tensor.type.shape)
+            inside = facts.assume(*(within(NONE, index(v), n) for v, n in zip(own, tensor.type.shape, strict=True)))
+            reader = replace(self, inside=(*self.inside, *own))
+            body = reader.read(tensor, tuple(map(index, own)), inside)
+            named = tuple(Var(_BOUND + _height(body) * 8 + place, "q") for place in range(len(own)))
+            tensors.append((tensor.type.shape, _renamed(body, own, named)))
+            bound.append(named)
+        return atom(Given(of.name, positions, tuple(tensors), tuple(bound)))
+
+
+def _nothing(_: Facts) -> Poly:
+    return values.ZERO
+
+
+def _mentions(predicate: Predicate, variable: Var) -> bool:
+    return values.mentions(bracket(predicate), variable)
+
+
+def _renamed(body: Poly, old: tuple[Var, ...], new: tuple[Var, ...]) -> Poly:
+    to = dict(zip(old, new, strict=True))
+    return values.mapped(body, lambda leaf: index(to.get(leaf, leaf) if isinstance(leaf, Var) else leaf))
+
+
+def _height(value: Poly) -> int:
+    """How many folds are nested in a value."""
+    found = 0
+    for monomial, _ in value.terms:
+        for part, _ in monomial:
+            match part:
+                case Fold(body=body):
+                    found = max(found, 1 + _height(body))
+                case Given(tensors=tensors):
+                    found = max([found, *(1 + _height(body) for _, body in tensors)])
+                case Operation(operands=operands):
+                    found = max([found, *map(_height, operands)])
+                case _:
+                    pass
+    return found
+
+
+def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: bool, counted: bool) -> Poly:
+    """A fold; of a sum, factors that do not depend on its index are taken out, and terms are summed one by one.
+
+    Equal terms are `counted` where the extent is known not to be negative.
+    """
+    if body.zero:
+        return values.ZERO
+    if monoid != "sum" or not linear:
+        return _fold_of(monoid, extent, variable, body)
+    total = values.ZERO
+    for monomial, coefficient in body.terms:
+        outside, inner = constant(coefficient), values.ONE
+        for part, power in monomial:
+            for _ in range(power):
+                if values.mentions(atom(part), variable):
+                    inner = inner * atom(part)
+                else:
+                    outside = outside * atom(part)
+        if inner == values.ONE and counted:
+            total = total + outside * values.of_index(extent)
+        else:
+            total = total + outside * _fold_of(monoid, extent, variable, inner)
+    return total
+
+
+def _fold_of(monoid: str, extent: Index, variable: Var, body: Poly) -> Poly:
+    named = Var(_BOUND + _height(body) * 8 + 7, "k")
+    return atom(Fold(monoid, extent, named, _renamed(body, (variable,), (named,))))
+
+
+def _unary(op: str, x: Poly) -> Poly:
+    if op == "neg":
+        return -x
+    if x.zero and op not in ("exp", "log"):
+        return x
+    return atom(Operation(op, frozenset((x,))))
+
+
+def _binary(op: str, x: Poly, y: Poly) -> Poly:
+    match op:
+        case "add":
+            return x + y
+        case "sub":
+            return x - y
+        case "mul":
+            return x * y
+        case "div":
+            return values.ZERO if y.zero else x * atom(Operation("1/", frozenset((y,))))
+        case _:
+            operands: set[Poly] = set()
+            for part in (x, y):
+                operands |= next(
+                    (set(a.operands) for a in _single(part) if isinstance(a, Operation) and a.op == op), {part}
+                )
+            return x if len(operands) == 1 else atom(Operation(op, frozenset(operands)))
+
+
+def _single(value: Poly) -> Iterator[values.Atom]:
+    """The atom that a value is, if it is one."""
+    if len(value.terms) == 1:
+        ((monomial, coefficient),) = value.terms
+        if coefficient == 1 and len(monomial) == 1:
+            ((part, power),) = monomial
+            if power == 1:
+                yield part
+
+
+# -- proofs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """lhs = rhs at these positions, where the facts hold.
+
+    In an induction step `hypothesis` is the goal before, and variables in `fixed` are not solved for.
+    """
+
+    lhs: Expr
+    rhs: Expr
+    at: tuple[Index, ...]
+    facts: tuple[Predicate, ...]
+    hypothesis: Goal | None = None
+    fixed: tuple[Var, ...] = ()
+
+    def where(self, variable: Var, value: Index) -> Goal:
+        """The goal with an index variable replaced."""
+
+        def leaf(at: Leaf) -> Index:
+            return value if at == variable else index(at)
+
+        return replace(
+            self,
+            lhs=transform(self.lhs, lambda at, depth: leaf(at)),
+            rhs=transform(self.rhs, lambda at, depth: leaf(at)),
+            at=tuple(map_leaves(position, leaf) for position in self.at),
+            facts=tuple(substitute(fact, leaf) for fact in self.facts),
+            hypothesis=None if self.hypothesis is None else self.hypothesis.where(variable, value),
+        )
+
+    def assuming(self, literal: Predicate) -> Goal:
+        """The goal with one more fact; an equation is solved for a variable where that can be done."""
+        if isinstance(literal, Zero):
+            for monomial, coefficient in literal.expression.terms:
+                if len(monomial) == 1 and isinstance(monomial[0], Var) and coefficient in (1, -1):
+                    rest = literal.expression - index(monomial[0]) * coefficient
+                    if monomial[0] not in (*atoms(rest), *self.fixed):
+                        return self.where(monomial[0], rest * -coefficient)
+        return replace(self, facts=(*self.facts, literal))
+
+    def difference(self, facts: Facts, *, linear: bool, peels: tuple[Peel | None, Peel | None] = (None, None)) -> Poly:
+        left, right = (Reader({}, linear, peel) for peel in peels)
+        return left.read(self.lhs, self.at, facts) - right.read(self.rhs, self.at, facts)
+
+
+Attempt: TypeAlias = Callable[[Goal, Facts], bool]
+
+
+def _split(goal: Goal, attempt: Attempt, depth: int = 0) -> None:
+    """Proves the goal by cases; raises `Stuck`."""
+    facts = Facts().assume(*goal.facts)
+    if isinstance(prove(facts, FALSE), Proved):
+        return
+    try:
+        if not attempt(goal, facts):
+            raise Stuck("the normal forms of both sides differ")
+    except Undecided as undecided:
+        if depth == DEEPEST:
+            raise Stuck("too many cases") from None
+        for literal in (undecided.literal, negation(undecided.literal)):
+            _split(goal.assuming(literal), attempt, depth + 1)
+
+
+def _reads_equal(*, linear: bool) -> Attempt:
+    return lambda goal, facts: vanishes(goal.difference(facts, linear=linear), facts)
+
+
+def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: tuple[bool, bool]) -> None:
+    """Equal where the extent `over` is empty; and equal for one index more where they are equal.
+
+    In the step the sums of either side give away their first terms or their last, as `ends` says.
+    """
+    peels = (Peel(variable, first=ends[0]), Peel(variable, first=ends[1]))
+
+    def step(now: Goal, facts: Facts) -> bool:
+        assert now.hypothesis is not None
+        after = now.difference(facts, linear=linear, peels=peels)
+        for needed in now.hypothesis.facts:
+            if isinstance(prove(facts, negation(needed)), Proved):
+                return vanishes(after, facts)
+            if not isinstance(prove(facts, needed), Proved):
+                raise Undecided(needed)
+        return vanishes(after - now.hypothesis.difference(facts, linear=linear), facts)
+
+    _split(replace(goal, facts=(*goal.facts, at_most(over, NONE))), _reads_equal(linear=linear))
+    grown = goal.where(variable, index(variable) + 1)
+    facts = (*grown.facts, at_most(NONE, over))
+    _split(replace(grown, facts=facts, hypothesis=goal, fixed=(variable,)), step)
+
+
+def goals(rule: Rule) -> Iterator[Goal]:
+    """Yield what is to be proved: the equation at each choice of ranks that the rule is stated for."""
+    return map(_goal, rule.statements.values())
+
+
+def _goal(stated: Statement) -> Goal:
+    lhs, rhs = _windowed(stated.lhs), _windowed(stated.rhs)
+    facts = [map_indices(premise, _window) for premise in stated.premises]
+    facts += [*_outside(lhs), *_outside(rhs)]
+    facts += [at_most(NONE, index(Var(uid))) for uid in stated.extents]
+    known = Facts().assume(*facts)
+    if lhs.type.rank != rhs.type.rank:
+        raise Stuck(f"the ranks {lhs.type.rank} and {rhs.type.rank} differ")
+    for a, b in zip(lhs.type.shape, rhs.type.shape, strict=True):
+        if a != b and not isinstance(prove(known, equal(a, b)), Proved):
+            raise Stuck(f"the extents {a} and {b} are not proved equal")
+    at = tuple(index(Var(next(_ids), f"p{place}")) for place in range(lhs.type.rank))
+    inside = [within(NONE, position, extent) for position, extent in zip(at, lhs.type.shape, strict=True)]
+    return _solved(Goal(lhs, rhs, at, tuple(facts + inside)))
+
+
+def _solved(goal: Goal) -> Goal:
+    """The goal with its equations solved for variables."""
+    for fact in goal.facts:
+        without = replace(goal, facts=tuple(other for other in goal.facts if other != fact))
+        if isinstance(fact, Zero) and fact not in (solved := without.assuming(fact)).facts:
+            return _solved(solved)
+    return goal
+
+
+def _windowed(term: Expr) -> Expr:
+    return rebuild(term, lambda child: _windowed(child.expr), _window)
+
+
+def _window(expression: Index) -> Index:
+    """A generic condition of an index reads an array; here one that is as long to both sides of zero as need be."""
+    total = NONE
+    for monomial, coefficient in expression.terms:
+        term = index(coefficient)
+        for part in monomial:
+            if isinstance(part, ReadOf) and part.array.dtype == TRUTH:
+                reach = index(Size(f"{part.array.name}.reach"))
+                array = Array(f"{part.array.name}.", tuple(reach * 2 for _ in part.indices), "int64")
+                term = term * read(array, tuple(position + reach for position in part.indices))
+            else:
+                term = term * index(part)
+        total = total + term
+    return total
+
+
+def _granted(term: Expr, scope: Scope) -> Iterator[Predicate]:
+    """What the kernel will have seen to hold at a node of an instance.
+
+    That a divisor is positive is not among it: 0 // k is 0 in an instance, and a function that does not use k // m has
+    no divisor.
+    """
+    opened = map(scope.index, indices_in(term))
+    may_vanish = {less(NONE, divisor) for expression in opened for divisor in divisors(expression)}
+    for obligation in obligations(term, scope):
+        if obligation.goal != FALSE and obligation.goal not in may_vanish:
+            yield obligation.goal
+
+
+def _outside(term: Expr) -> Iterator[Predicate]:
+    """Yield what must hold for a term to have a meaning, as far as no binder or guard stands around.
+
+    A function may ignore the tensors that it takes: an instance does not show that these have a meaning.
+    """
+    yield from _granted(term, Scope(Facts()))
+    if not isinstance(term, Gen | Reduce | Guard | Select | Metavariable):
+        for child in children(term):
+            if not child.tensors:
+                yield from _outside(child.expr)
+
+
+def proved(rule: Rule) -> str | None:
+    """None when the rule is proved for all sizes, or why it is not."""
+    try:
+        found = list(goals(rule))
+        for goal in found:
+            _proved(rule, goal)
+    except Stuck as stuck:
+        return str(stuck)
+    except ATLError as error:
+        return f"{type(error).__name__}: {error.args[0]}"
+    return None if found else "it is not stated for elements of any rank"
+
+
+NOT_LINEAR: Final = ("sum_add", "sum_sub", "sum_neg", "sum_mul_left", "sum_mul_right", "sum_div")
+"""The rules that say that sums are linear are proved without it."""
+
+
+def _proved(rule: Rule, goal: Goal) -> None:
+    linear = rule.name not in NOT_LINEAR
+    try:
+        _split(goal, _reads_equal(linear=linear))
+    except Stuck as reason:
+        for variable, over in _inductions(goal):
+            for ends in ((False, False), (True, True), (False, True), (True, False)):
+                try:
+                    _by_induction(goal, variable, over, linear=linear, ends=ends)
+                except Stuck:
+                    continue
+                return
+        try:
+            _split(goal, _reindexed)
+        except Stuck:
+            raise reason from None
+
+
+def _reindexed(goal: Goal, facts: Facts) -> bool:
+    return reindexed(
+        goal.lhs, goal.rhs, facts, lambda term, inside: Reader({}, linear=True).read(term, goal.at, inside)
+    )
+
+
+def _inductions(goal: Goal) -> Iterator[tuple[Var, Index]]:
+    """The extents of sums that grow by one with a metavariable, and that metavariable."""
+    found: dict[tuple[Var, Index], None] = {}
+
+    def visit(term: Expr) -> None:
+        extent = term.high - term.low if isinstance(term, Reduce) else NONE
+        for variable in atoms(extent):
+            if not extent.loose and isinstance(variable, Var) and _growth(extent, variable) == 1:
+                found[variable, extent] = None
+        for child in children(term):
+            visit(child.expr)
+
+    visit(goal.lhs)
+    visit(goal.rhs)
+    yield from found
+
+
+def _growth(extent: Index, variable: Var) -> int | None:
+    """How much an extent grows with a variable, if by a constant."""
+    before = map_leaves(extent, lambda leaf: index(variable) - 1 if leaf == variable else index(leaf))
+    return (extent - before).constant
+
+
+__all__ = ["Goal", "Stuck", "proved"]

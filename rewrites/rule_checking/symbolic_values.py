@@ -1,0 +1,310 @@
+"""Values of terms at symbolic positions: polynomials over reads, brackets [p], folds and uninterpreted operations.
+
+Two values are equal when their difference is zero after atoms that the facts make equal are identified. That is enough
+to compare the two sides of a rule for all sizes at once (`rewrites.rule_checking.symbolic`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from atl.core.index import Index, Leaf, Var, atoms, index, map_leaves
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, equal, expressions, negation, substitute
+from atl.prove import Facts, Proved, prove
+
+
+class Undecided(Exception):
+    """A condition on which the proof is to be split."""
+
+    def __init__(self, literal: Predicate) -> None:
+        self.literal = literal
+
+
+class Stuck(Exception):
+    """The proof cannot go on; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An element of a generic tensor, or a generic function at these indices."""
+
+    name: str
+    at: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A generic function of indices and of whole tensors: each tensor by its extents and its element at `bound`."""
+
+    name: str
+    at: tuple[Index, ...]
+    tensors: tuple[tuple[tuple[Index, ...], Poly], ...]
+    bound: tuple[tuple[Var, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """1 where a literal holds, 0 where not."""
+
+    literal: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation of which nothing is known but that equal operands give equal results."""
+
+    op: str
+    operands: frozenset[Poly]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The body folded over 0 <= variable < extent."""
+
+    monoid: str
+    extent: Index
+    variable: Var
+    body: Poly
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An atom of an index expression, as a scalar."""
+
+    of: Index
+
+
+Atom: TypeAlias = Read | Given | Bracket | Operation | Fold | Number
+Monomial: TypeAlias = frozenset[tuple[Atom, int]]
+"""Atoms with their powers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poly:
+    """A polynomial over atoms."""
+
+    terms: frozenset[tuple[Monomial, Fraction]]
+
+    def __add__(self, other: Poly) -> Poly:
+        total = dict(self.terms)
+        for monomial, value in other.terms:
+            total[monomial] = total.get(monomial, Fraction(0)) + value
+        return poly(total)
+
+    def __neg__(self) -> Poly:
+        return poly({monomial: -value for monomial, value in self.terms})
+
+    def __sub__(self, other: Poly) -> Poly:
+        return self + -other
+
+    def __mul__(self, other: Poly) -> Poly:
+        total: dict[Monomial, Fraction] = {}
+        for left, a in self.terms:
+            for right, b in other.terms:
+                product = _times(left, right)
+                total[product] = total.get(product, Fraction(0)) + a * b
+        return poly(total)
+
+    @property
+    def zero(self) -> bool:
+        return not self.terms
+
+
+def poly(terms: Mapping[Monomial, Fraction]) -> Poly:
+    return Poly(frozenset((monomial, value) for monomial, value in terms.items() if value))
+
+
+def _times(left: Monomial, right: Monomial) -> Monomial:
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = 1 if isinstance(atom, Bracket) else powers.get(atom, 0) + power
+    return frozenset(powers.items())
+
+
+ZERO = poly({})
+
+
+def constant(value: float | Fraction) -> Poly:
+    return poly({frozenset(): Fraction(value)})
+
+
+ONE = constant(1)
+
+
+def atom(of: Atom) -> Poly:
+    return poly({frozenset(((of, 1),)): Fraction(1)})
+
+
+def of_index(expression: Index) -> Poly:
+    """An index expression as a scalar."""
+    total = ZERO
+    for monomial, coefficient in expression.terms:
+        term = constant(coefficient)
+        for part in monomial:
+            term = term * atom(Number(index(part)))
+        total = total + term
+    return total
+
+
+def bracket(predicate: Predicate) -> Poly:
+    """[p] as a polynomial in brackets of literals, each literal in one of its two forms."""
+    match predicate:
+        case All(parts):
+            out = ONE
+            for part in parts:
+                out = out * bracket(part)
+            return out
+        case Any(parts):
+            none = ONE
+            for part in parts:
+                none = none * (ONE - bracket(part))
+            return ONE - none
+        case NonZero():
+            return ONE - atom(Bracket(negation(predicate)))
+        case NonNegative(expression) if _first(expression) < 0:
+            return ONE - atom(Bracket(negation(predicate)))
+        case NonNegative() | Zero():
+            return atom(Bracket(predicate))
+
+
+def _first(expression: Index) -> int:
+    return expression.terms[0][1]
+
+
+# -- variables --------------------------------------------------------------------------------------------------------
+
+
+def mentions(value: Poly, variable: Var) -> bool:
+    """Whether an index variable occurs in a value."""
+    return any(_atom_mentions(part, variable) for monomial, _ in value.terms for part, _ in monomial)
+
+
+def _atom_mentions(part: Atom, variable: Var) -> bool:
+    def within(found: Iterable[Index]) -> bool:
+        return any(variable in tuple(atoms(expression)) for expression in found)
+
+    match part:
+        case Read(_, at):
+            return within(at)
+        case Given(_, at, tensors, _):
+            return within(at) or any(within(extents) or mentions(body, variable) for extents, body in tensors)
+        case Bracket(literal):
+            return within(expressions(literal))
+        case Operation(_, operands):
+            return any(mentions(operand, variable) for operand in operands)
+        case Fold(_, extent, _, body):
+            return within((extent,)) or mentions(body, variable)
+        case Number(of):
+            return within((of,))
+
+
+def mapped(value: Poly, leaf: Callable[[Leaf], Index]) -> Poly:
+    """The value with its index variables replaced."""
+    total = ZERO
+    for monomial, coefficient in value.terms:
+        term = constant(coefficient)
+        for part, power in monomial:
+            for _ in range(power):
+                term = term * _mapped_atom(part, leaf)
+        total = total + term
+    return total
+
+
+def _mapped_atom(part: Atom, leaf: Callable[[Leaf], Index]) -> Poly:
+    def moved(expression: Index) -> Index:
+        return map_leaves(expression, leaf)
+
+    match part:
+        case Read(name, at):
+            return atom(Read(name, tuple(map(moved, at))))
+        case Given(name, at, tensors, bound):
+            made = tuple((tuple(map(moved, extents)), mapped(body, leaf)) for extents, body in tensors)
+            return atom(Given(name, tuple(map(moved, at)), made, bound))
+        case Bracket(literal):
+            return bracket(substitute(literal, leaf))
+        case Operation(op, operands):
+            return atom(Operation(op, frozenset(mapped(operand, leaf) for operand in operands)))
+        case Fold(monoid, extent, variable, body):
+            return atom(Fold(monoid, moved(extent), variable, mapped(body, leaf)))
+        case Number(of):
+            return of_index(moved(of))
+
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+
+def vanishes(value: Poly, facts: Facts) -> bool:
+    """Whether a value is zero, with atoms identified that are equal by the facts."""
+    if value.zero:
+        return True
+    representatives: list[Atom] = []
+    total = ZERO
+    for monomial, coefficient in value.terms:
+        term = constant(coefficient)
+        for part, power in monomial:
+            known = next((r for r in representatives if r == part), None)
+            if known is None:
+                known = next((r for r in representatives if same(r, part, facts)), None)
+            if known is None:
+                known = part
+                representatives.append(part)
+            for _ in range(power):
+                term = term * atom(known)
+        total = total + term
+    return total.zero
+
+
+def same(a: Atom, b: Atom, facts: Facts) -> bool:
+    """Whether two atoms are equal by the facts."""
+    match a, b:
+        case Read(), Read():
+            return a.name == b.name and len(a.at) == len(b.at) and _equal(a.at, b.at, facts)
+        case Given(), Given():
+            return a.name == b.name and _equal(a.at, b.at, facts) and _same_tensors(a, b, facts)
+        case Operation(), Operation():
+            return a.op == b.op and _same_operands(a.operands, b.operands, facts)
+        case Fold(), Fold():
+            inside = facts.assume(NonNegative(index(a.variable)))
+            return (
+                a.monoid == b.monoid
+                and a.variable == b.variable
+                and _equal((a.extent,), (b.extent,), facts)
+                and vanishes(a.body - b.body, inside.assume(_below(a.variable, a.extent)))
+            )
+        case Number(), Number():
+            return _equal((a.of,), (b.of,), facts)
+        case Bracket(), Bracket():
+            one, other = facts.assume(a.literal), facts.assume(b.literal)
+            return isinstance(prove(one, b.literal), Proved) and isinstance(prove(other, a.literal), Proved)
+        case _:
+            return False
+
+
+def _below(variable: Var, extent: Index) -> Predicate:
+    return NonNegative(extent - index(variable) - 1)
+
+
+def _same_operands(a: frozenset[Poly], b: frozenset[Poly], facts: Facts) -> bool:
+    def within(these: frozenset[Poly], those: frozenset[Poly]) -> bool:
+        return all(any(vanishes(x - y, facts) for y in those) for x in these)
+
+    return within(a, b) and within(b, a)
+
+
+def _same_tensors(a: Given, b: Given, facts: Facts) -> bool:
+    for (extents, body), (others, other), bound in zip(a.tensors, b.tensors, a.bound, strict=True):
+        if len(extents) != len(others) or not _equal(extents, others, facts):
+            return False
+        inside = facts
+        for variable, extent in zip(bound, extents, strict=True):
+            inside = inside.assume(NonNegative(index(variable)), _below(variable, extent))
+        if not vanishes(body - other, inside):
+            return False
+    return True
+
+
+def _equal(a: tuple[Index, ...], b: tuple[Index, ...], facts: Facts) -> bool:
+    return all(x == y or isinstance(prove(facts, equal(x, y)), Proved) for x, y in zip(a, b, strict=True))

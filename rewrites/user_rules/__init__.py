@@ -1,0 +1,45 @@
+"""Rules and tactics of your own: stated in a script or a notebook, judged at once, used like those that are here.
+
+>>> import atl
+>>> from rewrites import reschedule
+>>> from rewrites.user_rules import Elem, Equation, Index, equation, given, grade, rule
+>>> @rule
+... def twice_is_double(e: Elem) -> Equation:
+...     \"\"\"What is added to itself is doubled.\"\"\"
+...     return equation(e + e, 2 * e)
+>>> print(grade(twice_is_double))
+grade 3: proved for all sizes
+>>> x = atl.tensor("x", atl.sizes("n"))
+>>> reschedule(atl.program("double", [x], x + x)).rw(twice_is_double)
+double (x : float32[n]) : float32[n] :=
+  ⊞[i < n] 2 * x[i]
+"""
+
+from rewrites.rule import (
+    Body,
+    BodyT,
+    BodyU,
+    Cond,
+    Cube,
+    Elem,
+    ElemT,
+    ElemU,
+    Equation,
+    Index,
+    Matrix,
+    MatrixT,
+    Rule,
+    Scalar,
+    Vector,
+    VectorT,
+    equation,
+    given,
+)
+from rewrites.user_rules.reading import Own, read
+from rewrites.user_rules.rules import grade, rule
+from rewrites.user_rules.tactics import tactic, tactics
+
+__all__ = [
+    "Body", "BodyT", "BodyU", "Cond", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index", "Matrix", "MatrixT",
+    "Own", "Rule", "Scalar", "Vector", "VectorT", "equation", "given", "grade", "read", "rule", "tactic", "tactics",
+]  # fmt: skip
