@@ -49,7 +49,7 @@ class _Item:
         self.nodeid, self.marks = f"{test}[{case}]", [*marks]
 
     def get_closest_marker(self, name: str) -> pytest.Mark | None:
-        return pytest.Mark(name, (3,), {}) if name in self.marks else None
+        return getattr(pytest.mark, name)(3).mark if name in self.marks else None
 
     def add_marker(self, name: str) -> None:
         self.marks.append(name)

@@ -25,6 +25,7 @@ from rewrites.certificates.rule_json import digest
 from rewrites.named_operators import padding
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, rule
 from rewrites.rule import given as premises
+from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.exhaustion import Counterexample, compared, decide
 from rewrites.rule_checking.samples import Sample, drawn_statement, sampled
 from rewrites.rule_checking.standing import standing
@@ -35,7 +36,7 @@ from rewrites.rules.grades import grade
 pytestmark = pytest.mark.sampled
 
 DECLARED = [one.name for one in declared_once()]
-SAMPLE = DECLARED[::8]
+SAMPLE = DECLARED[::16]
 NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log")
 """The logarithm of a rational number is rational at 1 only."""
 
@@ -57,15 +58,18 @@ def tried_by_hypothesis(stated: Rule, examples: int, phases: Collection[Phase] =
     holds()
 
 
-def holds_at_small_sizes(name: str) -> None:
-    verdict = decide(RULES[name], cases=150)
+def holds_at_small_sizes(name: str, cases: int = 150) -> None:
+    verdict = decide(RULES[name], cases=cases)
     assert verdict.counterexample is None, str(verdict.counterexample)
     assert verdict.decided >= 1
 
 
 @pytest.mark.parametrize("name", DECLARED)
-def test_a_rule_holds_at_small_sizes_for_all_elements(name: str) -> None:
-    holds_at_small_sizes(name)
+def test_a_rule_holds_at_small_sizes_for_all_elements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer choices of each kind than a rule of a user is tried with: the slow test tries the whole window."""
+    for bound, fewer in (("SPELLED", 10), ("UNLIKE", 2), ("HIGHER", 20), ("FEWEST", 1)):
+        monkeypatch.setattr(exhaustion, bound, fewer)
+    holds_at_small_sizes(name, cases=60)
 
 
 @pytest.mark.slow
@@ -84,11 +88,12 @@ def test_a_rule_holds_for_random_bodies(name: str) -> None:
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_rule_holds_for_integers_which_wrap(name: str) -> None:
-    found = sampled(RULES[name], wanted=8, integers=True)
+    found = sampled(RULES[name], wanted=4, integers=True)
     assert isinstance(found, int), str(found)
 
 
 @pytest.mark.long
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_holds_for_whatever_hypothesis_draws(name: str) -> None:
     tried_by_hypothesis(RULES[name], 6)
@@ -232,7 +237,7 @@ def test_a_proof_of_what_is_false_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_explained_is_neither_found_false_nor_proved(name: str, change: str) -> None:
     """Where the same change is possible in two places, one of them is explained."""
     changed = [mutant.rule for mutant in mutants(RULES[name]) if mutant.change == change]
-    verdicts = [(decide(one, cases=300), proved(one) is None) for one in changed]
+    verdicts = [(decide(one, cases=100), proved(one) is None) for one in changed]
     assert any(found.counterexample is None and found.decided and not is_proved for found, is_proved in verdicts)
 
 

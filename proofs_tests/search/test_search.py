@@ -415,7 +415,7 @@ def test_a_choice_is_pickled_without_the_graph() -> None:
 def test_a_picture_that_cannot_be_written_is_refused(product: Saturated, tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "where.svg", tmp_path, 7):
         with pytest.raises(InvalidArgument, match="cannot be written"):
-            product.picture(path)  # type: ignore[arg-type]
+            product.picture(path, most=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="most=0"):
         product.picture(tmp_path / "g.svg", most=0)
 

@@ -17,9 +17,9 @@ from rewrites import Session, kernel, rules, tactics
 from rewrites.rule import Equation
 
 
-@pytest.mark.parametrize("numbers", few_and_rest(12))
+@pytest.mark.parametrize("numbers", few_and_rest(8))
 def test_every_program_of_a_random_derivation_computes_what_the_start_does(numbers: range) -> None:
-    """Each planted fault below is found by the second derivation of a seed: six times as many are made."""
+    """Each planted fault below is found by the second derivation of a seed: four times as many are made."""
     report = run(numbers, 7)
     print(report)
     assert not report.failures, report.failures[0]
