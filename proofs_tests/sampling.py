@@ -31,15 +31,13 @@ def sample(items: Iterable[pytest.Item]) -> None:
     """
     seen: Counter[str] = Counter()
     for item in items:
-        sampled, thinned = (item.get_closest_marker(name) for name in ("sampled", "thinned"))
-        if sampled is None and thinned is None:
-            continue
         test = item.nodeid.partition("[")[0]
-        number = seen[test]
-        seen[test] += 1
-        if sampled is not None and number % ONE_IN == 0:
-            continue
-        if sampled is not None:
+        if item.get_closest_marker("sampled") is not None:
+            seen[f"sampled {test}"] += 1
+            if seen[f"sampled {test}"] % ONE_IN == 1:
+                continue
             item.add_marker("long")
-        if thinned is not None and number % thinned.args[0]:
-            item.add_marker("slow")
+        if (thinned := item.get_closest_marker("thinned")) is not None:
+            seen[test] += 1
+            if seen[test] % thinned.args[0] != 1:
+                item.add_marker("slow")

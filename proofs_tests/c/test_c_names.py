@@ -193,7 +193,6 @@ ROLES: Final = (programs, arrays, numbers, sizes, outputs, loops, scalars, heap,
 
 
 @pytest.mark.long
-@pytest.mark.sampled
 @pytest.mark.parametrize("role", ROLES)
 def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str]], list[LoopNest]]) -> None:
     names = sorted({*KEYWORDS, *OF_FUNCTIONS, *OURS, *in_headers(), *cffi.commontypes.COMMON_TYPES})

@@ -36,6 +36,7 @@ from rewrites.rules.grades import grade
 pytestmark = pytest.mark.sampled
 
 DECLARED = [one.name for one in declared_once()]
+OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
 SAMPLE = DECLARED[::16]
 NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log")
 """The logarithm of a rational number is rational at 1 only."""
@@ -64,6 +65,7 @@ def holds_at_small_sizes(name: str, cases: int = 150) -> None:
     assert verdict.decided >= 1
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_rule_holds_at_small_sizes_for_all_elements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With fewer choices of each kind than a rule of a user is tried with: the slow test tries the whole window."""
@@ -73,7 +75,7 @@ def test_a_rule_holds_at_small_sizes_for_all_elements(name: str, monkeypatch: py
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in RULES if name not in DECLARED])
+@pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
 def test_a_rule_of_another_operator_holds_there_too(name: str) -> None:
     """These are stated by the same words; for each of them the tests below, and Rocq, are run every time."""
     holds_at_small_sizes(name)
@@ -99,10 +101,20 @@ def test_a_rule_holds_for_whatever_hypothesis_draws(name: str) -> None:
     tried_by_hypothesis(RULES[name], 6)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_a_rule_is_proved_for_all_sizes_or_says_why_it_is_not(name: str) -> None:
+def is_proved_or_says_why_it_is_not(name: str) -> None:
     stuck = proved(RULES[name])
     assert grade(name) == (3 if stuck is None else 2), stuck
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_rule_is_proved_for_all_sizes_or_says_why_it_is_not(name: str) -> None:
+    is_proved_or_says_why_it_is_not(name)
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
+def test_a_rule_of_another_operator_is_proved_too(name: str) -> None:
+    is_proved_or_says_why_it_is_not(name)
 
 
 @pytest.mark.slow
