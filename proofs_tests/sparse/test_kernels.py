@@ -212,6 +212,7 @@ MEANT: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.sampled
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_order_of_sparsify_calls_determines_the_schedule(schedule: str) -> None:

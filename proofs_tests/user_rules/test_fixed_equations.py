@@ -142,6 +142,7 @@ LOOKS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_no_look_at_arguments_or_state_makes_a_false_theorem(
@@ -225,6 +226,7 @@ def test_what_is_false_from_rank_3_on_is_refused() -> None:
         rule(rotated_twice)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("rank", [2, 3, 4])
 @pytest.mark.parametrize("side", [lambda v: v + v, lambda v: atl.maximum(v, -v) * atl.sqrt(v * v)], ids=["+", "max"])
