@@ -37,7 +37,7 @@ pytestmark = pytest.mark.sampled
 
 DECLARED = [one.name for one in declared_once()]
 OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
-SAMPLE = DECLARED[::16]
+SAMPLE = DECLARED[::32]
 NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log")
 """The logarithm of a rational number is rational at 1 only."""
 
@@ -86,6 +86,7 @@ def test_a_rule_of_another_operator_holds_there_too(name: str) -> None:
     holds_at_small_sizes(name)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", [name for name in RULES if name not in NEEDS_ONE])
 def test_a_rule_holds_for_random_bodies(name: str) -> None:
     found = sampled(RULES[name], wanted=2)
@@ -250,6 +251,7 @@ def test_a_proof_of_what_is_false_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.long
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("name", "change"), EQUIVALENT, ids=[": ".join(change) for change in EQUIVALENT])
 def test_what_is_explained_is_neither_found_false_nor_proved(name: str, change: str) -> None:
     """Where the same change is possible in two places, one of them is explained."""
