@@ -59,7 +59,8 @@ class Compiler:
 
     `command` is the path, followed by the arguments that $CC gives with it, if any. With the flags in `native` it uses
     all that this processor has. `target` is a digest of its predefined macros with these flags, so it differs between
-    processors for which the compiler makes different code. `vector_bytes` is the size of a vector register: 64, 32, 16.
+    processors for which the compiler makes different code. `vector_bytes` is the size of a vector register (64,
+    32 or 16) and `vector_registers` their number; `fma` tells whether there is a fused multiply-add.
     """
 
     command: tuple[str, ...]
@@ -68,6 +69,8 @@ class Compiler:
     native: tuple[str, ...] = ()
     target: str = ""
     vector_bytes: int = 16
+    vector_registers: int = 16
+    fma: bool = False
 
     @property
     def path(self) -> Path:
@@ -191,7 +194,10 @@ def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compil
     else:
         raise _Unusable(f"({version}) is neither gcc nor clang; zig cc, musl-gcc and icx are based on these")
     longest = 64 if "__AVX512F__" in macros else 32 if "__AVX__" in macros else 16
-    return Compiler(command, version, kind, native, hashlib.sha256(predefined.encode()).hexdigest()[:24], longest)
+    registers = 32 if macros & {"__AVX512F__", "__aarch64__"} else 16
+    fma = bool(macros & {"__FMA__", "__ARM_FEATURE_FMA"})
+    target = hashlib.sha256(predefined.encode()).hexdigest()[:24]
+    return Compiler(command, version, kind, native, target, longest, registers, fma)
 
 
 def _predefined(command: Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -12,8 +12,8 @@ from functools import reduce
 from math import gcd
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of, is_truths
-from atl.core.dtypes import TRUTH
+from atl.core.declared import AtLeast, Below, bounds_of, is_bool_array
+from atl.core.dtypes import BOOL
 from atl.core.index import (
     ONE,
     ZERO,
@@ -36,7 +36,7 @@ from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM
 from lowering.nest.loopnest import elements, flat
 from lowering.nest.text_scope import TextScope
 
-NARROW: Final = ("int32", TRUTH)
+NARROW: Final = ("int32", BOOL)
 """Elements of these types are widened before they are computed with."""
 SLACK: Final = 4
 FEW: Final = 10
@@ -331,7 +331,7 @@ def _truth(expression: Index) -> Index | None:
     """The element of truth values that is true where the expression is not negative, if that is all it says."""
     element = expression + 1
     atom = element.atom
-    return element if isinstance(atom, Read) and is_truths(atom.array) else None
+    return element if isinstance(atom, Read) and is_bool_array(atom.array) else None
 
 
 Sides: TypeAlias = tuple[Terms, str, Terms]
