@@ -19,35 +19,39 @@ from atl.meaning.scalars import Exact, Scalars
 
 Monomial = tuple[str, ...]
 """Symbols in sorted order, with repetition."""
+Coefficient = int | Fraction
+"""An integer or a fraction: integers are added several times as fast."""
 
 
 class Polynomial:
     """An immutable polynomial. Equal polynomials have the same terms."""
 
-    __slots__ = ("_key", "terms")
+    __slots__ = ("_hash", "terms")
 
-    def __init__(self, terms: Mapping[Monomial, Fraction]) -> None:
+    def __init__(self, terms: Mapping[Monomial, Coefficient]) -> None:
         self.terms = {monomial: value for monomial, value in terms.items() if value}
-        self._key = frozenset(self.terms.items())
+        self._hash: int | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Polynomial) and self._key == other._key
+        return isinstance(other, Polynomial) and self.terms == other.terms
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
 
     def __add__(self, other: Polynomial) -> Polynomial:
         total = dict(self.terms)
         for monomial, value in other.terms.items():
-            total[monomial] = total.get(monomial, Fraction(0)) + value
+            total[monomial] = total.get(monomial, 0) + value
         return Polynomial(total)
 
     def __mul__(self, other: Polynomial) -> Polynomial:
-        total: dict[Monomial, Fraction] = {}
+        total: dict[Monomial, Coefficient] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
-                monomial = tuple(sorted((*left, *right)))
-                total[monomial] = total.get(monomial, Fraction(0)) + a * b
+                monomial = tuple(sorted((*left, *right))) if left and right else left or right
+                total[monomial] = total.get(monomial, 0) + a * b
         return Polynomial(total)
 
     def __neg__(self) -> Polynomial:
@@ -58,7 +62,7 @@ class Polynomial:
         """The value, if the polynomial contains no symbol."""
         if not self.terms:
             return Fraction(0)
-        return self.terms.get(()) if len(self.terms) == 1 else None
+        return Fraction(self.terms[()]) if len(self.terms) == 1 and () in self.terms else None
 
     def __str__(self) -> str:
         parts = sorted(self.terms.items())
@@ -69,12 +73,13 @@ class Polynomial:
 
 def symbol(name: str) -> Polynomial:
     """Return a variable."""
-    return Polynomial({(name,): Fraction(1)})
+    return Polynomial({(name,): 1})
 
 
 def number(value: float | Fraction) -> Polynomial:
     """Return a constant."""
-    return Polynomial({(): Fraction(value)})
+    exact = Fraction(value)
+    return Polynomial({(): exact.numerator if exact.denominator == 1 else exact})
 
 
 class Polynomials(Scalars[Polynomial]):

@@ -434,6 +434,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_that_mean_something_in_c_are_changed(name: str) -> None:

@@ -193,7 +193,6 @@ ROLES: Final = (programs, arrays, numbers, sizes, outputs, loops, scalars, heap,
 
 
 @pytest.mark.long
-@pytest.mark.sampled
 @pytest.mark.parametrize("role", ROLES)
 def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str]], list[LoopNest]]) -> None:
     names = sorted({*KEYWORDS, *OF_FUNCTIONS, *OURS, *in_headers(), *cffi.commontypes.COMMON_TYPES})
@@ -216,6 +215,7 @@ def test_a_program_of_every_reserved_name_is_declared_to_python() -> None:
 UNENDING: Final = ("M_TILE", "LC_X", "FP_SCALE", "PRIor", "M_", "SIGN", "INT_MAX", "HUGE_VALF", "int8_t", "linux", "y1")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", UNENDING)
 def test_a_program_may_use_one_name_for_everything(name: str) -> None:

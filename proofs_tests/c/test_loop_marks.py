@@ -187,6 +187,7 @@ RUN: Final[dict[str, Callable[[], Session]]] = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", RUN)
 def test_a_marked_program_computes_what_the_unmarked_one_does(name: str, each_compiler: str) -> None:
@@ -199,6 +200,7 @@ def test_a_marked_program_computes_what_the_unmarked_one_does(name: str, each_co
         np.testing.assert_array_equal(marked(a, b), plain(a, b))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("mark", ["parallel", "vector"])
 @pytest.mark.parametrize("monoid", MONOIDS)

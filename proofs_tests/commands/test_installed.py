@@ -48,6 +48,7 @@ def test_commands_that_need_a_checkout_are_not_listed(installed: Path) -> None:
     assert "--proof" not in atl(installed, "rules", "--help").stdout
 
 
+@pytest.mark.long
 def test_certify_runs_where_only_the_wheel_is_installed(installed: Path, tmp_path: Path) -> None:
     derived = tmp_path / "proof.atl.json"
     program = (

@@ -136,7 +136,7 @@ def safe(program: atl.Program) -> bool:
 def test_each_loop_of_random_programs_is_found_legal_or_meets(registers: bool) -> None:
     """Each loop of each program is marked alone. What is legal meets nobody in the program's run."""
     counted: Counter[str] = Counter()
-    for number in range(60):
+    for number in range(30):
         made = case_by_seed(21, number)
         if not isinstance(made, Case) or not safe(made.program):
             continue
@@ -151,8 +151,8 @@ def test_each_loop_of_random_programs_is_found_legal_or_meets(registers: bool) -
             else:
                 counted["legal"] += 1
                 assert not meets(nest, dict(made.sizes), dict(made.arrays))
-    assert counted["legal"] >= 40
-    assert counted["unknown"] <= 2
+    assert counted["legal"] >= 20
+    assert counted["unknown"] <= 1
     assert registers or counted["refuted"]
 
 

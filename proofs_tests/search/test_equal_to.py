@@ -56,6 +56,7 @@ WITHOUT_HASTE = replace(LIMIT, seconds=600.0)
 
 
 @pytest.mark.long
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_start_of_a_derivation_is_proved_equal_to_its_end(name: str, tmp_path: Path) -> None:
     derived = PAIRS[name]().done()

@@ -67,6 +67,7 @@ def as_dense(result: Any) -> Any:
     return result.toarray() if sp.issparse(result) else sparse.decompress(result)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize(("form", "formula"), CASES, ids=str)
