@@ -41,8 +41,8 @@ from lowering.in_place import with_inputs_in_place
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.sizing import read_for_sizes, sized
-from lowering.targets.support import check_program, check_room
-from lowering.targets.supported import check_names, marked_binders, support_of
+from lowering.targets.capabilities import check_names, marked_binders, support_of
+from lowering.targets.mark_checks import check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
 from lowering.toolchain import build_shared, load, openmp_flags
 
@@ -103,7 +103,7 @@ def compile(  # noqa: A001
         if fast_math:
             raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: only the C target supports it")
         return compile_for_gpu(program)
-    check_room(program)
+    check_storage(program)
     compiler = find_compiler()
     # Only code that uses vector registers depends on their size.
     values, _ = values_of(program)
@@ -124,7 +124,7 @@ def check(program: Program, *, target: str = "c") -> None:
     if target == "cuda":
         compile_for_gpu(program)
     else:
-        check_room(program)
+        check_storage(program)
         lower(values_of(program)[0])
 
 

@@ -2,7 +2,7 @@
 
 A mark is no part of what a term means: equality, matching and the kernel ignore it, printing and certificates keep it,
 and a rewrite keeps the marks of the binders that it keeps. Which of them a target carries out is said in
-`lowering.targets.supported`; whether a mark may stand where it does is lowering's to say.
+`lowering.targets.capabilities`; whether a mark may stand where it does is lowering's to say.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ from lowering.nest.tiles import over_lanes
 from lowering.nest.walks.merges import is_merge
 from lowering.nest.walks.streams import stream_at
 from lowering.origins.anchors import Located, located
-from lowering.targets.support import check_nest
+from lowering.targets.mark_checks import check_nest
 
 Lines: TypeAlias = list[str]
 

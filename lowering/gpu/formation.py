@@ -61,7 +61,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of
-from lowering.targets.support import check_nest, place_of
+from lowering.targets.mark_checks import check_nest, place_of
 
 PRIVATE_BYTES: Final = 4 * 1024
 """So much memory of its own each thread has for buffers that are allocated within loops of threads."""

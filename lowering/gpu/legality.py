@@ -38,7 +38,7 @@ from lowering.nest.loopnest import (
     statements,
 )
 from lowering.nest.text_scope import TextScope, outermost, show_index
-from lowering.targets.support import place_of, raise_all
+from lowering.targets.mark_checks import place_of, raise_all
 
 TAKEN_AWAY: Final = 's.mark("{0}", None) takes the mark away'
 

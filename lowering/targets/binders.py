@@ -11,7 +11,7 @@ from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
-from lowering.targets.supported import MarkedBinder
+from lowering.targets.capabilities import MarkedBinder
 
 _PREFIX: Final = "\0"
 """Prefix of the names of numbered loops without a mark; no user's name begins with it."""

@@ -46,9 +46,9 @@ from lowering.nest.loopnest import (
 from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.walks.merges import fingers_in
-from lowering.targets.support import place_of, raise_all
-from lowering.targets.supported import MarkedBinder
-from lowering.targets.walks import illegal_walks
+from lowering.targets.capabilities import MarkedBinder
+from lowering.targets.co_iteration import illegal_keyed_loops
+from lowering.targets.mark_checks import place_of, raise_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
     within: set[Var] = set()  # loops checked together with the merge around them
     for loop, known, scope in _marked_loops(nest.body, facts, outermost(nest)):
         if loop.variable not in within:
-            yield from illegal_walks(nest, loop, known, scope)
+            yield from illegal_keyed_loops(nest, loop, known, scope)
             within.update(inner.variable for inner in fingers_in(loop))
         if loop.mark is LoopMark.UNROLL and (loop.high - loop.low).constant is None:
             yield _not_constant(nest, loop, scope)

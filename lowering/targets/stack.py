@@ -40,14 +40,14 @@ from atl.core.traversal import Path, children
 from atl.errors import Location, UnsupportedMark
 from atl.prove import simplify
 from atl.text.printing import show_index
-from lowering.targets.supported import MarkedBinder, marked_binders
+from lowering.targets.capabilities import MarkedBinder, marked_binders
 
 STACK_LIMIT: Final = 32 * 1024
 """Largest constant size in bytes of a buffer that is placed on the stack, unless its mark requests otherwise."""
 REGISTER_LIMIT: Final = 2048
 """Largest size in bytes of a tile in registers: 32 vector registers of 64 bytes."""
 STACK_BUDGET: Final = 64 * 1024
-"""Largest total size in bytes of the buffers on the stack at one time. It is small because threads have small stacks."""
+"""Largest total size in bytes of the buffers on the stack at one time; threads have small stacks."""
 
 Storage: TypeAlias = Literal["heap", "stack", "registers"]
 

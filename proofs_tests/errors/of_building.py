@@ -42,7 +42,7 @@ OF_BUILDING: Final = (
         "lowering.compile(s.goal)\n",
         "compile(s.goal)",
         "compile(s.goal, target='cuda')",
-        'target="cuda" carries it out',
+        'use target="cuda", which supports it',
     ),
     Entry(
         "ATL506",

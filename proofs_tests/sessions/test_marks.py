@@ -25,8 +25,8 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Allocate, statements
 from lowering.nest.machine import run
+from lowering.targets.capabilities import SUPPORT, marked_binders
 from lowering.targets.stack import storage_of
-from lowering.targets.supported import SUPPORT, marked_binders
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -407,7 +407,7 @@ def test_c_refuses_the_marks_of_loops_that_it_does_not_carry_out_at_their_place(
     assert pointed_at(caught.value).startswith("⊞[j < m | ")
     assert caught.value.place is not None
     assert caught.value.place.source is not None
-    assert caught.value.suggestions == ('s.mark("j", None) takes the mark away', 'target="cuda" carries it out')
+    assert caught.value.suggestions == ('s.mark("j", None) removes the mark', 'use target="cuda", which supports it')
     with pytest.raises(UnsupportedMark, match=f"the loop j is marked {mark.value}"):
         print_c(lower(s.goal))
     kernel = compiled(s.mark("j", None).goal)
@@ -478,7 +478,7 @@ def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
     with pytest.raises(UnsupportedMark, match=f"is marked {marked_one}, which the C target does not"):
         compiled(program)
     if body is NOTHING_OF_IT["a loop that is read away"]:
-        with pytest.raises(IllegalMark, match=r"the loop i is marked thread\.y, and is no loop of its own"):
+        with pytest.raises(IllegalMark, match=r"the loop i is marked thread\.y, but lowering does not make a loop of it"):
             lower(program)
         return
     assert marked_one not in print_nest(lower(program))

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 import lowering.c.walks
-from lowering.targets.supported import marked_binders
+from lowering.targets.capabilities import marked_binders
 from proofs_tests.compilers import lacking
 from proofs_tests.nests.walks.programs import merge_case, nested_case, runs_case
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted, own_cache

@@ -194,7 +194,7 @@ def test_lanes_within_lanes_are_refused(outer: str) -> None:
     inner = atl.parse("f (x : float32[n]) := ⊞[i < n | vector] ⊞[j < n | stream] x[j] + x[i]")
     with pytest.raises(UnsupportedMark) as caught:
         print_c(lower(inner))
-    assert caught.value.summary == "the loop j is marked stream within the loop i, which is marked vector"
+    assert caught.value.summary == "the loop j is marked stream, but is inside the loop i marked vector"
 
 
 def test_cuda_has_no_streams() -> None:

@@ -21,8 +21,8 @@ from lowering.nest.text_scope import TextScope, show_index
 from lowering.nest.walks.merges import ADJACENT, Finger, Merge, NoMerge, fingers_in, is_merge, merge_at
 from lowering.nest.walks.order import rises
 from lowering.nest.walks.runs import NoRuns, runs_at
-from lowering.targets.support import place_of, raise_all
-from lowering.targets.supported import marked_binders
+from lowering.targets.capabilities import marked_binders
+from lowering.targets.mark_checks import place_of, raise_all
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,14 @@ from lowering.nest.loopnest import (
     Statement,
     statements,
 )
-from lowering.targets.stack import register_errors, stack_errors, stack_error
-from lowering.targets.supported import (
+from lowering.targets.capabilities import (
     Support,
     marked_binders,
     support_of,
     unsupported,
     unsupported_marks,
 )
+from lowering.targets.stack import register_errors, stack_error, stack_errors
 
 MAX_UNROLLED: Final = 65_534
 """Largest unroll factor that C compilers accept."""

@@ -1,4 +1,4 @@
-"""The marks that each target supports, and the names that programs may use."""
+"""Marked binders of programs, the marks that each target supports, and names that programs may not use."""
 
 from __future__ import annotations
 
