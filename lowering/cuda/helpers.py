@@ -8,7 +8,7 @@ from atl.core.dtypes import DTYPES, is_integer
 from atl.text.names import INFIX
 from lowering.c.helpers import identifiers
 from lowering.c.values.scalars import C_TYPES
-from lowering.gpu.kernels import THREADS_OF_A_BLOCK, WARP, Folding
+from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK, WARP, Folding
 
 
 def _words(text: str) -> frozenset[str]:
@@ -161,7 +161,7 @@ def _fold_of_block(op: Folding, dtype: str) -> str:
 /* What all threads of a block fold their parts into; a barrier stands before the next call. */
 static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 {{
-    __shared__ {c_type} of_warp[{THREADS_OF_A_BLOCK // WARP}];
+    __shared__ {c_type} of_warp[{MAX_THREADS_PER_BLOCK // WARP}];
     const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
     const unsigned thread = {OF_THREAD};
     const unsigned lane = thread % 32, left = threads - thread / 32 * 32, lanes = left < 32 ? left : 32;
@@ -189,7 +189,7 @@ def _fold_of_axes(op: Folding, dtype: str) -> str:
 static __device__ {c_type} {fold_name(op, dtype, of="axes")}({c_type} part, unsigned stride, unsigned count,
         unsigned stride2, unsigned count2)
 {{
-    __shared__ {c_type} parts[{THREADS_OF_A_BLOCK}];
+    __shared__ {c_type} parts[{MAX_THREADS_PER_BLOCK}];
     const unsigned thread = {OF_THREAD};
     const unsigned first = thread - thread / stride % count * stride - thread / stride2 % count2 * stride2;
     __syncthreads(); /* of the call before this one all is read */

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.core.declared import AtLeast, Below, bounds_of
 from atl.core.index import ONE, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.reshape_definitions import Pairs
-from lowering.gpu.kernels import THREADS_OF_A_BLOCK
+from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK
 from lowering.nest.computed import Compared, Computed, computed
 from lowering.nest.loopnest import Allocate, Clear, For, LoopNest, flat, statements
 from lowering.nest.tiles import cells_of
@@ -98,7 +98,7 @@ class _Indices:
             elif isinstance(statement, Allocate | Clear) and statement.zeroed:
                 # Cleared by all threads of a block, each of which stops where it is beyond the end.
                 count = statement.capacity if isinstance(statement, Allocate) else statement.count
-                self._note(_sum((self.of(count), {(): Fraction(2 * THREADS_OF_A_BLOCK)})))
+                self._note(_sum((self.of(count), {(): Fraction(2 * MAX_THREADS_PER_BLOCK)})))
         for occurrence in computed(nest):
             match occurrence:
                 case Computed(expression=expression):

@@ -30,8 +30,8 @@ from lowering.gpu.kernels import (
     HostLoop,
     Kernels,
     Launch,
+    external_buffers,
     launches,
-    touched_by,
     wide_cells,
 )
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
@@ -49,7 +49,7 @@ def print_cuda(kernels: Kernels) -> str:
 
     >>> import atl
     >>> from lowering import lower
-    >>> from lowering.gpu.formation import kernels
+    >>> from lowering.gpu.outlining import kernels
     >>> text = "twice (x : float32[n]) : float32[n, 8] := ⊞[i < n | block.x] ⊞[j < 8 | thread.x] 2 * x[i]"
     >>> print(print_cuda(kernels(lower(atl.parse(text), target="cuda"))).split("{")[0])
     #include <math.h>
@@ -249,7 +249,7 @@ class _Host:
         for of, name in scope.names.of.items():
             if isinstance(of, Size | Var):
                 out.append((name, f"const {self.indices} {name}"))
-        for buffer, changed in touched_by(launch).items():
+        for buffer, changed in external_buffers(launch).items():
             if buffer.role != "input":
                 name = scope.name(key(buffer))
                 kind = f"{'' if changed else 'const '}{C_TYPES[buffer.dtype]}"

@@ -14,7 +14,7 @@ from atl.text.names import INFIX
 from lowering.c.text import OR, TERNARY, UNARY, Text
 from lowering.c.values.index import predicate_text
 from lowering.c.values.scalars import C_TYPES, applied, helper, scalar_text, storage_text
-from lowering.gpu.kernels import Dealt, Where, in_registers
+from lowering.gpu.kernels import Distributed, Where, in_registers
 from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
 from lowering.nest.text_scope import TextScope
 
@@ -37,7 +37,7 @@ def stored(here: Here, target: Cell | Scalar) -> Text:
     """A cell or variable; of a dealt buffer, the register of this thread."""
     if isinstance(target, Cell):
         where = here.places.get(target.buffer.uid, "global")
-        if isinstance(where, Dealt):
+        if isinstance(where, Distributed):
             target = in_registers(target, where, here.threads)
     return storage_text(here.scope, target)
 

@@ -19,12 +19,12 @@ from lowering.cuda.helpers import OF_THREAD, Folders, combined, fold_name
 from lowering.cuda.scalars import Here, accumulated, scalar, stored
 from lowering.cuda.vectors import wide_loop
 from lowering.folds import neutral
-from lowering.gpu.folds import by_itself, folds_into, over_some_axes, within_a_warp
+from lowering.gpu.folds import folds_in, is_trivial, over_some_axes, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
     Branch,
-    Dealt,
+    Distributed,
     Fold,
     Folding,
     Launch,
@@ -33,9 +33,9 @@ from lowering.gpu.kernels import (
     Step,
     Steps,
     axis_of,
-    is_own,
+    is_private,
 )
-from lowering.gpu.passes.wide import WIDEST
+from lowering.gpu.passes.vectorization import WIDEST
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -99,7 +99,7 @@ class Threads:
         """Whether all threads fold together here, and once more afterwards, in the same shared memory."""
         runs = list(self._runs_that_fold(self.launch.body, goes_round=False))
         at = next((at for at, (found, _) in enumerate(runs) if found is run), len(runs))
-        here = self._functions(run.sums)
+        here = self._functions(run.folds)
         return any(here & self._functions_in(later) for later, _ in runs[at + 1 :]) or (at < len(runs) and runs[at][1])
 
     def _functions(self, folds: Iterable[Fold]) -> frozenset[str]:
@@ -110,7 +110,7 @@ class Threads:
     def _functions_in(self, run: Run) -> frozenset[str]:
         """The same of a whole statement, with those of its loops within loops of threads."""
         loops = (s for s in statements((run.statement,)) if isinstance(s, For) and axis_of(s.mark) is not None)
-        return frozenset(name for loop in loops for name in self._functions(folds_into(loop)))
+        return frozenset(name for loop in loops for name in self._functions(folds_in(loop)))
 
     def _runs_that_fold(self, steps: Steps, *, goes_round: bool) -> Iterator[tuple[Run, bool]]:
         """The statements in which all threads of the block fold, each with whether it is in a loop."""
@@ -163,14 +163,14 @@ class Threads:
 
     def _who(self, here: Here, target: Cell | Scalar) -> str:
         """The test that a thread is the first one of each axis that has no loop here; none for what is its own."""
-        if is_own(target, self.launch.places):
+        if is_private(target, self.launch.places):
             return ""
         missing = [a for a, extent in enumerate(self.launch.threads) if extent > 1 and a not in here.threads]
         return " && ".join(f"threadIdx.{AXES[axis]} == 0" for axis in missing)
 
     def _of_threads(self, loop: For, here: Here, folding: frozenset[Scalar]) -> Lines:
         """A loop of threads, and before and after it what its threads fold together."""
-        folds = [fold for fold in folds_into(loop) if fold.into not in folding]
+        folds = [fold for fold in folds_in(loop) if fold.into not in folding]
         before: Lines = []
         after: Lines = []
         scope = here.scope
@@ -188,7 +188,7 @@ class Threads:
     def _folders(self, fold: Fold) -> Folders | None:
         """Who folds into a scalar, if there are several."""
         threads = self.launch.threads
-        if by_itself(fold, threads):
+        if is_trivial(fold, threads):
             return None
         if within_a_warp(fold, threads):
             return "lanes"
@@ -242,7 +242,7 @@ class Threads:
             case Allocate(buffer, capacity, zeroed=zeroed):
                 name, scope = scope.bind(key(buffer), buffer.name)
                 where = self.launch.places[buffer.uid]
-                count = _product(where.extents) if isinstance(where, Dealt) else capacity.constant
+                count = _product(where.extents) if isinstance(where, Distributed) else capacity.constant
                 # Aligned so that several elements are read or stored at once, also where nvcc decides to.
                 shared = f"__shared__ __align__({WIDEST}) " if where == "shared" else ""
                 start = " = {0}" if zeroed and where != "shared" else ""
@@ -260,7 +260,7 @@ class Threads:
         where = self.launch.places.get(buffer.uid, "global")
         if where == "private":
             return [f"for ({here.scope.indices} at = 0; at < {cells}; at++)", f"    {name}[at] = 0;"]
-        if isinstance(where, Dealt):
+        if isinstance(where, Distributed):
             return [f"for (int at = 0; at < {_product(where.extents)}; at++)", f"    {name}[at] = 0;"]
         step = _product(self.launch.threads)
         return [f"for ({here.scope.indices} at = {OF_THREAD}; at < {cells}; at += {step})", f"    {name}[at] = 0;"]

@@ -11,7 +11,7 @@ from lowering.c.text import AND, OR, indented
 from lowering.c.values.index import predicate_text
 from lowering.cuda.scalars import Here, accumulated, scalar, stored
 from lowering.gpu.kernels import Wide, WideLoad
-from lowering.gpu.passes.wide import lanes_of
+from lowering.gpu.passes.vectorization import lanes_of
 from lowering.nest.loopnest import Accumulate, Assign, Cell, For, If, Scalar
 from lowering.nest.substitution import at_iteration, cell_at
 

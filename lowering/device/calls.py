@@ -30,7 +30,7 @@ from lowering.device.runtime import DECLARED, LEGACY, OF_A_DEVICE, PER_THREAD, R
 from lowering.facts import Facts
 from lowering.fitting import Fitting
 from lowering.gpu.kernels import Kernels
-from lowering.gpu.passes.wide import WIDEST
+from lowering.gpu.passes.vectorization import WIDEST
 from lowering.nest.loopnest import LoopNest
 from lowering.sizing import read_for_sizes, sized
 

@@ -16,7 +16,7 @@ from lowering.compiled import Kernel
 from lowering.compiler import find_compiler
 from lowering.cuda.printer import print_cuda_located
 from lowering.gpu.compiled import GpuKernel
-from lowering.gpu.formation import kernels
+from lowering.gpu.outlining import kernels
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, LoopNest
 from lowering.origins.anchors import Located

@@ -247,7 +247,7 @@ def test_a_kernel_for_another_processor_is_not_loaded(monkeypatch: pytest.Monkey
         with pytest.raises(CompilerFailed) as caught:
             load(path, SQUARES_CDEF)
         assert "'squares' is built for another processor: this processor does not support" in caught.value.summary
-        assert f"leave {flag} out of CC" in caught.value.suggestions[0]
+        assert f"remove {flag} from CC" in caught.value.suggestions[0]
 
 
 def test_instructions_that_are_added_one_by_one_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from lowering import GpuKernel, lower, recorded_plan
 from lowering.device import building, calls, found, runtime
 from lowering.device.found import Found
 from lowering.gpu import compiled
-from lowering.gpu.formation import kernels
+from lowering.gpu.outlining import kernels
 from proofs_tests.gpu.shim.machine import ByDLPack, ByInterface, Shim, ShimMachine
 from proofs_tests.gpu.shim.run import COMPILER
 

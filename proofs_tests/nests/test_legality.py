@@ -246,7 +246,7 @@ def test_positions_that_increase_strictly_are_scattered_to_at_once() -> None:
         return reschedule(atl.program("t", [at, weight], body)).mark("p", "parallel").goal
 
     lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins), order="strict")))
-    with pytest.raises(IllegalMark, match=r"its iterations \d and \d meet in out\[0\]"):
+    with pytest.raises(IllegalMark, match=r"iterations \d and \d both access out\[0\]"):
         lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins))))
 
 
@@ -277,7 +277,7 @@ def test_a_reduction_runs_at_once_into_a_scalar_and_into_no_cell(mark: str, mono
     total = atl.program("t", [f], atl.reduce(monoid, (0, n), lambda p: f[p]), given=[n > 0])
     lower(reschedule(total).mark("p", mark).goal)
     rows = atl.program("t", [A], atl.sum(n, lambda i: atl.gen(k, lambda j: A[i, j])))
-    with pytest.raises(IllegalMark, match="meet in out"):
+    with pytest.raises(IllegalMark, match="both access out"):
         lower(reschedule(rows).mark("i", mark).goal)
 
 

@@ -235,7 +235,7 @@ def test_keys_that_only_a_condition_makes_safe_are_refused() -> None:
 
 
 def test_a_gpu_carries_out_no_merge() -> None:
-    with pytest.raises(atl.ATLError, match="marked merge, which the CUDA target does not carry out"):
+    with pytest.raises(atl.ATLError, match="marked merge, which the CUDA target does not support"):
         compiled(dot(), target="cuda")
 
 

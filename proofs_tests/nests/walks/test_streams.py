@@ -198,7 +198,7 @@ def test_lanes_within_lanes_are_refused(outer: str) -> None:
 
 
 def test_cuda_has_no_streams() -> None:
-    with pytest.raises(RefusedMark, match="marked stream, which the CUDA target does not carry out"):
+    with pytest.raises(RefusedMark, match="marked stream, which the CUDA target does not support"):
         compiled(doubled().goal, target="cuda")
 
 
