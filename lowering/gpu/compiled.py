@@ -13,9 +13,9 @@ from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.shown import kernel_html
 from lowering.cuda.printer import function_name, print_cuda
 from lowering.device import runtime
-from lowering.device.building import Declared, Functions, built_by_nvcc, opened
+from lowering.device.building import Declared, Functions, build_with_nvcc, open_library
 from lowering.device.calls import Caller, Machine, stream_number
-from lowering.device.found import Found, look_around
+from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.export.folder import Certified, Exported, file_name, written
 from lowering.export.on_host import host_text
 from lowering.gpu.kernels import Kernels
@@ -29,7 +29,7 @@ class Gpu:
 
     def functions(self, source: str, name: str, declared: Declared) -> Functions:
         """Build for the GPUs of this machine. Raises `GpuMissing` with all that is missing."""
-        found = look_around()
+        found = detect_gpu()
         if not found.complete:
             raise GpuMissing(
                 f"{name} is compiled for a GPU and cannot be called on this machine",
@@ -39,11 +39,11 @@ class Gpu:
                     'compile(program, target="c") for a program without GPU marks',
                 ),
             )
-        return opened(_built(source, name, found), declared)
+        return open_library(_built(source, name, found), declared)
 
 
-def _built(source: str, name: str, found: Found) -> Path:
-    return built_by_nvcc(((f"{name}.cu", source), (runtime.FILE, runtime.TEXT)), name, found)
+def _built(source: str, name: str, found: GpuEnvironment) -> Path:
+    return build_with_nvcc(((f"{name}.cu", source), (runtime.FILE, runtime.TEXT)), name, found)
 
 
 class GpuKernel:
@@ -121,7 +121,7 @@ class GpuKernel:
 
         The CUDA text is next to the library. Raises `GpuMissing` without nvcc; `CompilerFailed`.
         """
-        return _built(self.source, self._name, look_around())
+        return _built(self.source, self._name, detect_gpu())
 
     def write(
         self,

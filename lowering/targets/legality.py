@@ -210,7 +210,7 @@ def _instead(loop: For, access: Access) -> tuple[str, ...]:
     if loop.mark in BLOCKS:
         return (
             f's.interchange("{name}") if outer loops can be blocks',
-            f's.split_loop or s.tile of "{name}", with a let of one partial sum for each block',
+            f's.split_loop or s.tile of "{name}", with a let of partial sums, one for each block',
         )
     return (f's.interchange("{name}") to sum each element in a scalar',) if loop.mark in THREADS else ()
 

@@ -107,7 +107,7 @@ def test_a_fold_of_a_whole_block_takes_a_place_for_each_warp(cells: int) -> None
     if 4 * cells + 4 * 32 <= 48 * 1024:
         kernels(nest)
         return
-    with pytest.raises(UnsupportedMark, match=rf"there are s \({4 * cells}\), and 128 to fold"):
+    with pytest.raises(UnsupportedMark, match=rf"this kernel has s \({4 * cells}\), and 128 for folds"):
         kernels(nest)
 
 
@@ -132,6 +132,8 @@ def _folded_over_x(arrays: str) -> LoopNest:
 
 def test_what_is_folded_through_needs_room_where_nothing_else_is_shared() -> None:
     kernels(_folded_over_x("xy"))  # 4 · 1024 · (4 + 8) bytes: just all that there are
-    with pytest.raises(UnsupportedMark, match="the shared memory of a block is too small for 12 different folds over its threads") as told:
+    with pytest.raises(
+        UnsupportedMark, match="the shared memory of a block is too small for 12 different folds over its threads"
+    ) as told:
         kernels(_folded_over_x("xyu"))
     assert "the folds need 81920" in str(told.value)

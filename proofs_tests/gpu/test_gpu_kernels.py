@@ -161,7 +161,7 @@ def test_no_barrier_of_a_schedule_can_be_left_out(name: str) -> None:
     goal, held = scheduled(name)
     sizes = SCHEDULES[name][1][0]
     for number in range(BARRIERS[name]):
-        with pytest.raises(Trap, match="data race between threads .*, without a barrier"):
+        with pytest.raises(Trap, match=r"data race between threads .*, without a barrier"):
             interpreter.run(without_barrier(held, number), sizes, arrays_for(goal, sizes))
 
 
