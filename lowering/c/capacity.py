@@ -1,4 +1,4 @@
-"""Storage on the heap, of a size that never wraps round to a small number."""
+"""Heap allocations whose size cannot wrap around to a small number."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from lowering.c.values.index import index_text
 from lowering.nest.loopnest import Allocate, elements
 from lowering.nest.text_scope import TextScope
 
-MUCH: Final = 2**40
-"""A larger number of elements is not multiplied by their size without a check."""
-SMALL: Final = 64
-"""A linear expression whose coefficients sum up to this at most cannot overflow: sizes are at most 2^56."""
+MAX_UNCHECKED: Final = 2**40
+"""Largest constant number of elements that is multiplied by their size without an overflow check."""
+MAX_COEFFICIENTS: Final = 64
+"""Linear expressions with this sum of coefficients cannot overflow, since sizes are at most 2^56."""
 
 
 def allocation(scope: TextScope, statement: Allocate, size: str) -> str:
-    """The call that gets storage, aligned; where products in the capacity overflow, it asks for more than there is.
+    """Return the call that allocates an aligned buffer; it requests too much, and fails, if the capacity overflows.
 
-    `size` is that of an element. The capacity is written as the product of the extents, where it is that.
+    `size` is the size of an element. The capacity is written as the product of the extents if it is equal to it.
     """
     texts, number = _capacity(scope, statement)
-    room = f"{number} * {size}" if number != 1 else size
+    total = f"{number} * {size}" if number != 1 else size
     if texts:
-        room = f"saturating_product({_nested('saturating_product', texts).text}, {room})"
-    return f"aligned_{'zeros' if statement.zeroed else 'storage'}({room})"
+        total = f"saturating_product({_nested('saturating_product', texts).text}, {total})"
+    return f"aligned_{'zeros' if statement.zeroed else 'storage'}({total})"
 
 
 def _capacity(scope: TextScope, statement: Allocate) -> tuple[list[Text], int]:
-    """The factors of the capacity that are known only in a call, and the product of the others."""
+    """Return the factors of the capacity that depend on sizes, and the product of the constant ones."""
     factors = list(statement.buffer.room)
     if elements(statement.buffer.room) != statement.capacity:
         factors = _factors(statement.capacity)
     number = prod(factor.constant for factor in factors if factor.constant is not None)
     texts = [_saturating(scope, factor) for factor in factors if factor.constant is None]
-    if number > MUCH and texts:
+    if number > MAX_UNCHECKED and texts:
         return [*texts, Text(str(number))], 1
     return texts, number
 
 
 def _factors(e: Index) -> list[Index]:
-    """What all terms have in common, and what is left: n, m - 1 and 4 for 4 * n * m - 4 * n."""
+    """Factor out what all terms have in common: 4 * n * m - 4 * n gives n, m - 1 and 4."""
     if not e.terms:
         return [e]
     common: Counter[AnyAtom] = reduce(and_, (Counter(monomial) for monomial, _ in e.terms))
@@ -57,9 +57,9 @@ def _factors(e: Index) -> list[Index]:
 
 
 def _saturating(scope: TextScope, e: Index) -> Text:
-    """An expression that is not negative; where its terms overflow, a very large number."""
+    """Print a nonnegative expression that becomes very large if its terms overflow."""
     linear = all(len(monomial) <= 1 for monomial, _ in e.terms)
-    if linear and sum(abs(value) for monomial, value in e.terms if monomial) <= SMALL:
+    if linear and sum(abs(value) for monomial, value in e.terms if monomial) <= MAX_COEFFICIENTS:
         return index_text(scope, e)
     added: list[Text] = []
     for monomial, value in e.terms:

@@ -1,7 +1,7 @@
-"""Where the storage of a function's buffers is declared, had and given back.
+"""Declaration, allocation and release of a function's buffers.
 
-Where storage cannot be had, what is there is given back: at once, if that is little; else at the end of the function,
-where each way out goes on with the one of the buffers before, so that a buffer's last line is written once.
+If an allocation fails, the buffers allocated so far are freed: in place, if there are few; otherwise at the end of the
+function, where each exit falls through to the exit of the earlier buffers, so that each `free` is written once.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.text_scope import TextScope
 
-FEW: Final = 2
-"""So many buffers at most are freed at the very place where the next one could not be had."""
+MAX_INLINE_FREES: Final = 2
+"""Largest number of buffers that are freed in place after a failed allocation."""
 
 Live: TypeAlias = tuple[Buffer, ...]
-"""The buffers on the heap that are allocated and not yet freed, the oldest first."""
+"""The allocated buffers on the heap, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """What is on the heap at a place, and the function's ways out: labels at its end.
+    """The buffers on the heap at a place, and the labels of the function's error exits.
 
-    From the label of some buffers on these are freed, the last one first. A buffer in `declared` is freed there, and so
-    it is declared at the beginning of the function. An iteration of a parallel loop has no way out: there `failed` is
-    the variable in which it notes that it had no storage.
+    The exit at the label of some buffers frees them, the last one first. Buffers in `declared` are freed at an exit, so
+    they are declared at the beginning of the function. In an iteration of a parallel loop, which cannot leave the
+    function, `failed` is the variable that records a failed allocation.
     """
 
     labels: Mapping[Live, str]
@@ -57,20 +57,20 @@ class Heap:
     def __contains__(self, buffer: Buffer) -> bool:
         return buffer in self.live
 
-    def having(self, *buffers: Buffer) -> Heap:
+    def with_buffers(self, *buffers: Buffer) -> Heap:
         return replace(self, live=(*self.live, *buffers))
 
     def without(self, buffer: Buffer) -> Heap:
         return replace(self, live=_without(self.live, buffer))
 
 
-def on_heap(statement: object) -> bool:
+def is_on_heap(statement: object) -> bool:
     return isinstance(statement, Allocate) and statement.storage == "heap"
 
 
 def _at_allocations(block: Block, live: Live) -> Iterator[Live]:
-    """What is on the heap wherever storage is asked for; statements in a row that do so are one."""
-    for is_group, group in groupby(block, on_heap):
+    """Yield the live buffers at each allocation; consecutive allocations count as one."""
+    for is_group, group in groupby(block, is_on_heap):
         if is_group:
             yield live
             live += tuple(statement.buffer for statement in group if isinstance(statement, Allocate))
@@ -80,7 +80,7 @@ def _at_allocations(block: Block, live: Live) -> Iterator[Live]:
                 case Free(buffer):
                     live = _without(live, buffer)
                 case For(mark=LoopMark.PARALLEL) if has_heap_buffers(statement):
-                    yield live  # the way out is after the loop
+                    yield live  # the exit is after the loop
                 case For(body=body) | If(body=body):
                     yield from _at_allocations(body, live)
                 case Assign() | Accumulate() | Declare() | Allocate() | Clear():
@@ -96,14 +96,14 @@ def _without(live: Live, buffer: Buffer) -> Live:
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def opened(scope: TextScope, nest: LoopNest) -> tuple[TextScope, Heap, list[str]]:
-    """The heap where the function of a nest begins, and the declarations of what may be freed at its end."""
+def initial_heap(scope: TextScope, nest: LoopNest) -> tuple[TextScope, Heap, list[str]]:
+    """Return the heap at the beginning of a nest's function, and declarations of buffers freed at its end."""
     names: dict[str, list[str]] = {}
     declared: set[Buffer] = set()
     taken: Counter[str] = Counter()
     labels: dict[Live, str] = {}
     for live in _at_allocations(nest.body, ()):
-        if len(live) <= FEW or live in labels:
+        if len(live) <= MAX_INLINE_FREES or live in labels:
             continue
         for buffer in live:
             if buffer not in declared:
@@ -116,8 +116,8 @@ def opened(scope: TextScope, nest: LoopNest) -> tuple[TextScope, Heap, list[str]
     return scope, Heap(labels, frozenset(declared)), [f"{kind} {', '.join(of)};" for kind, of in names.items()]
 
 
-def ending(scope: TextScope, heap: Heap) -> list[str]:
-    """The ways out after the function's return, for where storage could not be had."""
+def error_exits(scope: TextScope, heap: Heap) -> list[str]:
+    """Return the labelled error exits after the function's return, which free buffers after a failed allocation."""
     lines: list[str] = []
     written: set[Live] = set()
     for start in sorted(heap.labels, key=len, reverse=True):
@@ -133,14 +133,16 @@ def ending(scope: TextScope, heap: Heap) -> list[str]:
     return lines
 
 
-def allocated(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str]]:
-    """Buffers on the heap, and the way out where one of them could not be had."""
-    scope, inside, lines, failed = asked_for(scope, heap, group)
+def allocate(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str]]:
+    """Allocate buffers on the heap, and leave the function if that fails."""
+    scope, inside, lines, failed = allocate_checked(scope, heap, group)
     return scope, inside, [*lines, *failed]
 
 
-def asked_for(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str], list[str]]:
-    """Buffers on the heap, and after the lines that ask for them, what is done where one of them could not be had."""
+def allocate_checked(
+    scope: TextScope, heap: Heap, group: list[Allocate]
+) -> tuple[TextScope, Heap, list[str], list[str]]:
+    """Allocate buffers on the heap; return the lines that allocate, and those that handle a failure."""
     before = scope
     lines: list[str] = []
     made: list[str] = []
@@ -154,16 +156,16 @@ def asked_for(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[Text
         lines.append(f"{kind}{name} = {allocation(scope, statement, f'sizeof *{name}')};")
         scope = inside
         made.append(name)
-    there = [f"free({name});" for name in reversed(made)] if len(made) > 1 else []
+    allocated = [f"free({name});" for name in reversed(made)] if len(made) > 1 else []
     failed = [f"if ({' || '.join(f'{name} == NULL' for name in made)}) {{"]
-    failed += indented([*there, *way_out(before, heap)])
-    return scope, heap.having(*(statement.buffer for statement in group)), lines, [*failed, "}"]
+    failed += indented([*allocated, *failure(before, heap)])
+    return scope, heap.with_buffers(*(statement.buffer for statement in group)), lines, [*failed, "}"]
 
 
-def way_out(scope: TextScope, heap: Heap) -> list[str]:
-    """What is done where storage could not be had: what is there is given back, and the function returns.
+def failure(scope: TextScope, heap: Heap) -> list[str]:
+    """Return the lines that handle a failed allocation: they free the live buffers and leave the function.
 
-    In an iteration of a parallel loop, what follows is left out, and it is noted that this was so.
+    In an iteration of a parallel loop, the failure is recorded, and the rest of the iteration is skipped.
     """
     if heap.failed:
         return [f"{heap.failed} = 1;"]
@@ -172,13 +174,13 @@ def way_out(scope: TextScope, heap: Heap) -> list[str]:
     return [*(f"free({scope.name(key(buffer))});" for buffer in reversed(heap.live)), "return OUT_OF_MEMORY;"]
 
 
-def on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str]]:
-    """A buffer that is an array of the block."""
+def declare_on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str]]:
+    """Declare a buffer as an array of the block."""
     buffer = statement.buffer
     count = statement.capacity.constant
     if count is None:
         raise AssertionError(f"the stack buffer {buffer.name} has no constant capacity")
     name, scope = scope.bind(key(buffer), buffer.name)
-    # An array of C has at least one element.
+    # C does not allow arrays of length 0.
     text = f"{C_TYPES[buffer.dtype]} {name}[{max(count, 1)}]{' = {0}' if statement.zeroed else ''};"
     return scope, [text]

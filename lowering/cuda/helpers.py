@@ -210,7 +210,7 @@ _FOLDS: Final = {
     **{fold_name(op, dtype, of="axes"): _fold_of_axes(op, dtype) for op in _OPERATIONS for dtype in DTYPES},
 }
 
-OURS: Final = frozenset((*_HELPERS, *_FOLDS))
+HELPER_NAMES: Final = frozenset((*_HELPERS, *_FOLDS))
 """What generated CUDA calls its own functions."""
 
 

@@ -20,7 +20,7 @@ from lowering.c.parameters import parameters_of
 from lowering.c.text import SUM, WIDTH, indented, wrapped
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
-from lowering.cuda.helpers import OURS, WORDS, preamble
+from lowering.cuda.helpers import HELPER_NAMES, WORDS, preamble
 from lowering.cuda.narrow import LIMIT, Bounds, bounds_of_indices, holds, written
 from lowering.cuda.threads import Lines, Threads
 from lowering.gpu.kernels import (
@@ -107,7 +107,7 @@ def _named(nest: LoopNest, scope: TextScope) -> tuple[str, Names]:
 
 def _outermost(nest: LoopNest) -> TextScope:
     """Where the body of a nest stands, with names that CUDA has no meaning for."""
-    names = Names(taken=WORDS | OURS).bind_all(names_wanted(nest))
+    names = Names(taken=WORDS | HELPER_NAMES).bind_all(names_wanted(nest))
     return TextScope(names, frozenset(), nest.natural, indices=WIDE, anchored=known(nest.origins))
 
 

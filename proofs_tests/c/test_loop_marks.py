@@ -293,9 +293,7 @@ def test_a_compiler_without_openmp_is_told_of_and_what_to_do(
     monkeypatch.setenv("CC", str(plain))
     assert not has_openmp(find_compiler(), flag)
     s = product().mark("i", mark)
-    with pytest.raises(
-        CompilerFailed, match=f"does not support OpenMP, needed by {mark} loops of 'matmul'"
-    ) as caught:
+    with pytest.raises(CompilerFailed, match=f"does not support OpenMP, needed by {mark} loops of 'matmul'") as caught:
         lowering.compile(s.goal)
     assert caught.value.required == f"a C compiler that builds programs with {flag}"
     assert any('s.mark("_", None)' in suggestion for suggestion in caught.value.suggestions)

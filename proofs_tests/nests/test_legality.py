@@ -188,7 +188,8 @@ def test_what_one_iteration_reads_of_another_one_is_told_with_both_places() -> N
     with pytest.raises(IllegalMark) as caught:
         check_legal(LoopNest("running", (), (), out, (running,)))
     assert re.fullmatch(
-        r"the loop i is marked vector, but iterations \d and \d both access out\[\d\] \(data race\)", caught.value.summary
+        r"the loop i is marked vector, but iterations \d and \d both access out\[\d\] \(data race\)",
+        caught.value.summary,
     )
     assert caught.value.required == (
         "no iteration accesses what another iteration writes; `out[i] += out[i - 1]` writes it in one iteration, "
@@ -215,7 +216,9 @@ def test_all_loops_that_may_not_run_as_marked_are_told_at_once() -> None:
 
 def test_a_loop_that_others_compute_is_refused() -> None:
     s = reschedule(atl.program("t", [f], atl.sqrt(atl.gen(n, lambda i: f[i])))).mark("i", "parallel")
-    with pytest.raises(IllegalMark, match="the loop i is marked parallel, but lowering does not make a loop of it") as caught:
+    with pytest.raises(
+        IllegalMark, match="the loop i is marked parallel, but lowering does not make a loop of it"
+    ) as caught:
         lower(s.goal)
     assert "s.normalize() shows the loops after lowering" in caught.value.suggestions
     assert "# parallel" in print_nest(lower(s.normalize().mark("i", "parallel").goal))
@@ -295,10 +298,15 @@ def test_the_threads_of_a_block_fold_into_a_scalar_and_its_blocks_do_not() -> No
 def test_a_loop_is_unrolled_whose_extent_is_constant() -> None:
     s = reschedule(matmul()).tile("p", 8)
     assert "for pi in 0..8:  # unroll" in print_nest(lower(s.branch().mark("pi", "unroll").goal))
-    with pytest.raises(IllegalMark, match="the loop po is marked unroll, but its number of iterations is not constant") as caught:
+    with pytest.raises(
+        IllegalMark, match="the loop po is marked unroll, but its number of iterations is not constant"
+    ) as caught:
         lower(s.mark("po", "unroll").goal)
     assert caught.value.required == "a constant extent; it is ceildiv(k, 8)"
-    assert 's.tile(…).tails(strategy="split") separates full tiles, which have a constant extent' in caught.value.suggestions
+    assert (
+        's.tile(…).tails(strategy="split") separates full tiles, which have a constant extent'
+        in caught.value.suggestions
+    )
 
 
 # -- buffers ----------------------------------------------------------------------------------------------------------

@@ -478,7 +478,9 @@ def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
     with pytest.raises(UnsupportedMark, match=f"is marked {marked_one}, which the C target does not"):
         compiled(program)
     if body is NOTHING_OF_IT["a loop that is read away"]:
-        with pytest.raises(IllegalMark, match=r"the loop i is marked thread\.y, but lowering does not make a loop of it"):
+        with pytest.raises(
+            IllegalMark, match=r"the loop i is marked thread\.y, but lowering does not make a loop of it"
+        ):
             lower(program)
         return
     assert marked_one not in print_nest(lower(program))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import atl
-import lowering.c.walks
+import lowering.c.co_iteration
 import lowering.nest.walks.running
 import lowering.passes.walks
 import lowering.targets.co_iteration
@@ -264,7 +264,7 @@ def test_a_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch)
         return [*stop, f"{p} += {c} {one} {d};", f"{q} += {d} {another} {c};"]
 
     assert not wrong_in_c("strict", "rising")
-    monkeypatch.setattr(lowering.c.walks, "_two_steps", steps)
+    monkeypatch.setattr(lowering.c.co_iteration, "_two_steps", steps)
     assert wrong_in_c("strict", "rising")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import atl
-import lowering.c.walks
+import lowering.c.co_iteration
 import lowering.nest.walks.running
 from atl.core.program import Program
 from atl.errors import IllegalMark
@@ -124,7 +124,7 @@ def test_runs_that_do_not_end_where_the_key_changes_are_found(monkeypatch: pytes
         return replace(runs, keys=()) if isinstance(runs, Runs) else runs
 
     given = {"row": np.array([0, 1]), "a": np.ones(2, np.float32)}
-    monkeypatch.setattr(lowering.c.walks, "runs_at", without_keys)
+    monkeypatch.setattr(lowering.c.co_iteration, "runs_at", without_keys)
     monkeypatch.setattr(lowering.nest.walks.running, "runs_at", without_keys)
     assert run(lower(added_up()), {"n": 2, "z": 2}, given).tolist() != [1, 1]
     with pytest.raises(atl.ATLError):
