@@ -244,7 +244,7 @@ def _no_ring(nest: LoopNest, refused: Refused) -> IllegalMark:
 
 
 def _no_lines(nest: LoopNest, loop: For, found: NoLines) -> IllegalMark:
-    summary = f"the loop {loop.variable.name} is marked {loop.mark.value}, and {found.summary}"
+    summary = f"the loop {loop.variable.name} is marked {loop.mark.value}, but {found.summary}"
     return _illegal(nest, loop, summary, found.required, None, *found.suggestions)
 
 

@@ -338,7 +338,7 @@ def test_more_iterations_than_a_compiler_writes_out_are_refused() -> None:
         lowering.compile(many)
     assert caught.value.required == "at most 65534 iterations"
     s = reschedule(many)
-    eval(caught.value.suggestions[0].partition(" puts")[0], {"s": s})
+    eval(caught.value.suggestions[0].partition(" moves")[0], {"s": s})
     assert "#pragma GCC unroll 8" in print_c(lower(s.goal))
 
 

@@ -384,7 +384,7 @@ def test_a_cache_that_turns_out_to_be_read_only_is_passed_over(
         path = build_shared(SQUARES, name="squares")
     assert sum_of_squares(path, [3, 4]) == 25
     monkeypatch.setattr(toolchain, "_build", refused)
-    with pytest.raises(CompilerFailed, match="no place"), pytest.warns(RuntimeWarning):
+    with pytest.raises(CompilerFailed, match="there is no writable directory"), pytest.warns(RuntimeWarning):
         build_shared(SQUARES + " ", name="squares")
 
 

@@ -18,7 +18,7 @@ from atl.errors import InvalidName
 from lowering import compile  # noqa: A004 (the contract's name)
 from lowering.c.helpers import HELPER_NAMES
 from lowering.c.names import EXPORT_NAMES, FUNCTION_NAMES, KEYWORDS, reserved
-from lowering.cuda.helpers import WORDS
+from lowering.cuda.helpers import RESERVED
 from proofs_tests.calls.test_export import make
 from proofs_tests.gpu.shim.run import COMPILER, HERE
 from rewrites import reschedule
@@ -117,7 +117,7 @@ def test_a_check_finds_a_fault_whatever_the_names(role: Callable[[Sequence[str]]
 def test_a_check_finds_a_fault_whatever_names_of_libraries(
     role: Callable[[Sequence[str]], Program], tmp_path: Path
 ) -> None:
-    names = sorted(filter(is_name, FUNCTION_NAMES | HELPER_NAMES | WORDS))
+    names = sorted(filter(is_name, FUNCTION_NAMES | HELPER_NAMES | RESERVED))
     assert len(names) > 2500
     all_check_themselves(role, names, tmp_path)
 

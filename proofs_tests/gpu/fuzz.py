@@ -23,7 +23,7 @@ from atl.core.marks import THREADS
 from atl.core.program import Program
 from atl.errors import ATLError
 from lowering import lower
-from lowering.cuda.narrow import at_sizes, bounds_of_indices
+from lowering.cuda.index_width import bounds_of_indices, evaluate_bounds
 from lowering.cuda.printer import print_cuda
 from lowering.gpu import interpreter
 from lowering.gpu.kernels import Barrier, Kernels, Run, launches, steps_of
@@ -146,7 +146,7 @@ def greatest_index(nest: LoopNest, sizes: Mapping[str, int]) -> Fraction:
     """What bounds every integer that is computed for an index, for these sizes."""
     bounds = bounds_of_indices(nest)
     assert bounds is not None
-    return max((at_sizes(each, sizes) for each in bounds), default=Fraction(0))
+    return max((evaluate_bounds(each, sizes) for each in bounds), default=Fraction(0))
 
 
 def _reason(error: ATLError) -> str:

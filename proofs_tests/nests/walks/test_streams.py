@@ -168,11 +168,11 @@ def test_what_stores_no_whole_lines_is_refused(said: str) -> None:
     program = atl.parse(f"f (x : float32[n, m]) given 65 <= n, 4 <= m := {REFUSED[said]}")
     with pytest.raises(IllegalMark) as caught:
         lower(program)
-    assert "is marked stream, and " + said in caught.value.summary
+    assert "is marked stream, but " + said in caught.value.summary
     assert caught.value.place is not None
     *_, taken = caught.value.suggestions
     session = reschedule(program)
-    eval(taken.partition(" takes")[0], {"s": session})
+    eval(taken.partition(" removes")[0], {"s": session})
     lower(session.goal)
 
 
