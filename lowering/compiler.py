@@ -180,7 +180,7 @@ def _stamp(path: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compiler:
-    """Raises `_Unusable`, which is not cached: a compiler that timed out once is queried again."""
+    """Query a compiler. Raises `_Unusable`, which is not cached: a compiler that timed out once is queried again."""
     answer = _answer(command, "--version")
     version = next(iter(answer.stdout.splitlines()), "").strip() or "unknown version"
     native, predefined = _predefined(command)

@@ -1,4 +1,4 @@
-"""Width of indices in CUDA: the sizes for which 32 bits suffice, as a test that the host makes before each launch.
+"""Width of indices in CUDA: the sizes for which 32 bits suffice, as a test in the host code before each launch.
 
 Every integer that a kernel computes for an index is a sum of products of sizes and loop variables, a quotient, an
 extremum, or an element of an array. Its absolute value, and that of each of its parts however the text factors it, is

@@ -56,7 +56,7 @@ class GpuKernel:
     `__cuda_array_interface__` or DLPack) are read without a copy, in their stream; but index arrays with declared
     properties are copied to the host to be checked. The result is a new NumPy array, or `out`, which may be on the GPU.
     A call returns when its work is enqueued if all arrays are on the GPU and declare their streams; otherwise, when the
-    work is done. `kernel.on(stream)` calls in a given stream. Several results are returned as by `Kernel`, but an `out`
+    work is done. `kernel.on(stream)` calls in that stream. Several results are returned as by `Kernel`, but an `out`
     on the GPU is returned as one array.
 
     Raises `ArgumentError`, `ArrayError`, `AssumptionError`, `IndexOverflow`; `GridTooLarge` for more blocks than CUDA
