@@ -213,7 +213,7 @@ def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element
         kernel(x, out=x)
     assert caught.value.summary.startswith("out is the input x, and ")
     assert said in caught.value.summary
-    assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or omit out=…")
+    assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or leave out=… away")
     assert "once" not in str(caught.value)
     np.testing.assert_array_equal(x, before)
     np.testing.assert_array_equal(kernel(x.copy(), out=x), kernel(before))
