@@ -276,7 +276,7 @@ def time_limit() -> float:
 
 
 def run(
-    command: Sequence[str], *, directory: Path | None = None, given: str = "", within: float = LONGEST
+    command: Sequence[str], *, directory: Path | None = None, stdin: str = "", within: float = LONGEST
 ) -> subprocess.CompletedProcess[str]:
     """Run a command. Raises `OSError`; `subprocess.TimeoutExpired` after `within` seconds or the user's limit."""
     seconds = min(within, time_limit())
@@ -294,7 +294,7 @@ def run(
         start_new_session=True,
     ) as process:
         try:
-            stdout, stderr = process.communicate(given, timeout=seconds)
+            stdout, stderr = process.communicate(stdin, timeout=seconds)
         except BaseException:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -331,7 +331,7 @@ def _builds_with(compiler: Compiler, flags: Sequence[str], program: str) -> bool
         for tried in (flags, ()):
             command = [*compiler.command, *tried, "-x", "c", "-", "-o", "program"]
             try:
-                answer = run(command, directory=Path(directory), given=program, within=within)
+                answer = run(command, directory=Path(directory), stdin=program, within=within)
             except (OSError, subprocess.TimeoutExpired) as error:
                 message = str(error)
                 break
