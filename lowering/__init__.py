@@ -9,6 +9,7 @@ from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
 from lowering.origins.traced import TracedLoop, TracedText, trace
+from lowering.targets.machine import Machine, machine
 from lowering.timing.contest import measure
 from lowering.timing.harness import (
     Clock,
@@ -40,6 +41,7 @@ __all__ = [
     "Kernel",
     "KernelTime",
     "LoopNest",
+    "Machine",
     "Run",
     "Sampler",
     "Samples",
@@ -57,6 +59,7 @@ __all__ = [
     "find_compiler",
     "load_shared",
     "lower",
+    "machine",
     "measure",
     "print_c",
     "print_nest",

@@ -60,7 +60,7 @@ class Compiler:
     `command` is the path, followed by the arguments in $CC. `version` is the first line of the output of --version.
     `native` are the flags that select this processor. `target` is a digest of the macros predefined with these flags:
     it differs between processors for which the compiler generates different code. `vector_bytes` is the size of a
-    vector register: 64, 32 or 16.
+    vector register (64, 32 or 16), and `vector_registers` their number. `fma` is set if there is a fused multiply-add.
     """
 
     command: tuple[str, ...]
@@ -69,6 +69,8 @@ class Compiler:
     native: tuple[str, ...] = ()
     target: str = ""
     vector_bytes: int = 16
+    vector_registers: int = 16
+    fma: bool = False
 
     @property
     def path(self) -> Path:
@@ -192,7 +194,10 @@ def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compil
     else:
         raise _Unusable(f"({version}) is neither gcc nor clang; zig cc, musl-gcc and icx are based on these")
     longest = 64 if "__AVX512F__" in macros else 32 if "__AVX__" in macros else 16
-    return Compiler(command, version, kind, native, hashlib.sha256(predefined.encode()).hexdigest()[:24], longest)
+    registers = 32 if macros & {"__AVX512F__", "__aarch64__"} else 16
+    fma = bool(macros & {"__FMA__", "__ARM_FEATURE_FMA"})
+    target = hashlib.sha256(predefined.encode()).hexdigest()[:24]
+    return Compiler(command, version, kind, native, target, longest, registers, fma)
 
 
 def _predefined(command: Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -35,7 +35,7 @@ from atl.core.index import (
     imax,
     index,
 )
-from atl.core.marks import AT_ONCE, LetMark, LoopMark
+from atl.core.marks import CONCURRENT, LetMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation
 from atl.core.program import Program
 from atl.core.substitution import map_op
@@ -154,7 +154,7 @@ class Context:
     def inside(self, scope: Scope, loop: tuple[Var, Index, Index], mark: LoopMark) -> Context:
         """The body of a loop, with its scope."""
         inside = replace(self, scope=scope, around=(*self.around, loop), in_merge=mark is LoopMark.MERGE)
-        if mark in AT_ONCE:
+        if mark in CONCURRENT:
             return replace(inside, outside=scope, loops=())
         return replace(inside, loops=(*self.loops, loop))
 
@@ -368,7 +368,7 @@ class _Lowering:
         if self._followed is not None and origin is not None:
             self._origins[variable] = origin
         inside = context.inside(scope, (variable, low, high), mark)
-        if context.loops and mark not in AT_ONCE:
+        if context.loops and mark not in CONCURRENT:
             inner = body(variable, inside)
             return (For(variable, low, high, inner, mark, binder),) if inner else ()
         outer, self._hoisted = self._hoisted, []

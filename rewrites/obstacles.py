@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import padtypes
 from atl.checks.safety import unsafe_accesses
-from atl.checks.wellformed import without_meaning
+from atl.checks.wellformed import meaning_errors
 from atl.core.program import Program
 from atl.errors import ATLError, UnsupportedMark
 from lowering.targets.capabilities import check_names, marked_binders, unsupported_marks
@@ -35,7 +35,7 @@ def obstacles(program: Program, target: str = "c") -> list[ATLError]:
     if target == "c":
         found += register_errors(program)
         found += stack_errors(program)
-    meaningless = next(without_meaning(program), None)
+    meaningless = next(meaning_errors(program), None)
     if meaningless is not None:
         return [*found, meaningless]
     found += (error for _, error in unsafe_accesses(program))

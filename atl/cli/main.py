@@ -9,7 +9,20 @@ from collections.abc import Sequence
 from typing import Final
 
 import atl
-from atl.cli import cache, catalogues, certificates, certify, checkout, demo, derive, export, layout, programs, sparse
+from atl.cli import (
+    cache,
+    catalogues,
+    certificates,
+    certify,
+    checkout,
+    demo,
+    derive,
+    export,
+    layout,
+    machine,
+    programs,
+    sparse,
+)
 from atl.cli.completion import completion
 from atl.cli.foundation.command import CODES, FAILED, INTERRUPTED, REFUSED, Command, error_as_data, print_json
 from atl.errors import ATLError
@@ -27,6 +40,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     layout.LAYOUT,
     sparse.SPARSE,
     cache.CACHE,
+    machine.MACHINE,
     *checkout.COMMANDS,
     completion(lambda: parser()),  # noqa: PLW0108 (it is defined below)
 )

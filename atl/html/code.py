@@ -16,7 +16,7 @@ from atl.errors import ATLError, InvalidArgument, brief
 from atl.html.elements import Child, Html, element, escaped, joined
 from atl.html.programs import WIDTH, Span, with_spans
 from atl.meaning.specialise import specialise
-from atl.text.printing import laid_with_heads
+from atl.text.printing import layout_with_heads
 from lowering import GpuKernel, Kernel, TracedText, trace
 from lowering.targets.capabilities import support_of
 
@@ -139,7 +139,7 @@ def _told(program: Program, used: set[str]) -> str:
 def _program(traced: TracedText, regions: list[tuple[int, int, str]]) -> Html:
     """The last program, its binders tied to the lines of their loops."""
     spans: list[Span] = []
-    laid = laid_with_heads(traced.program, width=WIDTH)
+    laid = layout_with_heads(traced.program, width=WIDTH)
     for path, e in _parts(traced.program.body, ()):
         if isinstance(e, Gen | Reduce):
             lines = [(first, last) for first, last, key in regions if key == _key(path)]

@@ -15,7 +15,7 @@ from atl.core.program import Program
 from atl.errors import ATLError
 from atl.html.elements import Child, Html, element
 from atl.text.pretty import UNBROKEN
-from atl.text.printing import laid_at
+from atl.text.printing import layout_at
 from padtypes import PadSetDrawing, Truncation, draw_pad_set, truncations
 
 MOST: Final = 4
@@ -68,7 +68,7 @@ def _known_by(found: Truncation) -> tuple[object, ...]:
 
 def _text(program: Program, found: Truncation) -> str:
     """The truncation without its operand: `truncr (8*⌈n / 8⌉ - n)`."""
-    laid = laid_at(program, found.path, width=UNBROKEN)
+    laid = layout_at(program, found.path, width=UNBROKEN)
     return laid.text[laid.start : laid.head]
 
 

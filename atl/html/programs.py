@@ -12,7 +12,7 @@ from atl.core.program import Program
 from atl.core.traversal import Path, subterm
 from atl.html.elements import Child, Html, Value, element, escaped, joined
 from atl.text.names import Names
-from atl.text.printing import laid_at, show_part, show_program
+from atl.text.printing import layout_at, show_part, show_program
 
 WIDTH: Final = 88
 """Programs are laid out for so many columns, fewer than in a terminal: the list of calls stands beside them."""
@@ -194,7 +194,7 @@ def compared(before: str, after: str) -> tuple[list[Span], list[Span]]:
 
 def text_of(program: Program) -> str:
     """The whole of a program, for the columns of a page; what is far too long to be read is elided."""
-    return show_program(program, abridge=True) if _is_large(program) else laid_at(program, (), width=WIDTH).text
+    return show_program(program, abridge=True) if _is_large(program) else layout_at(program, (), width=WIDTH).text
 
 
 def _is_large(program: Program) -> bool:
@@ -210,7 +210,7 @@ def with_part(program: Program, path: Path) -> tuple[str, list[Span]]:
     """The whole of a program, with the part at a path marked as what has come, unless it is elided."""
     if _is_large(program):
         return text_of(program), []
-    laid = laid_at(program, path, width=WIDTH)
+    laid = layout_at(program, path, width=WIDTH)
     return laid.text, spans_of(laid.text, [(laid.start, laid.stop)], "ins")
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
-from atl.core.declared import AtLeast, Below, Rising, bounds_of, facts_of
+from atl.core.declared import AtLeast, Below, Monotonic, bounds_of, facts_of
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
 from atl.core.program import Program, SparseOperand, checked_program, size_in
 from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
 from atl.meaning.packed import Shapes, taken_apart
-from atl.surface.refused_habits import Symbolic
+from atl.surface.symbolic import Symbolic
 from atl.text.printing import show_predicate
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -187,11 +187,11 @@ def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
     if exact:
         if dtypes.is_integer(array.dtype):
             return _exact_integers(array, held)
-        if array.dtype != dtypes.TRUTH:
+        if array.dtype != dtypes.BOOL:
             return _exact_numbers(array, held)
     if held.dtype == np.dtype(array.dtype):
         return held
-    kind = "bool" if array.dtype == dtypes.TRUTH else f"np.{array.dtype}"
+    kind = "bool" if array.dtype == dtypes.BOOL else f"np.{array.dtype}"
     cast = f"{array.name}.astype({kind})"
     made = f"np.asarray({array.name}, dtype={kind})"
     raise ArrayError(
@@ -360,7 +360,7 @@ def _check_facts(array: Array, call: Arguments, packed: SparseOperand | None) ->
             case Below(bound):
                 high = _value(bound, call, f"the range of {array.name}")
                 _refuse_first(array, held >= high, call)
-            case Rising():
+            case Monotonic():
                 _check_order(array, fact, call, packed)
             case _:
                 assert_never(fact)
@@ -384,7 +384,7 @@ def _refuse_first(array: Array, outside: npt.NDArray[np.bool_], call: Arguments)
         )
 
 
-def _check_order(array: Array, order: Rising, call: Arguments, packed: SparseOperand | None) -> None:
+def _check_order(array: Array, order: Monotonic, call: Arguments, packed: SparseOperand | None) -> None:
     """Raises what to say of the first two neighbours that are not in the declared order, if there are such."""
     held = call.arrays[array.name]
     if not held.ndim:

@@ -124,7 +124,7 @@ class _Substitution:
             low, high = (None if bound is None else self.index(bound) for bound in (array.low, array.high))
             shape = tuple(map(self.index, array.shape))
             between = None if array.between is None else self.array(array.between)
-            self.arrays[array] = Array(array.name, shape, array.dtype, low, high, array.rises, between)
+            self.arrays[array] = Array(array.name, shape, array.dtype, low, high, array.monotonic, between)
         return self.arrays[array]
 
     def index(self, expression: Index) -> Index:

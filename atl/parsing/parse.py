@@ -27,8 +27,8 @@ from typing import Final, TypeVar, get_args
 from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
 from atl.core import dtypes
-from atl.core.declared import truths
-from atl.core.index import Array, Index, Rises, index, shift
+from atl.core.declared import MONOTONIC_NOTATION, bool_array
+from atl.core.index import Array, Index, Monotonicity, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, equal
@@ -36,7 +36,7 @@ from atl.core.program import Program
 from atl.core.results import Result, total
 from atl.core.substitution import map_type
 from atl.core.terms import (
-    OPERATOR_CALLED,
+    OPERATORS_BY_WORD,
     Access,
     BinaryOp,
     Cast,
@@ -176,14 +176,14 @@ class _Reader(IndexReader):
             return
         of = self._type(dtypes.checked_input)
         low = high = None
-        if of.dtype == dtypes.TRUTH:
-            declared.append(truths(name, of.shape))
+        if of.dtype == dtypes.BOOL:
+            declared.append(bool_array(name, of.shape))
             return
         bounded = self.sees("in")
         if self.accept("in"):
             low, high = self._bounds()
-        rises = self._rises()
-        if (bounded or rises) and not dtypes.is_integer(of.dtype):
+        monotonic = self._monotonicity()
+        if (bounded or monotonic) and not dtypes.is_integer(of.dtype):
             raise self.error(
                 f"the elements of {name}, of type {of.dtype}, are given a range or an order",
                 token,
@@ -193,18 +193,17 @@ class _Reader(IndexReader):
             self.advance()
             between[name] = self.next
             self.name("the positions between which it rises")
-            if not rises:
+            if not monotonic:
                 raise self.error(f"{name} has no order", token, required="rising or strict before between")
-        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, rises))
+        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, monotonic))
 
-    def _rises(self) -> Rises:
+    def _monotonicity(self) -> Monotonicity:
         """An order, if one is declared."""
-        match self.next.kind, self.next.text:
-            case "name", ("rising" | "strict") as rises:
+        for monotonic, word in MONOTONIC_NOTATION.items():
+            if (self.next.kind, self.next.text) == ("name", word):
                 self.advance()
-                return rises
-            case _:
-                return ""
+                return monotonic
+        return ""
 
     def _order_between(self, declared: list[Array], between: dict[str, Token]) -> None:
         """Gives the inputs that are ordered between positions these positions, which may be declared after them."""
@@ -341,7 +340,7 @@ class _Reader(IndexReader):
                 return self._binder()
             case "word", "let":
                 return self._let()
-            case "word", word if word in OPERATOR_CALLED:
+            case "word", word if word in OPERATORS_BY_WORD:
                 return self._reshape()
             case "symbol", "-":
                 return self._minus()
@@ -435,7 +434,7 @@ class _Reader(IndexReader):
     def _reshape(self) -> Expr:
         """An operator before its operand, with its amounts between them; also as a call, split(k, e)."""
         token = self.advance()
-        of = OPERATOR_CALLED[token.text]
+        of = OPERATORS_BY_WORD[token.text]
         wanted = len(of.form.indices)
         amounts: list[Index] = []
         called = False

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final, Literal, TypeVar
 
 from atl.core import dtypes
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.index import Array, Index, bound, ceildiv, exclusive_or, extremum, floordiv, index, read, size
 from atl.core.marks import M, marks, read_mark
 from atl.core.node import MAX_DEPTH
@@ -374,7 +374,7 @@ class IndexReader:
         )
 
     def _element(self, array: Array, token: Token) -> Index | Predicate:
-        if not dtypes.is_integer(array.dtype) and not is_truths(array):
+        if not dtypes.is_integer(array.dtype) and not is_bool_array(array):
             raise self.error(
                 f"an element of {array.name}, of type {array.dtype}, is used as an index",
                 token,
@@ -389,4 +389,4 @@ class IndexReader:
                 required="an index for every dimension",
             )
         element = read(array, tuple(indices))
-        return truth(element) if is_truths(array) else element
+        return truth(element) if is_bool_array(array) else element

@@ -66,7 +66,7 @@ def _stretches(between: Array, extent: int, model: Model) -> list[tuple[int, int
     """
     count = model.value(between.shape[0])
     known = sorted((at[0], value) for name, at, value in model.elements if name == between.name and 0 <= at[0] < count)
-    if len(known) < count and between.rises == "strict":
+    if len(known) < count and between.monotonic == "increasing":
         return [(0, extent)]
     found: list[tuple[int, int]] = []
     for first, end in sorted((max(a, 0), min(b, extent)) for (_, a), (_, b) in pairwise(known)):

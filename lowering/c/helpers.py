@@ -8,6 +8,7 @@ from typing import Final
 from lowering.c.functions.exponential import EXPONENTIALS
 from lowering.c.functions.extremes import EXTREMES, KEYS, extreme_of_vectors
 from lowering.c.functions.lanes import CHOOSE, EACH_LANE, chosen_lanes, of_each_lane
+from lowering.c.functions.logarithm import LOGARITHMS, TANGENTS
 from lowering.c.functions.streams import STREAMS
 
 OUT_OF_MEMORY: Final = 1
@@ -109,6 +110,8 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **EXTREMES,
     **KEYS,
     **EXPONENTIALS,
+    **LOGARITHMS,
+    **TANGENTS,
     **STREAMS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, Rising, facts_of, is_truths
+from atl.core.declared import AtLeast, Below, Monotonic, facts_of, is_bool_array
 from atl.core.index import ONE, Array, Index
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
@@ -200,7 +200,7 @@ def facts_text(scope: TextScope, array: Array) -> list[str]:
     name = scope.name(array.name)
     element = f"{name}[...]" if array.shape else name
     facts: list[str] = []
-    for fact in () if is_truths(array) else facts_of(array):
+    for fact in () if is_bool_array(array) else facts_of(array):
         match fact:
             case AtLeast(bound):
                 facts.append(f"{show_index(scope, bound)} <= {element}")
@@ -208,7 +208,7 @@ def facts_text(scope: TextScope, array: Array) -> list[str]:
                 facts[-1] += f" < {show_index(scope, bound)}"
             case Below(bound):
                 facts.append(f"{element} < {show_index(scope, bound)}")
-            case Rising(strict, between):
+            case Monotonic(strict, between):
                 where = "along its last dimension"
                 if between is not None:
                     where = f"from each element of {scope.name(between.name)} up to the next one"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core import dtypes
 from atl.core.index import Array, Index, Read, atoms
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
@@ -85,7 +85,7 @@ def kernels(nest: LoopNest) -> Kernels:
     check_nest(nest, "cuda")
     check_axes(nest)
     _check_extents(nest.output, nest.output.extents)
-    place = Place(known_at_the_start(nest.assumptions, nest.inputs), outermost(nest))
+    place = Place(initial_facts(nest.assumptions, nest.inputs), outermost(nest))
     return Kernels(nest, _Host(nest).block(nest.body, place))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Index, Leaf, Var, index, map_leaves
 from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, equal, less
 from atl.prove import Answer, Facts, Proved, prove, proves
@@ -100,7 +100,7 @@ def report(kernels: Kernels) -> RaceReport:
     unproved: list[tuple[Pair, Answer]] = []
     barriers = 0
     nest = kernels.nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     for number, (launch, known, scope) in enumerate(_launches(kernels.body, facts, outermost(nest))):
         traversal = _Traversal(number, launch)
         traversal.kernel(known, scope)

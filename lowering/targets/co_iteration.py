@@ -176,9 +176,9 @@ def _declare(finger: Finger) -> tuple[str, ...]:
     if not isinstance(atom, Read):
         return ()
     begin = finger.loop.low.atom
-    order = f'("strict", {begin.array.name})' if isinstance(begin, Read) else '"strict"'
+    order = f'("increasing", {begin.array.name})' if isinstance(begin, Read) else '"increasing"'
     return (
-        f"declare the order of {atom.array.name}: atl.tensor(…, order={order})",
+        f"declare the order of {atom.array.name}: atl.tensor(…, monotonic={order})",
         "choose a format whose entries are sorted: s.sparsify(…, CSR.sorted())",
     )
 

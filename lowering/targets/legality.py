@@ -13,9 +13,9 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Var, index
-from atl.core.marks import AT_ONCE, BLOCKS, THREADS, LetMark, LoopMark
+from atl.core.marks import BLOCKS, CONCURRENT, THREADS, LetMark, LoopMark
 from atl.core.predicate import equal
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
@@ -70,7 +70,7 @@ def check_legal(nest: LoopNest) -> None:
 
 def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
     """Yield an error for each loop whose mark is not legal."""
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     within: set[Var] = set()  # loops checked together with the merge around them
     for loop, known, scope in _marked_loops(nest.body, facts, outermost(nest)):
         if loop.variable not in within:
@@ -80,7 +80,7 @@ def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
             yield _not_constant(nest, loop, scope)
         if isinstance(loop.lines, NoLines):
             yield _no_lines(nest, loop, loop.lines)
-        if loop.mark in AT_ONCE:
+        if loop.mark in CONCURRENT:
             found = conflict(loop, known, scope)
             if found is not None:
                 yield _data_race(nest, found)

@@ -138,7 +138,7 @@ def _drawn(
     whole = np.empty(shape, dtype=array.dtype)
     for at in np.ndindex(*shape):
         whole[at] = choices.integer(low, high - 1)
-    if array.rises and lawful and array.shape:
+    if array.monotonic and lawful and array.shape:
         for row in np.ndindex(*shape[:-1]):
             whole[row] = _increasing(low, high if array.high is not None else high + shape[-1], shape[-1], choices)
     return whole

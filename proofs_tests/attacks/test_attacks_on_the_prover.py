@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from atl.cli import main as command
-from atl.core.index import Rises
+from atl.core.index import Monotonicity
 from atl.core.predicate import less
 from atl.prove import Answer, Refuted, forget, prove, prover, statistics
 from atl.prove.bits import Value
@@ -23,7 +23,7 @@ from proofs_tests.attacks.questions import filled_in, given, m, n
 from proofs_tests.sampling import few_and_rest
 
 ENOUGH: Final = 1_500
-ORDERS: Final[tuple[Rises, ...]] = ("", "rising", "strict")
+ORDERS: Final[tuple[Monotonicity, ...]] = ("", "nondecreasing", "increasing")
 """Within so many questions each planted fault is found."""
 
 Patch = pytest.MonkeyPatch
@@ -87,25 +87,26 @@ def test_a_fault_of_the_prover_is_found(what: str, monkeypatch: Patch) -> None:
 def test_a_row_is_filled_in_exactly_where_there_is_one() -> None:
     """The judge is judged: against all rows of up to three elements from -1 to 3."""
     numbers = range(-1, 4)
-    for extent, rises in product(range(1, 4), ORDERS):
+    for extent, monotonic in product(range(1, 4), ORDERS):
         every = [
             row
             for row in product(numbers, repeat=extent)
-            if rises == "" or all(before < after + (rises == "rising") for before, after in pairwise(row))
+            if monotonic == ""
+            or all(before < after + (monotonic == "nondecreasing") for before, after in pairwise(row))
         ]
         for known in ({}, *({at: value} for at in range(extent) for value in numbers), {0: 0, extent - 1: 2}):
             for low, high in product((-1, 0, 2), (1, 2, 4)):
                 within = [row for row in every if all(low <= value < high for value in row)]
                 there = any(all(row[at] == value for at, value in known.items()) for row in within)
-                made = filled_in(known, extent, low, high, rises=rises)
-                assert (made is not None) == there, (known, extent, low, high, rises)
+                made = filled_in(known, extent, low, high, monotonic=monotonic)
+                assert (made is not None) == there, (known, extent, low, high, monotonic)
                 assert made is None or tuple(made) in within
 
 
 @pytest.mark.parametrize(("low", "high"), [(None, 0), (3, None), (None, None)])
 def test_a_row_without_a_bound_has_room_on_that_side(low: int | None, high: int | None) -> None:
     for known in ({}, {2: -9 if low is None else 9}):
-        assert filled_in(known, 4, low, high, rises="strict") is not None
+        assert filled_in(known, 4, low, high, monotonic="increasing") is not None
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(300))

@@ -290,7 +290,7 @@ def test_the_declared_range_of_an_array_is_checked() -> None:
 
 
 def test_the_declared_order_of_an_array_is_checked_along_the_last_dimension() -> None:
-    rows = program(atl.tensor("crd", n, m, dtype="int64", order="strict"))
+    rows = program(atl.tensor("crd", n, m, dtype="int64", monotonic="increasing"))
     least, most = -(2**63), 2**63 - 1
     assert bind(rows, [np.array([[5, 6], [0, 9], [least, most]])], {}).sizes == {"n": 3, "m": 2}
     text = refusal(rows, ArrayError, np.array([[5, 6, 7], [0, 9, 9]]))

@@ -384,7 +384,7 @@ def test_only_what_is_used_is_included() -> None:
 
 
 def test_the_comment_says_what_must_hold() -> None:
-    pos = Array("pos", (n + 1,), "int32", ZERO, m, "strict")
+    pos = Array("pos", (n + 1,), "int32", ZERO, m, "increasing")
     of = LoopNest("facts", ("n", "m"), (pos,), output(), (), (less(ZERO, n),), complete=True)
     assert body_of(of).startswith(
         "/* facts: out from pos[n + 1], where 1 <= n, 0 <= pos[...] < m, pos increases strictly along its last\n"

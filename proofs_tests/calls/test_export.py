@@ -123,9 +123,9 @@ def test_a_planted_fault_is_found_by_the_check(
 
 def test_inputs_are_drawn_as_they_are_declared(tmp_path: Path) -> None:
     """Each fault would be seen by reads outside, which the plain version makes too; so what is drawn is computed."""
-    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, k + 1), order="rising")
-    crd = atl.tensor("crd", k, dtype="int64", range=(2, m), order=("strict", pos))
-    up = atl.tensor("up", n, dtype="int32", range=(-3, 50), order="strict")
+    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, k + 1), monotonic="nondecreasing")
+    crd = atl.tensor("crd", k, dtype="int64", range=(2, m), monotonic=("increasing", pos))
+    up = atl.tensor("up", n, dtype="int32", range=(-3, 50), monotonic="increasing")
     on = atl.tensor("on", n, dtype="bool")
     a = atl.tensor("a", dtype="int32", range=(5, 6))
     faults = [

@@ -40,7 +40,7 @@ def floats(names: Sequence[str]) -> Program:
 
 
 def integers(names: Sequence[str]) -> Program:
-    inputs = [atl.tensor(name, length, dtype="int32", range=(0, 50), order="rising") for name in names]
+    inputs = [atl.tensor(name, length, dtype="int32", range=(0, 50), monotonic="nondecreasing") for name in names]
     return atl.program("f", inputs, total([x[0] for x in inputs]), given=[length >= 1])
 
 
@@ -62,8 +62,8 @@ ROLES: Final = (floats, integers, scalars, sizes)
 @cache
 def hostile() -> tuple[str, ...]:
     """Every word of the files of some kernels, and C's keywords: those that a program takes as a name."""
-    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, 9), order="rising")
-    crd = atl.tensor("crd", 8, dtype="int64", range=(0, 50), order=("strict", pos))
+    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, 9), monotonic="nondecreasing")
+    crd = atl.tensor("crd", 8, dtype="int64", range=(0, 50), monotonic=("increasing", pos))
     inputs = [pos, crd, atl.tensor("on", n, dtype="bool"), atl.tensor("a", dtype="int32"), atl.tensor("x", n)]
     body = atl.let(atl.gen(n, lambda i: inputs[-1][i] * 2), lambda t: atl.gen(n, lambda i: atl.exp(t[i])))
     words = set(KEYWORDS)

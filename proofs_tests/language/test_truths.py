@@ -90,9 +90,9 @@ def test_truth_values_stand_in_no_other_place(made: Callable[[], atl.Tensor]) ->
         atl.program("p", [mask, x], made())
 
 
-@pytest.mark.parametrize("given", [{"range": (0, 2)}, {"order": "strict"}])
+@pytest.mark.parametrize("given", [{"range": (0, 2)}, {"monotonic": "increasing"}])
 def test_truth_values_have_neither_a_range_nor_an_order(given: Any) -> None:
-    with pytest.raises(atl.ATLError, match="whose elements are bool"):
+    with pytest.raises(atl.ATLError, match="the elements of mask are bool"):
         atl.tensor("mask", n, dtype="bool", **given)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import atl
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Var, constant, index
-from atl.core.marks import AT_ONCE, LoopMark
+from atl.core.marks import CONCURRENT, LoopMark
 from atl.core.terms import Monoid
 from atl.errors import IllegalMark, UnsafeAccess, UnsafeTruncation
 from atl.prove import Unknown
@@ -56,7 +56,7 @@ SIZES: Final = [{"n": rows, "m": columns} for rows, columns in product((0, 1, 2,
 def found(made: Planted) -> Conflict | None:
     """What the prover says."""
     nest = made.nest
-    return conflict(made.loop, known_at_the_start(nest.assumptions, nest.inputs), outermost(nest))
+    return conflict(made.loop, initial_facts(nest.assumptions, nest.inputs), outermost(nest))
 
 
 def meets(nest: LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], order: int = 0) -> str:
@@ -142,7 +142,7 @@ def test_each_loop_of_random_programs_is_found_legal_or_meets(registers: bool) -
             continue
         for path in loops_of(made.program):
             nest = after_passes(lower_unchecked(with_marks(made.program, {path: "parallel"}), registers=registers))
-            if not any(isinstance(inside, For) and inside.mark in AT_ONCE for inside in statements(nest.body)):
+            if not any(isinstance(inside, For) and inside.mark in CONCURRENT for inside in statements(nest.body)):
                 continue
             try:
                 check_legal(nest)
@@ -248,7 +248,7 @@ def test_positions_that_increase_strictly_are_scattered_to_at_once() -> None:
         body = atl.sum(terms, lambda p: atl.place(bins, at[p], weight[p]))
         return reschedule(atl.program("t", [at, weight], body)).mark("p", "parallel").goal
 
-    lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins), order="strict")))
+    lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins), monotonic="increasing")))
     with pytest.raises(IllegalMark, match=r"iterations \d and \d both access out\[0\]"):
         lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins))))
 
@@ -271,7 +271,7 @@ def test_the_outermost_loops_of_schedules_may_run_in_parallel(name: str) -> None
     loops = loops_of(program)
     outermost_loops = [path for path in loops if not any(path[: len(by)] == by != path for by in loops)]
     nest = lower(with_marks(program, dict.fromkeys(outermost_loops, "parallel")))
-    assert any(isinstance(inside, For) and inside.mark in AT_ONCE for inside in statements(nest.body))
+    assert any(isinstance(inside, For) and inside.mark in CONCURRENT for inside in statements(nest.body))
 
 
 @pytest.mark.parametrize("mark", ["parallel", "vector"])

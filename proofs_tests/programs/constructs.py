@@ -14,7 +14,7 @@ from atl.core.terms import (
     BINARY,
     CONSTRUCTORS,
     MONOIDS,
-    OPERATOR_CALLED,
+    OPERATORS_BY_WORD,
     UNARY,
     Access,
     Binary,
@@ -44,7 +44,7 @@ WALKS: Final = (f"{LoopMark.MERGE.value} loop", f"{LoopMark.RUNS.value} loop")
 ALL: Final = (
     *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),
     *dict.fromkeys((*MONOIDS, *UNARY, *BINARY)),
-    *OPERATOR_CALLED,
+    *OPERATORS_BY_WORD,
     *("gen (lo, hi)", "reduce (lo, hi)", "reduce of tensors", "tensor arithmetic"),
     *("let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
     *("access to an input", "access to a let", "access to an expression"),

@@ -15,7 +15,7 @@ from atl.core.index import (
     ZERO,
     Array,
     Index,
-    Rises,
+    Monotonicity,
     Size,
     Var,
     bound,
@@ -187,12 +187,12 @@ def said_of(rng: Random) -> str:
 
 def elements(rng: Random) -> str:
     """Which of some models could be of arrays, elements outside among them; between the positions of others too."""
-    rises: Rises = rng.choice(("", "rising", "strict"))
+    monotonic: Monotonicity = rng.choice(("", "nondecreasing", "increasing"))
     low, high = rng.choice((None, ZERO, index(1))), rng.choice((None, m, m + 1, index(5)))
-    positions = Array("pos", (n,), "int64", rises=rng.choice(("", "rising", "strict")))
-    between = positions if rises and rng.random() < 0.5 else None
+    positions = Array("pos", (n,), "int64", monotonic=rng.choice(("", "nondecreasing", "increasing")))
+    between = positions if monotonic and rng.random() < 0.5 else None
     shape = rng.choice(((k,), (k,), (n, k), ())) if between is None else (k,)
-    row = Array("row", shape, "int64", low, high, rises if shape else "", between=between)
+    row = Array("row", shape, "int64", low, high, monotonic if shape else "", between=between)
     told = []
     for _ in range(16):
         leaves = [(Size("k"), rng.randrange(6)), (Size("m"), rng.randrange(2, 7)), (Size("n"), rng.randrange(1, 5))]

@@ -49,7 +49,7 @@ def test_every_name_in_a_program_is_bound(tiled: Derivation) -> None:
 
 def test_what_is_declared_of_sizes_and_arrays_is_given() -> None:
     n, m = atl.sizes("n m", min=1)
-    at = atl.tensor("at", n, dtype="int64", range=(0, m), order="strict")
+    at = atl.tensor("at", n, dtype="int64", range=(0, m), monotonic="increasing")
     x = atl.tensor("x", m)
     program = atl.program("gather", [at, x], atl.gen(n, lambda i: x[at[i]]))
     given = list(context([program]))
@@ -112,7 +112,7 @@ def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
 def test_names_of_the_exporters_hide_none_of_a_program() -> None:
     j, q, p, n = atl.sizes("j q p n")
     pos = atl.tensor("pos", q + 1, dtype="int64", range=(0, j + 1))
-    idx = atl.tensor("idx", j, dtype="int64", range=(0, n), order=("strict", pos))
+    idx = atl.tensor("idx", j, dtype="int64", range=(0, n), monotonic=("increasing", pos))
     at = atl.tensor("at", j, p)
     body = atl.gen(j, lambda p: atl.gen(n, lambda q: at[p, 0]))
     program = atl.program("rows", [pos, idx, at], body, given=[p >= 1])
@@ -140,8 +140,8 @@ def test_what_is_trusted_names_rocq_where_it_has_checked() -> None:
 
 def test_orders_within_rows_and_truth_values_are_given() -> None:
     n, k = atl.sizes("n k")
-    pos = atl.tensor("pos", n + 1, dtype="int64", range=(0, k + 1), order="rising")
-    idx = atl.tensor("idx", k, dtype="int64", range=(0, n), order=("strict", pos))
+    pos = atl.tensor("pos", n + 1, dtype="int64", range=(0, k + 1), monotonic="nondecreasing")
+    idx = atl.tensor("idx", k, dtype="int64", range=(0, n), monotonic=("increasing", pos))
     kept = atl.tensor("kept", n, dtype="bool")
     x = atl.tensor("x", n)
     program = atl.program("some", [pos, idx, kept, x], atl.sum(n, lambda i: atl.guard(kept[i], x[i])))

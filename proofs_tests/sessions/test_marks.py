@@ -91,9 +91,9 @@ def test_every_mark_is_read_from_its_text_and_no_other_text_is_a_mark() -> None:
     with pytest.raises(UnknownMark, match=r"there is no mark 'paralel'") as caught:
         loop_mark("paralel")
     assert caught.value.suggestions == ("did you mean parallel?",)
-    with pytest.raises(UnknownMark, match="heap is a mark of a let, and not of a loop"):
+    with pytest.raises(UnknownMark, match="heap is a mark of a let, not of a loop"):
         loop_mark("heap")
-    with pytest.raises(UnknownMark, match="vector is a mark of a loop, and not of a let"):
+    with pytest.raises(UnknownMark, match="vector is a mark of a loop, not of a let"):
         let_mark("vector")
 
 
@@ -112,7 +112,7 @@ def test_a_constructor_takes_marks_of_its_own_set_only(
     for mark in own:
         assert make(mark).mark is mark
     for wrong in ("", "parallel", None, LetMark.NONE if own is LoopMark else LoopMark.NONE):
-        with pytest.raises(InvalidArgument, match=f"is no mark of {called}"):
+        with pytest.raises(InvalidArgument, match=f"is not a mark of {called}"):
             make(wrong)
 
 
@@ -197,8 +197,8 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
 @pytest.mark.parametrize(
     ("what", "mark", "kind", "said"),
     [
-        ("j", "shared", UnknownMark, "shared is a mark of a let, and not of a loop"),
-        ("a", "vector", UnknownMark, "vector is a mark of a loop, and not of a let"),
+        ("j", "shared", UnknownMark, "shared is a mark of a let, not of a loop"),
+        ("a", "vector", UnknownMark, "vector is a mark of a loop, not of a let"),
         ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
         ("j", 3, UnknownMark, "there is no mark 3"),
         ("A[_, _]", "vector", DoesNotApply, "nothing that A[_, _] means has a mark"),
@@ -239,7 +239,7 @@ def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
         assert pointed_at(caught.value) == shown
     with pytest.raises(DoesNotApply, match="there is no binder 1 here"):
         work.rename((), "x", binder=1)
-    with pytest.raises(InvalidArgument, match="is no mark of a loop"):
+    with pytest.raises(InvalidArgument, match="is not a mark of a loop"):
         work.mark((), LetMark.HEAP)
     assert str(work.goal) == str(matmul())
 

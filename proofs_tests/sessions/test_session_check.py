@@ -266,7 +266,7 @@ def scalar() -> atl.Program:
 
 def joined() -> atl.Program:
     """Two sums whose terms count where keys are equal."""
-    rows = [atl.tensor(name, n, dtype="int64", order="strict") for name in "ab"]
+    rows = [atl.tensor(name, n, dtype="int64", monotonic="increasing") for name in "ab"]
     terms = atl.sum(n, lambda i: atl.sum(n, lambda j: atl.guard(rows[0][i] == rows[1][j], f[i] * f[j])))
     return atl.program("joined", [*rows, f], terms)
 

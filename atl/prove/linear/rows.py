@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of, increases
+from atl.core.declared import AtLeast, Below, bounds_of, is_increasing
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.prove.facts import declared
@@ -131,7 +131,7 @@ def declared_rows(table: Table, column: int, read: Read) -> list[Row]:
     parts = table.parts[column]
     before: Row = {}
     after: Row = {}
-    if increases(read.array) and rank:
+    if is_increasing(read.array) and rank:
         before = parts[rank - 1]
         after = plus(combined(parts[2 * rank - 1], 1, before, -1), -1)
     rows: list[Row] = []

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 EACH_LANE: Final[Mapping[str, Mapping[str, str]]] = {
-    "float": {"abs": "fabsf", "sqrt": "sqrtf", "exp": "exp_float"},
-    "double": {"abs": "fabs", "sqrt": "sqrt", "exp": "exp_double"},
+    "float": {"abs": "fabsf", "sqrt": "sqrtf", **{f: f"{f}_float" for f in ("exp", "log", "tanh")}},
+    "double": {"abs": "fabs", "sqrt": "sqrt", **{f: f"{f}_double" for f in ("exp", "log", "tanh")}},
     "int32_t": {"abs": "abs_int32"},
     "int64_t": {"abs": "abs_int64"},
 }

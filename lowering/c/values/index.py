@@ -12,8 +12,8 @@ from functools import reduce
 from math import gcd
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of, is_truths
-from atl.core.dtypes import TRUTH
+from atl.core.declared import AtLeast, Below, bounds_of, is_bool_array
+from atl.core.dtypes import BOOL
 from atl.core.index import (
     ONE,
     ZERO,
@@ -36,7 +36,7 @@ from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM
 from lowering.nest.loopnest import elements, flat
 from lowering.nest.text_scope import TextScope
 
-NARROW: Final = ("int32", TRUTH)
+NARROW: Final = ("int32", BOOL)
 """Types whose elements are widened before arithmetic."""
 SLACK: Final = 4
 MAX_COMPARED: Final = 10
@@ -331,7 +331,7 @@ def _truth(expression: Index) -> Index | None:
     """Return the Boolean element to which the expression's nonnegativity is equivalent, or None."""
     element = expression + 1
     atom = element.atom
-    return element if isinstance(atom, Read) and is_truths(atom.array) else None
+    return element if isinstance(atom, Read) and is_bool_array(atom.array) else None
 
 
 Sides: TypeAlias = tuple[Terms, str, Terms]

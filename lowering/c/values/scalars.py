@@ -124,9 +124,9 @@ def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
             return Text(f"-({inner})" if inner.startswith("-") else f"-{inner}", UNARY)
         case "abs" if is_integer(dtype):
             return Text(f"{helper('abs', dtype)}({texts[0].text})")
-        case "exp":
+        case "exp" | "log" | "tanh":
             return Text(f"{helper(op, dtype)}({texts[0].text})")
-        case "abs" | "sqrt" | "log" | "tanh":
+        case "abs" | "sqrt":
             function = "fabs" if op == "abs" else op
             return Text(f"{function}{'f' if dtype == 'float32' else ''}({texts[0].text})")
         case "min" | "max":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final, assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.dtypes import bytes_of
 from atl.core.index import Index, Var, constant, index
 from atl.core.marks import LetMark, LoopMark
@@ -65,7 +65,7 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     }
     if not marked:
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     refused = [_too_large(allocate) for allocate in marked.values() if not _has_room(allocate)]
     tiles = {uid: allocate for uid, allocate in marked.items() if _has_room(allocate)}
     single: frozenset[int] = frozenset()

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from atl.core.index import ZERO, Array, Bound, Index, Leaf, Rises, Size, Var, constant, imax, index, size
+from atl.core.index import ZERO, Array, Bound, Index, Leaf, Monotonicity, Size, Var, constant, imax, index, size
 from atl.core.predicate import Predicate, at_most, equal, less
 from atl.prove import Facts
 from atl.prove.answer import Model, Statistics, model_of
@@ -51,15 +51,15 @@ def test_a_limit_is_made_plain_where_a_size_or_a_variable_is_natural() -> None:
 
 
 def test_a_single_element_is_in_order() -> None:
-    for rises in ("rising", "strict"):
-        alone = Array("alone", (), "int64", low=ZERO, rises=rises)
+    for monotonic in ("nondecreasing", "increasing"):
+        alone = Array("alone", (), "int64", low=ZERO, monotonic=monotonic)
         assert lawful((alone,), model_of([], [("alone", (), 4)]))
         assert not lawful((alone,), model_of([], [("alone", (), -1)]))
 
 
 def test_a_part_of_a_row_begins_with_the_least_element_that_is_declared() -> None:
     positions = Array("pos", (constant(3),), "int64")
-    row = Array("row", (constant(6),), "int64", low=ZERO, rises="strict", between=positions)
+    row = Array("row", (constant(6),), "int64", low=ZERO, monotonic="increasing", between=positions)
     ends = [("pos", (at,), end) for at, end in enumerate((0, 3, 6))]
     for at, least in ((3, 0), (4, 1), (5, 2)):
         assert lawful((row,), model_of([], [*ends, ("row", (at,), least)]))
@@ -69,11 +69,11 @@ def test_a_part_of_a_row_begins_with_the_least_element_that_is_declared() -> Non
 # Rows of up to four elements, wholly or between positions: whether there are any is found by trying all.
 
 ELEMENTS = range(-4, 9)
-RISES: tuple[Rises, ...] = ("", "rising", "strict")
+RISES: tuple[Monotonicity, ...] = ("", "nondecreasing", "increasing")
 
 
-def in_order(row: Sequence[int], order: Rises, neighbours: Iterable[int]) -> bool:
-    return not order or all(row[p] + (order == "strict") <= row[p + 1] for p in neighbours)
+def in_order(row: Sequence[int], order: Monotonicity, neighbours: Iterable[int]) -> bool:
+    return not order or all(row[p] + (order == "increasing") <= row[p + 1] for p in neighbours)
 
 
 def completed(known: Mapping[int, int], extent: int, values: range) -> Iterator[tuple[int, ...]]:
@@ -89,7 +89,7 @@ def ordered_neighbours(row: Array, extent: int, known: Mapping[int, int]) -> set
     return {
         frozenset(p for p in range(extent - 1) if any(a <= p and b > p + 1 for a, b in pairwise(positions)))
         for positions in all_positions
-        if in_order(positions, row.between.rises, range(2))
+        if in_order(positions, row.between.monotonic, range(2))
     }
 
 
@@ -99,7 +99,7 @@ def there_is(row: Array, extent: int, elements: Mapping[int, int], positions: Ma
     high = ELEMENTS.stop if row.high is None else row.high.constant or 0
     choices = ordered_neighbours(row, extent, positions)
     return any(
-        in_order(each, row.rises, neighbours)
+        in_order(each, row.monotonic, neighbours)
         for each in completed(elements, extent, range(low, high))
         if all(low <= value < high for value in elements.values())
         for neighbours in choices
@@ -112,7 +112,7 @@ def test_elements_are_lawful_where_there_are_arrays_that_have_them(seed: int) ->
     for _ in range(250):
         extent, order = numbers.randrange(1, 5), numbers.choice(RISES)
         low, high = (numbers.choice((None, constant(at))) for at in (0, numbers.randrange(1, 5)))
-        positions = Array("pos", (constant(3),), "int64", rises=numbers.choice(RISES))
+        positions = Array("pos", (constant(3),), "int64", monotonic=numbers.choice(RISES))
         between = positions if order and numbers.random() < 0.6 else None
         row = Array("row", (constant(extent),), "int64", low, high, order, between)
         elements = {at: numbers.randrange(5) for at in range(extent) if numbers.random() < 0.6}

@@ -41,8 +41,8 @@ def below(extent: int, *variables: Index) -> tuple[Predicate, ...]:
 
 # -- false, however near to the truth ---------------------------------------------------------------------------------
 
-STRICT: Final = Array("strict", (n,), "int64", low=ZERO, high=m, rises="strict")
-RISING: Final = Array("rising", (n,), "int64", low=ZERO, high=m, rises="rising")
+STRICT: Final = Array("strict", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
+RISING: Final = Array("rising", (n,), "int64", low=ZERO, high=m, monotonic="nondecreasing")
 
 FALSE_OF: Final[dict[str, tuple[tuple[Predicate, ...], Predicate, dict[Var, int]]]] = {
     "what is below another one of few bits has none": (
@@ -231,7 +231,7 @@ def test_facts_that_are_alternatives_have_no_plain_limits() -> None:
 
 def test_parts_of_a_row_that_meet_do_not_rise_together() -> None:
     positions = Array("pos", (constant(3),), "int64")
-    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+    row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
 
     def fits(*ends: int) -> bool:
         held = [("row", (2,), 5), ("row", (3,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]
@@ -244,8 +244,8 @@ def test_parts_of_a_row_that_meet_do_not_rise_together() -> None:
 
 def test_positions_outside_of_their_array_bound_no_part_of_a_row() -> None:
     """They read as zero; of the three positions two are known, so that the whole row has to rise."""
-    positions = Array("pos", (constant(3),), "int64", rises="strict")
-    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+    positions = Array("pos", (constant(3),), "int64", monotonic="increasing")
+    row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
     falls = [("row", (4,), 5), ("row", (5,), 0)]
     known = [("pos", (0,), 0), ("pos", (1,), 3)]
     assert not lawful((row,), model_of([], [*falls, *known]))
@@ -255,7 +255,7 @@ def test_positions_outside_of_their_array_bound_no_part_of_a_row() -> None:
 
 def test_parts_of_a_row_that_overlap_rise_as_one() -> None:
     positions = Array("pos", (constant(4),), "int64")
-    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+    row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
 
     def fits(*ends: int) -> bool:
         held = [("row", (1,), 5), ("row", (5,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]

@@ -26,12 +26,12 @@ n, m, k = map(size, "nmk")
 
 BOUNDED = Array("bounded", (n,), "int64", low=ZERO)
 PLAIN = Array("plain", (n,), "int64")
-STRICT = Array("strict", (n,), "int64", rises="strict")
-RISING = Array("rising", (n,), "int64", rises="rising")
-SQUARE = Array("square", (n, n), "int64", rises="strict")
+STRICT = Array("strict", (n,), "int64", monotonic="increasing")
+RISING = Array("rising", (n,), "int64", monotonic="nondecreasing")
+SQUARE = Array("square", (n, n), "int64", monotonic="increasing")
 POSITIONS = Array("pos", (n,), "int64")
 OTHER = Array("other", (n,), "int64")
-PARTED = Array("parted", (m,), "int64", rises="strict", between=POSITIONS)
+PARTED = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
 
 
 def given(*facts: Predicate) -> Facts:
@@ -235,7 +235,7 @@ def test_rows_are_multiplied_out() -> None:
 
 
 def test_the_order_of_an_array_says_nothing_of_a_scalar() -> None:
-    one = read(Array("one", (), "int64", low=constant(3), high=constant(10), rises="strict"), ())
+    one = read(Array("one", (), "int64", low=constant(3), high=constant(10), monotonic="increasing"), ())
     table, _ = asked(at_most(one, n))
     (column,) = table.row(one)
     assert isinstance(one.atom, Read)

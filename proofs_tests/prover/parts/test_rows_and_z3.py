@@ -30,10 +30,10 @@ VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
 x, y, z = map(index, (VX, VY, VZ))
 n, m, k = map(size, "nmk")
 
-STRICT = Array("strict", (n,), "int64", low=ZERO, high=m, rises="strict")
-RISING = Array("rising", (n,), "int64", low=ZERO, high=m, rises="rising")
+STRICT = Array("strict", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
+RISING = Array("rising", (n,), "int64", low=ZERO, high=m, monotonic="nondecreasing")
 POSITIONS = Array("pos", (n,), "int64", low=ZERO)
-PARTED = Array("parted", (m,), "int64", rises="strict", between=POSITIONS)
+PARTED = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
 PLAIN = Array("plain", (n,), "int64")
 
 
@@ -244,7 +244,7 @@ def test_an_element_lies_between_all_that_are_known() -> None:
 
 
 def test_the_element_of_a_scalar_is_in_no_order() -> None:
-    one = read(Array("one", (), "int64", low=constant(3), rises="strict"), ())
+    one = read(Array("one", (), "int64", low=constant(3), monotonic="increasing"), ())
     table, system = asked(at_most(one, constant(3)))
     sample = search(table, system, undefined=True).sample(1)
     assert sample is not None
@@ -405,7 +405,7 @@ def test_z3_is_told_that_equal_numbers_have_no_exclusive_or() -> None:
 @pytest.mark.parametrize(("array", "least"), [(STRICT, 2), (RISING, 0), (PLAIN, -9)])
 def test_z3_is_told_in_which_order_elements_are(array: Array, least: int) -> None:
     """Of one array alone: what stands in another one is as it is."""
-    other = Array("other", (n,), "int64", low=ZERO, high=m, rises="strict")
+    other = Array("other", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
     inside = within(ZERO, x, n), within(ZERO, y, n), equal(y, x + 2)
     for step in range(-1, 4):
         risen = equal(read(array, (x,)), constant(3)), equal(read(array, (y,)), constant(3 + step))

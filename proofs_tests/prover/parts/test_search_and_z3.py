@@ -20,10 +20,10 @@ VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
 x, y, z = map(index, (VX, VY, VZ))
 n, m, k = map(size, "nmk")
 
-GRID: Final = Array("grid", (n, n), "int64", low=ZERO, high=m, rises="strict")
+GRID: Final = Array("grid", (n, n), "int64", low=ZERO, high=m, monotonic="increasing")
 ROW: Final = Array("row", (n,), "int64", low=constant(2), high=constant(9))
 POSITIONS: Final = Array("pos", (n,), "int64", low=ZERO)
-PARTED: Final = Array("parted", (m,), "int64", rises="strict", between=POSITIONS)
+PARTED: Final = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
 
 
 def asked(*facts: Predicate) -> tuple[Table, System]:
@@ -171,7 +171,7 @@ def test_an_element_lies_between_those_of_its_own_row() -> None:
 
 
 def test_the_only_element_of_another_rank_is_no_neighbour() -> None:
-    rising = Array("row", (n,), "int64", rises="rising")
+    rising = Array("row", (n,), "int64", monotonic="nondecreasing")
     table, system = asked(at_most(ZERO, read(rising, (x,))))
     found = search(table, system, undefined=True)
     ((column, atom),) = ((column, atom) for column, atom in table.atoms.items() if isinstance(atom, Read))
