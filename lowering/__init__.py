@@ -2,8 +2,8 @@
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, check, compile  # noqa: A004 (the contract's name)
+from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
-from lowering.device.found import Found, look_around
 from lowering.gpu.compiled import Gpu, GpuKernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
@@ -35,8 +35,8 @@ __all__ = [
     "Clock",
     "Device",
     "DeviceArray",
-    "Found",
     "Gpu",
+    "GpuEnvironment",
     "GpuKernel",
     "Kernel",
     "KernelTime",
@@ -55,9 +55,9 @@ __all__ = [
     "build_shared",
     "check",
     "compile",
+    "detect_gpu",
     "find_compiler",
     "load_shared",
-    "look_around",
     "lower",
     "machine",
     "measure",

@@ -96,10 +96,10 @@ from lowering.passes import PASSES_OF, after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import Traced, number_of_loop, numbered, traced
-from lowering.targets.legality import check_legal, check_met
+from lowering.targets.capabilities import MarkedBinder, marked_binders, support_of
+from lowering.targets.co_iteration import check_merges
+from lowering.targets.legality import check_legal, check_lowered
 from lowering.targets.stack import storage_of
-from lowering.targets.supported import MarkedBinder, marked_binders, support_of
-from lowering.targets.walks import check_merges
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 
@@ -205,7 +205,7 @@ def lower(
     padtypes.check(program)
     check_merges(program)
     lowering, lowered = _lowered(program, registers=registers, origins=origins)
-    check_met(program, lowered, lowering.met)
+    check_lowered(program, lowered, lowering.met)
     nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
     check_legal(nest)
     return nest
@@ -363,7 +363,7 @@ class _Lowering:
             name, binder = marked.name, marked.path
             origin = binder
         elif self._followed is not None:
-            origin, name = self._followed.found(name)
+            origin, name = self._followed.original(name)
         variable, scope = context.scope.bind(name, low, high, uid=next(self._ids))
         if self._followed is not None and origin is not None:
             self._origins[variable] = origin

@@ -103,4 +103,4 @@ def has_vectorised_loop(text: str, compiler: Compiler) -> bool:
     ]
     optimised = [*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), *compiler.native, *openmp_flags([text])]
     command = [*compiler.command, *STANDARD, *optimised, flag, "-S", "-x", "c", "-", "-o", "-"]
-    return says in run(command, given=text).stderr
+    return says in run(command, stdin=text).stderr

@@ -1,7 +1,7 @@
 """Marks: scheduling annotations of loops and lets.
 
 A mark does not change the meaning of a term. Equality, matching and the kernel ignore marks; printing and certificates
-keep them. A rewrite keeps the marks of the binders that it keeps. `lowering.targets.supported` lists the marks that a
+keep them. A rewrite keeps the marks of the binders that it keeps. `lowering.targets.capabilities` lists the marks that a
 target supports, and lowering decides whether a mark is legal.
 """
 

@@ -18,7 +18,7 @@ from atl.html.programs import WIDTH, Span, with_spans
 from atl.meaning.specialise import specialise
 from atl.text.printing import layout_with_heads
 from lowering import GpuKernel, Kernel, TracedText, trace
-from lowering.targets.supported import support_of
+from lowering.targets.capabilities import support_of
 
 MAX_LISTED: Final = 8
 """Maximum number of loops that are listed for a binder."""

@@ -499,7 +499,7 @@ EDGED = "⊞[i < n] [1 <= i] · x[i - 1] + part_part1[i]"
 
 def in_parts(body: str, patch: pytest.MonkeyPatch, name: str = "part") -> atl.Program:
     """A program of which each function, however short, is long."""
-    patch.setattr("lowering.c.printer.LONG", 1)
+    patch.setattr("lowering.c.printer.MAX_LINES", 1)
     return atl.parse(f"{name} (x : float32[n], part_part1 : float32[n]) : float32[2 * n] :=\n  {body}")
 
 

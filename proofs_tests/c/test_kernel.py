@@ -409,7 +409,7 @@ def test_fast_math_is_a_kernel_of_its_own() -> None:
 
 
 def test_only_programs_are_compiled_and_only_for_targets_that_there_are() -> None:
-    with pytest.raises(InvalidArgument, match=r"target='llvm'(?s:.*)one of 'c', 'cuda'; there are no others yet"):
+    with pytest.raises(InvalidArgument, match=r"target='llvm'(?s:.*)one of 'c', 'cuda'"):
         compile(twice(), target="llvm")
     with pytest.raises(InvalidArgument, match=r"atl\.program"):
         compile(atl.tensor("x", n))  # type: ignore[call-overload]

@@ -12,7 +12,7 @@ import pytest
 import atl
 from atl.errors import InvalidArgument
 from examples import everyday, gpu
-from lowering import Kernel, compile, look_around  # noqa: A004 (the contract's name)
+from lowering import Kernel, compile, detect_gpu  # noqa: A004 (the contract's name)
 from lowering.export.cases import cases
 from lowering.export.plain import unmarked
 from proofs_tests.user_rules.stated import extremes, larger_and_smaller
@@ -246,7 +246,7 @@ def test_a_kernel_for_a_gpu_is_built_by_nvcc_and_checked_where_there_is_a_gpu(tm
     name = theorem.rhs.name
     assert f"int {name}(" in (folder / f"{name}.h").read_text()
     assert "cudaStream_t stream" in (folder / f"{name}.h").read_text()
-    found = look_around()
+    found = detect_gpu()
     if (nvcc := shutil.which("nvcc")) is None:
         pytest.skip("there is no nvcc")
     # That nvcc takes the kernel itself is asked in the room of the GPU; where there is no GPU, it is not built again.

@@ -13,7 +13,7 @@ import pytest
 import atl
 from lowering import lower
 from lowering.cuda.printer import print_cuda
-from lowering.gpu.formation import kernels
+from lowering.gpu.outlining import kernels
 from proofs_tests.gpu.shim.mutants import Mutant, mutants
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, arrays_for, same, scheduled

@@ -23,7 +23,7 @@ from lowering import lower as lowered
 from lowering import reindex
 from lowering.c import helpers as c_helpers
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Cell, Clear, For, If, LoopNest, Number
-from lowering.targets.supported import marked_binders, support_of
+from lowering.targets.capabilities import marked_binders, support_of
 from proofs_tests.compilers import lacking
 from proofs_tests.programs import agreement, batch, differential, random_marks
 from proofs_tests.programs.agreement import (

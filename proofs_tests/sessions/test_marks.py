@@ -25,8 +25,8 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Allocate, statements
 from lowering.nest.machine import run
+from lowering.targets.capabilities import SUPPORT, marked_binders
 from lowering.targets.stack import storage_of
-from lowering.targets.supported import SUPPORT, marked_binders
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -407,7 +407,7 @@ def test_c_refuses_the_marks_of_loops_that_it_does_not_carry_out_at_their_place(
     assert pointed_at(caught.value).startswith("⊞[j < m | ")
     assert caught.value.place is not None
     assert caught.value.place.source is not None
-    assert caught.value.suggestions == ('s.mark("j", None) takes the mark away', 'target="cuda" carries it out')
+    assert caught.value.suggestions == ('s.mark("j", None) removes the mark', 'use target="cuda", which supports it')
     with pytest.raises(UnsupportedMark, match=f"the loop j is marked {mark.value}"):
         print_c(lower(s.goal))
     kernel = compiled(s.mark("j", None).goal)
@@ -433,7 +433,7 @@ def test_c_refuses_a_buffer_on_the_stack_whose_size_is_not_constant_or_too_large
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").mark("a", "stack")
     with pytest.raises(UnsupportedMark, match="the buffer a is marked stack") as caught:
         compiled(s.goal)
-    assert "room for k elements" in (caught.value.required or "")
+    assert "has k elements" in (caught.value.required or "")
     compiled(s.mark("a", "heap").goal)
     large = atl.let(atl.gen(10_000, lambda i: f[0]), lambda b: atl.gen(10_000, lambda i: b[9_999 - i]), name="b")
     s = reschedule(atl.program("large", [f], large, given=[n > 0])).mark("b", "stack")
@@ -478,7 +478,9 @@ def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
     with pytest.raises(UnsupportedMark, match=f"is marked {marked_one}, which the C target does not"):
         compiled(program)
     if body is NOTHING_OF_IT["a loop that is read away"]:
-        with pytest.raises(IllegalMark, match=r"the loop i is marked thread\.y, and is no loop of its own"):
+        with pytest.raises(
+            IllegalMark, match=r"the loop i is marked thread\.y, but lowering does not make a loop of it"
+        ):
             lower(program)
         return
     assert marked_one not in print_nest(lower(program))
@@ -510,7 +512,7 @@ def test_a_buffer_that_is_too_large_for_the_stack_is_shown_at_its_own_let(print_
     with pytest.raises(UnsupportedMark, match="the buffer t1 is marked stack; it is too large") as caught:
         print_it(program)
     assert pointed_at(caught.value).startswith("let t1 | stack := ⊞[i < n] f[i]")
-    assert "for n elements" in (caught.value.required or "")
+    assert "has n elements" in (caught.value.required or "")
 
 
 @pytest.mark.parametrize("mark", [mark for mark in LetMark if mark is not LetMark.RING])
