@@ -207,7 +207,7 @@ def test_a_refusal_names_the_lemma_and_its_step() -> None:
     line = text[: text.index("Lemma step_1")].count("\n") + 3
     said = refusal(text, coqc.Answer("Error: No applicable tactic.", 2.0, line))
     assert said.startswith("Rocq refused the proof at `step_1` (get_gen, at [0, 0, 0]), line ")
-    assert "no proof was found, and no counterexample" in said
+    assert "neither a proof nor a counterexample was found" in said
     assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refused the proof, line 0")
 
 
@@ -227,4 +227,4 @@ def test_an_accepted_nest_is_shown_whole(
     assert command_line(["certify", "--nest", str(fused)]) == 0
     said = capsys.readouterr().out
     assert "    pipeline(f[n]) -> out[n]\n        for i in 0..n:" in said
-    assert "`nest` in the file of Rocq is this loop nest" in said
+    assert "`nest` in the Rocq file is this loop nest" in said

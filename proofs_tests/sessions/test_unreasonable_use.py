@@ -116,7 +116,7 @@ def test_only_none_and_the_empty_text_take_a_mark_away(given: Any) -> None:
 
 def test_a_result_beyond_any_memory_is_refused_by_the_interpreter() -> None:
     huge = atl.program("huge", [], atl.place(n, 0, 1.0), given=[n >= 1])
-    with pytest.raises(atl.ATLError, match="larger than any memory"):
+    with pytest.raises(atl.ATLError, match="does not fit in memory"):
         atl.evaluate(huge, n=2**62)
 
 
@@ -192,7 +192,7 @@ def test_whoever_wants_a_loop_nest_says_how_to_come_to_one(given: Any) -> None:
 
 @pytest.mark.parametrize("given", [None, 3, b"p := 1", corner()], ids=repr)
 def test_what_is_no_text_is_not_parsed(given: Any) -> None:
-    with pytest.raises(atl.ATLError, match="is no text"):
+    with pytest.raises(atl.ATLError, match="is not a string"):
         atl.parse(given)
 
 
