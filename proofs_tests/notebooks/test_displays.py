@@ -40,7 +40,7 @@ NO_VALUES: Final = {
     "Device",
     "DeviceArray",
     "Gpu",
-    "Found",
+    "GpuEnvironment",
     "Sampler",
 }
 """What is abstract, or an annotation; and what only a machine with a GPU has."""
