@@ -34,7 +34,7 @@ from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
 from rewrites.rule import Kind, Rule
-from rewrites.rule_checking.graded import is_own, standing_of
+from rewrites.rule_checking.registry import is_user_rule, status_of
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class Derivation:
 
     def rule(self, name: str | Rule) -> Rule:
         """The rule of this name, or a rule of a user's own."""
-        if isinstance(name, Rule) and standing_of(name) is not None:
+        if isinstance(name, Rule) and status_of(name) is not None:
             return name
         if not isinstance(name, str):
             raise InvalidArgument(
@@ -134,7 +134,7 @@ class Derivation:
                 suggestions=(f's.rw("{name.name}")',) if isinstance(name, Rule) else (),
             )
         if name not in self.rules:
-            if is_own(name):
+            if is_user_rule(name):
                 raise InvalidArgument(
                     f"{name} is a rule of your own that this session has not used",
                     required="the rule itself: its name alone could mean another one",

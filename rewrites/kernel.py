@@ -40,7 +40,7 @@ from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
 from rewrites.outputs import Outputs
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import caveat_of, check_judged, is_unproved, standing_of
+from rewrites.rule_checking.registry import caveat_of, check_use, is_unproved, status_of
 from rewrites.rules import RULES
 
 _KEY: Final = object()
@@ -256,7 +256,7 @@ def instance_at(
     meaning. A search asks it of terms that stand in no program yet; it makes no theorem. Without `thorough` the slow
     layers of the prover are not asked. Raises `NotEqual`, `PremiseFailed`.
     """
-    check_judged(rule, arguments, subterm.type.dtype)
+    check_use(rule, arguments, subterm.type.dtype)
     instance = rule.instance(arguments, subterm.type.dtype)
     before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
     if before != subterm:
@@ -293,7 +293,7 @@ def _check_theorem(theorem: Theorem) -> None:
 
 def _check_rule(rule: Rule) -> None:
     """A rule is one of those that are proved, or a user's own that was judged, and not merely called so."""
-    if type(rule) is not Rule or (RULES.get(rule.name) is not rule and standing_of(rule) is None):
+    if type(rule) is not Rule or (RULES.get(rule.name) is not rule and status_of(rule) is None):
         raise NotATheorem(
             f"{getattr(rule, 'name', None) or type(rule).__name__} is no rule of the catalogue",
             required="one of rewrites.rules, each of which is proved or exhausted, or one of your own: "

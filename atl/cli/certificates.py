@@ -79,7 +79,7 @@ def _as_data(verdict: Verdict) -> dict[str, Any]:
             {"rule": step.rule.name, "direction": "reverse" if step.reverse else "forward", "path": list(step.path)}
             for step in theorem.steps
         ],
-        "grades": dict(verdict.grades),
+        "status": dict(verdict.rule_status),
         "unproved": [rule.name for rule in theorem.unproved],
         "decided_by_z3": verdict.decided_by_z3,
     }

@@ -317,7 +317,7 @@ def test_what_was_called_is_undone_explained_and_checked() -> None:
     assert "sum_gen_swap" in told(at, "explain")
     assert "sum_gen_swap" in told(at, "steps")
     assert "+" in told(at, "diff")
-    assert told(at, "check") == "no obstacles to compiling matmul for target='c'"
+    assert told(at, "check") == "no problems found in compiling matmul for target='c'"
     assert "Σ[p < k] A[i, p]" in told(at, "undo")
     assert "Σ[p < k] ⊞[j < m]" in told(at, "redo 1")
 

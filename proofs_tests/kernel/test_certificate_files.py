@@ -302,7 +302,7 @@ def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
     said = describe(reshaped())
     count = len(reshaped().steps)
     assert said.startswith(f"Proved by {count} step{'s' if count != 1 else ''}, that")
-    said = describe(swapped(), grades={"sum_gen_swap": "grade X", "another": "grade Y"})
+    said = describe(swapped(), rule_status={"sum_gen_swap": "status X", "another": "status Y"})
     used = {step.rule.name for step in swapped().steps}
     assert f"  {len(used)} rule{'' if len(used) == 1 else 's'}:\n" in said
     one = certificate._rules_said(swapped().steps[:1], {})
@@ -312,8 +312,8 @@ def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
     assert "follows from" not in one[1]
     assert "; 2 times)" in certificate._rules_said(swapped().steps[:1] * 2, {})[1]
     assert certificate._rules_said(inlined().steps, {})[0].endswith(" rules:")
-    assert "grade X" in said
-    assert "grade Y" not in said
+    assert "status X" in said
+    assert "status Y" not in said
 
 
 def test_declared_facts_and_assumptions_are_said() -> None:
@@ -364,14 +364,14 @@ def test_a_verdict_is_a_theorem_or_a_refusal(tmp_path: Path) -> None:
     good = judge(tmp_path / "good.json")
     assert good.theorem is not None
     assert good.theorem.rhs == swapped().rhs
-    assert set(good.grades) == {step.rule.name for step in swapped().steps}
+    assert set(good.rule_status) == {step.rule.name for step in swapped().steps}
     assert str(good).startswith(f"{tmp_path / 'good.json'}: Proved by ")
     assert good.decided_by_z3 == 0
     bad = judge(tmp_path / "bad.json")
     assert bad.theorem is None
-    assert bad.grades == {}
+    assert bad.rule_status == {}
     assert str(bad).startswith(f"{tmp_path / 'bad.json'}: refused\n")
-    assert all(grade in str(good) for grade in good.grades.values())
+    assert all(status in str(good) for status in good.rule_status.values())
 
 
 def test_a_verdict_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,7 +266,7 @@ def test_a_program_that_is_not_closed_is_not_stated_and_one_that_is_not_read_bac
 
 
 def test_a_description_says_what_was_proved_under_which_assumptions_trusting_what() -> None:
-    said = describe(guarded(), grades={"get_gen": "proved"})
+    said = describe(guarded(), rule_status={"get_gen": "proved"})
     assert "Proved by 2 steps, that" in said
     assert "for all sizes and arrays," in said
     assert "get_gen (access; 1 time; follows from get_gen_guarded, guard_true; proved)" in said

@@ -22,7 +22,20 @@ from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import FalseRule, NotATheorem
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule_checking.samples import sampled
-from rewrites.user_rules import Body, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, given, grade, rule
+from rewrites.user_rules import (
+    Body,
+    Elem,
+    ElemT,
+    Equation,
+    Index,
+    Matrix,
+    Rule,
+    Vector,
+    equation,
+    given,
+    proof_status,
+    rule,
+)
 
 # -- the function is called when the rule is declared, and not again --------------------------------------------------
 
@@ -239,7 +252,7 @@ def test_what_is_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], A
 
     with pytest.raises(FalseRule):
         rule(false_at)
-    assert grade(rule(true_at_all)).grade >= 1
+    assert proof_status(rule(true_at_all)).status >= 1
 
 
 @pytest.mark.long
@@ -296,7 +309,7 @@ def cast_and_add(dtype: str) -> tuple[atl.Program, dict[str, Any]]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_cast_of_a_sum_is_a_sum_of_casts_of_floats(dtype: str) -> None:
-    assert str(grade(cast_of_a_sum)).endswith("; of float elements only: it is false for integers, which wrap")
+    assert str(proof_status(cast_of_a_sum)).endswith("; of float elements only: it is false for integers, which wrap")
     start, _ = cast_and_add(dtype)
     theorem = reschedule(start).rw(cast_of_a_sum).done()
     assert atl.evaluate(theorem.rhs, a=1.5, b=2.25) == atl.evaluate(start, a=1.5, b=2.25) == 3.75
@@ -322,7 +335,7 @@ def test_a_rule_without_casts_is_used_on_integers() -> None:
         return equation(a + b, b + a)
 
     stated = rule(exchanged)
-    assert str(grade(stated)) == "grade 3: proved for all sizes"
+    assert str(proof_status(stated)) == "proved for all sizes"
     a, b = atl.tensor("a", dtype="int32"), atl.tensor("b", dtype="int32")
     assert reschedule(atl.program("p", [a, b], a + b)).rw(stated).goal.body == (b + a).node
 
@@ -381,7 +394,7 @@ def test_a_true_rule_with_rarely_met_premises_is_judged() -> None:
         return equation(v[k:m], atl.gen((k, m), lambda i: v[i]), given(k >= 0, k <= m, m <= v.shape[0]))
 
     assert isinstance(slice_of, Rule)
-    assert grade(slice_of).grade >= 2
+    assert proof_status(slice_of).status >= 2
 
 
 # -- what small sizes and elements of one shape would hide ------------------------------------------------------------

@@ -39,7 +39,7 @@ from rewrites.errors import CertificateError
 from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, with_names_and_marks
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import grade_text, standing_of
+from rewrites.rule_checking.registry import status_of, status_text
 from rewrites.rules import RULES
 from rewrites.statement import Statement
 
@@ -442,7 +442,7 @@ def _replayed(theorem: Theorem, line: _Line, rule: Rule, arguments: dict[str, Ar
 # -- saying what was proved -------------------------------------------------------------------------------------------
 
 
-def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, checked_by_rocq: bool = False) -> str:
+def describe(theorem: Theorem, *, rule_status: Mapping[str, str] | None = None, checked_by_rocq: bool = False) -> str:
     """What was proved, under which assumptions, and what has to be trusted for it.
 
     `grades` says of rules how far they are proved themselves, where that is known; what Rocq has checked needs none of
@@ -456,7 +456,7 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, check
         _indented(show_program(theorem.rhs)),
         f"for all sizes {_under(theorem.lhs)}",
         "trusting",
-        *(_rocq(count) if checked_by_rocq else _ourselves(theorem, grades or {})),
+        *(_rocq(count) if checked_by_rocq else _ourselves(theorem, rule_status or {})),
     ]
     return "\n".join(parts)
 
@@ -470,10 +470,10 @@ def _rocq(steps: int) -> list[str]:
     ]
 
 
-def _ourselves(theorem: Theorem, grades: Mapping[str, str]) -> list[str]:
+def _ourselves(theorem: Theorem, rule_status: Mapping[str, str]) -> list[str]:
     return [
         "  the kernel, the functions that build and compare terms, and the prover",
-        *_rules_said(theorem.steps, grades),
+        *_rules_said(theorem.steps, rule_status),
         _premises_said(theorem.steps),
         *_decided_by_z3(theorem.steps),
     ]
@@ -490,7 +490,7 @@ def _under(program: Program) -> str:
     return f"{arrays.removeprefix(' ')} under the assumptions {assumed}," if assumed else f"{arrays.removeprefix(' ')},"
 
 
-def _rules_said(steps: Sequence[Step], grades: Mapping[str, str]) -> list[str]:
+def _rules_said(steps: Sequence[Step], rule_status: Mapping[str, str]) -> list[str]:
     used = Counter(step.rule for step in steps)
     if not used:
         return ["  no rules"]
@@ -498,12 +498,12 @@ def _rules_said(steps: Sequence[Step], grades: Mapping[str, str]) -> list[str]:
     for rule, times in used.items():
         notes = [rule.family, f"{times} time{'' if times == 1 else 's'}"]
         notes += [f"follows from {', '.join(rule.derived_from)}"] if rule.derived_from else []
-        if standing_of(rule) is not None:
-            notes.append(grade_text(rule))
-        elif rule.name in grades:
-            notes.append(grades[rule.name])
+        if status_of(rule) is not None:
+            notes.append(status_text(rule))
+        elif rule.name in rule_status:
+            notes.append(rule_status[rule.name])
         out.append(f"    {rule.name} ({'; '.join(notes)}): {' '.join(rule.law.split())}")
-        if standing_of(rule) is not None:
+        if status_of(rule) is not None:
             ranks = used_ranks((step.rule, step.arguments) for step in steps)[rule]
             out += [f"      {_equation_said(rule.statements[each])}" for each in ranks]
     return out

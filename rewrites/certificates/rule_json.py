@@ -9,7 +9,7 @@ Terms of a statement are written as `rewrites.certificates.term_json` says. In t
 metavariable, ["extent", "v", 0] an extent of a tensor metavariable, ["of", "e", [index, …], [tensor, …]] a tensor
 metavariable with its arguments, and ["read", "p", index, …] in a condition is a condition metavariable.
 
-A rule is written at the ranks at which the steps use it. A user's own rule is made of what is written, and judged anew:
+A rule is written at the ranks at which the steps use it. A user's own rule is made of what is written, and registerd anew:
 what the file says of its grade is compared, and not believed.
 """
 
@@ -32,7 +32,8 @@ from rewrites.instantiation import Arguments
 from rewrites.kernel import Step
 from rewrites.kinds import Kind, is_kind
 from rewrites.rule import OWN, Rule, is_name
-from rewrites.rule_checking.graded import judge, standing_of
+from rewrites.rule_checking.registry import register, status_of
+from rewrites.rule_checking.status import Status
 from rewrites.statement import MAX_ELEMENT_RANK, Equation, Ranks, Statement, Variables, groups_of, ranks_of
 from rewrites.stating import checked
 
@@ -86,19 +87,19 @@ def rules_written(steps: Sequence[Step], names: Mapping[Rule, str]) -> dict[str,
     """Return the parts `rules` and, where there are any of a user's own, `own` of a certificate."""
     used = used_ranks((step.rule, step.arguments) for step in steps)
     parts: dict[str, Json] = {"rules": {names[rule]: digest(rule, ranks) for rule, ranks in used.items()}}
-    own = {names[rule]: _written(rule, ranks) for rule, ranks in used.items() if standing_of(rule) is not None}
+    own = {names[rule]: _written(rule, ranks) for rule, ranks in used.items() if status_of(rule) is not None}
     return {**parts, "own": own} if own else parts
 
 
 def _written(rule: Rule, ranks: tuple[Ranks, ...]) -> Json:
-    standing = standing_of(rule)
-    assert standing is not None
+    status = status_of(rule)
+    assert status is not None
     return {
         "law": rule.law,
         "parameters": tuple((name, _key(kind)) for name, kind in rule.metavariables.items()),
         "statements": [_statement_written(rule.statements[each]) for each in ranks],
-        "grade": standing.grade,
-        "says": str(standing),
+        "grade": int(status.status),
+        "says": str(status),
     }
 
 
@@ -192,7 +193,7 @@ def check_digests(
 
 
 def _own_rule(called: str, data: Json) -> Rule:
-    """Return a rule of a user's own as it is written, judged anew."""
+    """Return a rule of a user's own as it is written, registerd anew."""
     match data:
         case {
             "law": str(law),
@@ -217,26 +218,30 @@ def _own_rule(called: str, data: Json) -> Rule:
         made = Rule(
             called.partition("#")[0], OWN, "", law, kinds, MappingProxyType({each.ranks: each for each in stated})
         )
-        found = judge(made)
+        found = register(made)
     except ATLError as error:
         raise _not_own(called, error.summary, error) from error
     except _NOT_OURS as error:
         raise _not_own(called, f"its equation cannot be read: {error}") from error
-    if grade > found.grade or grade < 1:
+    if grade > found.status or grade < 1:
         raise CertificateError(
-            f"the certificate gives {called} the grade {grade}",
+            f"the certificate claims that {called} is {_status_name(grade)}",
             field="own",
-            found={"grade": found.grade, "says": str(found)},
-            required=f"what it was judged here: {found}",
+            found={"grade": int(found.status), "says": str(found)},
+            required=f"the status found here: {found}",
         )
     return made
+
+
+def _status_name(number: int) -> str:
+    return str(Status(number)) if number in tuple(Status) else f"of status {number}"
 
 
 def _not_own(called: str, why: str, error: ATLError | None = None) -> CertificateError:
     return CertificateError(
         f"the user's own rule {abbreviated(called)} is refused: {why}",
         field="own",
-        required=(error and error.required) or "a rule that is judged true here, written as save writes it",
+        required=(error and error.required) or "a rule that is registerd true here, written as save writes it",
         numbers=error.numbers if error else None,
     )
 

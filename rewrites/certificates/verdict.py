@@ -12,7 +12,7 @@ from rewrites.certificates.certificate import describe, load
 from rewrites.certificates.operands import Formats, unknown
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import grade_text
+from rewrites.rule_checking.registry import status_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class Verdict:
         return self.judged if isinstance(self.judged, Theorem) else None
 
     @property
-    def grades(self) -> Mapping[str, str]:
+    def rule_status(self) -> Mapping[str, str]:
         """How far each rule that was used is known to be true, in words."""
         used = self.judged.steps if isinstance(self.judged, Theorem) else ()
-        return {step.rule.name: grade_text(step.rule) for step in used}
+        return {step.rule.name: status_text(step.rule) for step in used}
 
     def __str__(self) -> str:
         if isinstance(self.judged, ATLError):
             return f"{self.file}: refused\n{self.judged}"
-        return f"{self.file}: {describe(self.judged, grades=self.grades)}"
+        return f"{self.file}: {describe(self.judged, rule_status=self.rule_status)}"
 
 
 def judge(

@@ -27,7 +27,7 @@ def is_of_symbols(broken: Counterexample) -> bool:
     return broken.first is not None and isinstance(broken.first[1], Polynomial)
 
 
-def told(rule: Rule, broken: Counterexample) -> str:
+def show_counterexample(rule: Rule, broken: Counterexample) -> str:
     """`n = 2, e(0) = 1, e(1) = 2: at [0] the left side is 1, the right one 2`."""
     sizes = [_chosen(rule, name, value) for name, value in broken.sizes.items()]
     if broken.first is None:

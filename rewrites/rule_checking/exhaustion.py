@@ -95,15 +95,15 @@ class Verdict:
 
     rule: str
     decided: int = 0
-    passed_over: int = 0
-    whole: bool = True
+    skipped: int = 0
+    exhaustive: bool = True
     counterexample: Counterexample | None = None
     ranks: set[Ranks] = field(default_factory=set)
 
     def note(self, stated: Statement, found: Counterexample | bool | None) -> None:
         """Count what was found of one choice for a statement."""
         if found is None:
-            self.passed_over += 1
+            self.skipped += 1
         elif isinstance(found, Counterexample):
             self.counterexample = found
         else:
@@ -303,7 +303,7 @@ def _total(indices: tuple[Any, ...]) -> Any:
 
 def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     """Compare both sides at every choice, or at as many as are asked for, at each rank that the rule is stated for."""
-    verdict = Verdict(rule.name, whole=size(spaces(rule.metavariables)) <= cases)
+    verdict = Verdict(rule.name, exhaustive=size(spaces(rule.metavariables)) <= cases)
     for stated in rule.statements.values():
         for generic in generics(stated, cases, seed):
             verdict.note(stated, compared(stated, generic, Polynomials()))

@@ -60,7 +60,7 @@ class InNumbers(Generic):
 def decide_in_numbers(rule: Rule, cases: int, seed: int = 0) -> Verdict:
     """Compare both sides in numbers at each rank that the rule is stated for."""
     random = Random(seed)
-    verdict = Verdict(rule.name, whole=False)
+    verdict = Verdict(rule.name, exhaustive=False)
     repeats = max(1, cases // max(1, size(spaces(rule.metavariables))))
     for stated in rule.statements.values():
         most = most_cases(stated, cases)

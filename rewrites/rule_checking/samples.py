@@ -172,7 +172,7 @@ def sample(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, int
     Each type variable of the rule stands for a float type, in each way to choose them; or, with `integers`, some stand
     for an integer type.
     """
-    verdict = Verdict(rule.name, whole=False)
+    verdict = Verdict(rule.name, exhaustive=False)
     choices = Seeded.by(str(seed))
     for number in range(tries if rule.statements else 0):
         if verdict.decided == wanted:

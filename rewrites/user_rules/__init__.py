@@ -2,13 +2,13 @@
 
 >>> import atl
 >>> from rewrites import reschedule
->>> from rewrites.user_rules import Elem, Equation, Index, equation, given, grade, rule
+>>> from rewrites.user_rules import Elem, Equation, Index, equation, given, proof_status, rule
 >>> @rule
 ... def twice_is_double(e: Elem) -> Equation:
 ...     \"\"\"What is added to itself is doubled.\"\"\"
 ...     return equation(e + e, 2 * e)
->>> print(grade(twice_is_double))
-grade 3: proved for all sizes
+>>> print(proof_status(twice_is_double))
+proved for all sizes
 >>> x = atl.tensor("x", atl.sizes("n"))
 >>> reschedule(atl.program("double", [x], x + x)).rw(twice_is_double)
 double (x : float32[n]) : float32[n] :=
@@ -36,10 +36,10 @@ from rewrites.rule import (
     given,
 )
 from rewrites.user_rules.reading import Own, read
-from rewrites.user_rules.rules import grade, rule
+from rewrites.user_rules.rules import proof_status, rule
 from rewrites.user_rules.tactics import tactic, tactics
 
 __all__ = [
     "Body", "BodyT", "BodyU", "Cond", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index", "Matrix", "MatrixT",
-    "Own", "Rule", "Scalar", "Vector", "VectorT", "equation", "given", "grade", "read", "rule", "tactic", "tactics",
+    "Own", "Rule", "Scalar", "Vector", "VectorT", "equation", "given", "proof_status", "read", "rule", "tactic", "tactics",
 ]  # fmt: skip

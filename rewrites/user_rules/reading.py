@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from atl.files.programs import module_in
 from atl.files.whole import file_named
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.registry import status_of
 from rewrites.user_rules import tactics
 
 
@@ -29,6 +29,6 @@ def read(path: str | os.PathLike[str]) -> Own:
     file = file_named(path, like="rules.py")
     values = list(vars(module_in(str(file))).values())
     known = tactics.tactics()
-    stated = {value.name: value for value in values if isinstance(value, Rule) and standing_of(value) is not None}
+    stated = {value.name: value for value in values if isinstance(value, Rule) and status_of(value) is not None}
     found = {name: made for name, made in known.items() if any(made is value for value in values)}
     return Own(stated, found)

@@ -11,8 +11,8 @@ from atl.core.dtypes import ANY_DTYPE
 from atl.errors import ATLError, DtypeError, InvalidArgument, brief
 from rewrites.kinds import Kind
 from rewrites.rule import OWN, Equation, Rule, is_name, metavariables_of
-from rewrites.rule_checking.graded import judge, standing_of
-from rewrites.rule_checking.standing import Standing
+from rewrites.rule_checking.registry import register, status_of
+from rewrites.rule_checking.status import ProofStatus
 from rewrites.statement import Ranks, Statement, choices_of_ranks
 from rewrites.stating import stated
 
@@ -56,12 +56,12 @@ def rule(
     return _judged(function, source)
 
 
-def grade(stated: Rule) -> Standing:
+def proof_status(stated: Rule) -> ProofStatus:
     """How far a rule of one's own is known to be true: prints as "grade 2: …", with what stands in the way of a proof.
 
     Raises `InvalidArgument` for what is none.
     """
-    found = standing_of(stated) if isinstance(stated, Rule) else None
+    found = status_of(stated) if isinstance(stated, Rule) else None
     if found is None:
         raise InvalidArgument(f"{brief(stated)} is no rule of your own", required="what @rule has made of a function")
     return found
@@ -94,7 +94,7 @@ def _judged(function: Callable[..., Equation], source: str) -> Rule:
     _check_parameters(function, kinds)
     statements = _statements(function, kinds)
     made = Rule(function.__name__, OWN, source, law, kinds, statements, module=_module_of(function))
-    judge(made)
+    register(made)
     return made
 
 

@@ -31,7 +31,7 @@ ORDERS: Final[Mapping[str, str]] = MappingProxyType(
         "steps": "the calls made so far",
         "diff": "what the last call changed",
         "explain": "explain [NUMBER]: a call step by step: the rule, the place, how each premise was proved",
-        "check": "the obstacles to compiling the goal",
+        "check": "the known problems in compiling the goal",
         "save": "save FILE: a script that replays (.py), or a certificate that `atl check` accepts (.atl.json)",
         "help": "this",
         "quit": "leaves; Ctrl-D does too",
