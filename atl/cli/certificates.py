@@ -30,11 +30,11 @@ def _declare_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from rewrites.certificates.verdict import judge
+    from rewrites.certificates.verdict import verify
 
     judged = []
     for file in watched(arguments.files, "checking"):
-        verdict = judge(file, smt=not arguments.no_smt, formats=_format)
+        verdict = verify(file, smt=not arguments.no_smt, formats=_format)
         judged.append(verdict)
         if not arguments.json:
             _say(verdict, asked=not arguments.no_smt)
@@ -67,9 +67,9 @@ def _say(verdict: Verdict, *, asked: bool) -> None:
 def _as_data(verdict: Verdict) -> dict[str, Any]:
     from atl.text.printing import show_program
 
-    if isinstance(verdict.judged, ATLError):
-        return {"file": verdict.file, "accepted": False, "error": error_as_data(verdict.judged)}
-    theorem = verdict.judged
+    if isinstance(verdict.result, ATLError):
+        return {"file": verdict.file, "accepted": False, "error": error_as_data(verdict.result)}
+    theorem = verdict.result
     return {
         "file": verdict.file,
         "accepted": True,

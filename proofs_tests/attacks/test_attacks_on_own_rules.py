@@ -160,7 +160,7 @@ def test_a_false_rule_is_judged_alike_under_each_name() -> None:
 def test_elements_of_more_dimensions_than_four_are_refused() -> None:
     x = atl.tensor("x", 1, 1, 1, 1, 1)
     start = reflexivity(atl.program("p", [x], x + x))
-    with pytest.raises(RankError, match="not stated for elements of rank 5"):
+    with pytest.raises(RankError, match="no statement for elements of rank 5"):
         rewrite(start, accepted(TWICE), (), {"a": x.node})
 
 

@@ -129,7 +129,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(pipeline()).rw("truncr_flatten_split", around="i", reverse=True),
         Undetermined,
         (
-            "the right side of truncr_flatten_split does not tell its parameter k",
+            "the right side of truncr_flatten_split does not determine its parameter k",
             'try: pass it by name: s.rw("truncr_flatten_split", reverse=True, k=…)',
         ),
     ),
@@ -207,7 +207,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         DoesNotApply,
         ("x[i, j] - mean depends on the loop i, the let mean and the loop j between it", 's.hoist("mean") first'),
     ),
-    "an element that is bound outside of its loop": (
+    "an element that is bound outside of the rules loop": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a", over="⊞[i < _] _"),
         DoesNotApply,
         ("A[i, p] depends on the loop i and the loop p between", "s.stage(…, at=…) keeps it"),

@@ -161,7 +161,7 @@ def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
+        (("CSR", "CSC"), "the format CSC declares other arrays for A than the program has"),
         (
             ('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'),
             "the arrays of A are not inputs of the program",

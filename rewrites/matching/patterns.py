@@ -12,7 +12,7 @@ from operator import mul
 
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr, Metavariable
-from rewrites.rule import OWN, Rule
+from rewrites.rule import USER_FAMILY, Rule
 from rewrites.statement import Extent, Ranks, Statement, choices_of_ranks, groups_of
 
 
@@ -33,7 +33,7 @@ class Pattern:
 @lru_cache(maxsize=4096)
 def patterns(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
     """Return the patterns of a side that can stand for a term of this rank."""
-    known = None if rule.family == OWN else _rank_of_side(rule, reverse)
+    known = None if rule.family == USER_FAMILY else _rank_of_side(rule, reverse)
     found = (
         _at_ranks(rule, ranks)
         for ranks in choices_of_ranks(rule.metavariables)
@@ -49,7 +49,7 @@ def all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
 
 def few_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
     """Return those for elements that are scalars or vectors; all of a user's own rule, which may differ beyond."""
-    return _up_to(rule, reverse, None if rule.family == OWN else 1)
+    return _up_to(rule, reverse, None if rule.family == USER_FAMILY else 1)
 
 
 @lru_cache(maxsize=2048)

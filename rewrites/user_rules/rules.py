@@ -10,7 +10,7 @@ from typing import overload
 from atl.core.dtypes import ANY_DTYPE
 from atl.errors import ATLError, DtypeError, InvalidArgument, brief
 from rewrites.kinds import Kind
-from rewrites.rule import OWN, Equation, Rule, is_name, metavariables_of
+from rewrites.rule import USER_FAMILY, Equation, Rule, is_name, metavariables_of
 from rewrites.rule_checking.registry import register, status_of
 from rewrites.rule_checking.status import ProofStatus
 from rewrites.statement import Ranks, Statement, choices_of_ranks
@@ -93,7 +93,7 @@ def _judged(function: Callable[..., Equation], source: str) -> Rule:
         ) from error
     _check_parameters(function, kinds)
     statements = _statements(function, kinds)
-    made = Rule(function.__name__, OWN, source, law, kinds, statements, module=_module_of(function))
+    made = Rule(function.__name__, USER_FAMILY, source, law, kinds, statements, module=_module_of(function))
     register(made)
     return made
 
