@@ -44,17 +44,17 @@ def folded(monoid: Monoid, a: Tensor, b: Tensor) -> Tensor:
     return arithmetic(OF_MONOID[monoid], a, b)
 
 
-def moved(op: str, v: Tensor) -> Tensor:
+def reshaped(op: str, v: Tensor) -> Tensor:
     """Apply the reshape operator of this name, which takes no amount."""
-    return _reshaped(op, (), v)
+    return _reshape(op, (), v)
 
 
-def moved_by(op: str, k: IndexExpr, v: Tensor) -> Tensor:
+def reshaped_by(op: str, k: IndexExpr, v: Tensor) -> Tensor:
     """Apply the reshape operator of this name with an amount."""
-    return _reshaped(op, (k.node,), v)
+    return _reshape(op, (k.node,), v)
 
 
-def _reshaped(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
+def _reshape(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
     return Tensor(Reshape(OPERATOR_CALLED[op](*amounts), v.node))
 
 
