@@ -1,7 +1,7 @@
 """Symbolic values of terms: polynomials over reads, Iverson brackets [p], folds and uninterpreted operations.
 
-Two values are equal if their difference is zero once atoms that are equal by the facts are identified. This compares the
-two sides of a rule for all sizes at once (`rewrites.rule_checking.symbolic`).
+Two values are equal if their difference is zero once atoms that are equal by the facts are identified. This compares
+the two sides of a rule for all sizes at once (`rewrites.rule_checking.symbolic`).
 """
 
 from __future__ import annotations
