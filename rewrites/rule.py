@@ -2,7 +2,7 @@
 
     @rule(family="access", source="§4.2.1")
     def get_gen(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
-        \"\"\"Reading one element of a generation computes only that element, where there is one.\"\"\"
+        \"\"\"Reading one element of a generation computes only that element; outside of its range it is padding.\"\"\"
         return equation(gen((lo, hi), e)[k], guard((0 <= k) & (k < hi - lo), e(lo + k)))
 
 The annotations are the kinds of the metavariables. The function is called once for each rank of elements, and its

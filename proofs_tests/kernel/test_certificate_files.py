@@ -226,7 +226,7 @@ def test_a_refused_argument_says_what_is_required_in_its_own_words(monkeypatch: 
     assert error.required == "an index, encoded by `rewrites.certificates.term_json`"
     error = loaded(lambda data: data.update(terms=[3]))
     assert error.summary == "the table of terms is refused: 3 is not the encoding of a tensor expression"
-    assert error.required == "a tensor expression, as `rewrites.certificates.term_json` says"
+    assert error.required == "a tensor expression, encoded by `rewrites.certificates.term_json`"
     text = dumps(inlined())
     for raised, says in ((KeyError(), "KeyError"), (TypeError("no such thing"), "no such thing")):
 

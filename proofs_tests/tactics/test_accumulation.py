@@ -278,7 +278,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     "rows of a vector": (
         lambda: reschedule(pipeline()).unroll_and_jam("⊞[_ < _] _ + _", 2), "no loop stands directly inside of the loop ii",
     ),
-    "what nobody shares": (lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "nothing in the goal is bound as C"),
+    "what nobody shares": (lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "no loop, sum or let in the goal is named C"),
 }  # fmt: skip
 
 

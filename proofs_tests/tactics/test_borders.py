@@ -155,7 +155,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
         "no guard around a read of f says only",
     ),
     "what is not read there": (lambda: reschedule(pipeline()).pad("f"), "f is not read there"),
-    "nothing that is known": (lambda: reschedule(matmul()).pad("C"), "nothing in the goal is bound as C"),
+    "nothing that is known": (lambda: reschedule(matmul()).pad("C"), "no loop, sum or let in the goal is named C"),
 }  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def misspelt(e: Elem) -> Equation:
         (branches, InvalidArgument, "a condition has no truth value"),
         (of_a_size, InvalidArgument, "uses n, which is not one of its parameters"),
         (of_a_tensor, InvalidArgument, "uses x, which is not one of its parameters"),
-        (says_nothing, InvalidArgument, "does not say its law"),
+        (says_nothing, InvalidArgument, "has no docstring"),
         (returns_nothing, InvalidArgument, "the function of a rule returned None"),
         (misspelt, InvalidArgument, "cannot be stated: NameError: name 'sofar' is not defined"),
     ],
@@ -142,11 +142,11 @@ def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: proof_status(rules["get_gen"]), "is no rule of your own"),
-        (lambda: proof_status(3), "3 is no rule of your own"),  # type: ignore[arg-type]
-        (lambda: rule(len), "states no rule"),  # type: ignore[arg-type]
-        (lambda: rule(unknown_annotation), "an annotation of unknown_annotation is not known"),
-        (lambda: rule(with_default), "the parameter n of the rule with_default is no metavariable"),
+        (lambda: proof_status(rules["get_gen"]), "is not a user-defined rule"),
+        (lambda: proof_status(3), "3 is not a user-defined rule"),  # type: ignore[arg-type]
+        (lambda: rule(len), "is not a function"),  # type: ignore[arg-type]
+        (lambda: rule(unknown_annotation), "an annotation of unknown_annotation is unknown"),
+        (lambda: rule(with_default), "the parameter n of the rule with_default is not a metavariable"),
     ],
     ids=["of the catalogue", "a number", "no function", "annotation", "default"],
 )
