@@ -408,8 +408,8 @@ class _Instance:
         same = equal(here, claimed)
         if same == FALSE:
             raise ShapeError(
-                f"{name} returns tensors of different shapes: a dimension is {show_index(here)} at one place of the rule"
-                f" and {show_index(claimed)} at another",
+                f"{name} returns tensors of different shapes: a dimension is {show_index(here)} at one place"
+                f" of the rule and {show_index(claimed)} at another",
                 required="a function that returns tensors of one shape",
             )
         return same
