@@ -138,7 +138,7 @@ OF_REWRITING: Final = (
         "    return equation(e, e + 0, given(n < 0, n > 0))\n",
         ", n > 0",
         "",
-        "make its premises weaker",
+        "weaken its premises",
     ),
     Entry(
         "ATL717",

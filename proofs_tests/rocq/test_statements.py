@@ -69,7 +69,7 @@ def test_names_of_ours_are_told_apart_in_rocq() -> None:
     names = ["n", "n'", "α", "a_1", "_x", "x'", "fun", "gen", "é", "e9"]
     assert len({word(name) for name in names}) == len(names)
     assert all("'" in word(name) for name in names)
-    with pytest.raises(ATLError, match="two things are called n'"):
+    with pytest.raises(ATLError, match="two variables are called n'"):
         check_distinct(["n'", "m'", "n'"])
 
 

@@ -187,7 +187,7 @@ def test_format_with_equal_arrays_and_other_meaning_is_refused() -> None:
     product = atl.program("spmv", [square, x], atl.gen(n, lambda i: atl.sum(n, lambda j: square[i, j] * x[j])))
     columns = sparse.Format("CSR", sparse.CSR.levels, sparse.Permuted((1, 0)))
     text = dumps(reschedule(product).sparsify("A", columns).done())
-    message = "arrays in the format CSR mean another tensor A"
+    message = "its arrays represent a different tensor A"
     with pytest.raises(ATLError, match=message):
         loads(text, formats=sparse.format_named)
     held = np.array([[0.0, 2.0], [0.0, 1.0]])

@@ -57,7 +57,7 @@ def test_a_function_gives_the_shape_that_its_declared_parameters_say(declared: i
     if declared == 3:
         assert rewrite(start, behind, (), arguments).rhs.body == v[5].node
         return
-    with pytest.raises(ShapeError, match="f gives tensors of different shapes: a dimension is 5 at one place"):
+    with pytest.raises(ShapeError, match="f returns tensors of different shapes: a dimension is 5 at one place"):
         rewrite(start, behind, (), arguments)
 
 

@@ -161,7 +161,7 @@ def test_a_rule_is_written_at_the_ranks_at_which_it_is_used() -> None:
     assert [each["ranks"] for each in data["own"]["exchanged"]["statements"]] == [[0]]
     back = loads(dumps(theorem)).steps[0].rule
     y = atl.tensor("y", 2, 3)
-    with pytest.raises(atl.ATLError, match="not stated for elements of rank 2"):
+    with pytest.raises(atl.ATLError, match="no statement for elements of rank 2"):
         rewrite(reflexivity(atl.program("p", [y], y)), back, (), {"a": y.node, "b": y.node})
     data["own"]["exchanged"]["statements"][0]["ranks"] = [1]
     assert "the rule exchanged has no statement for elements of ranks [0]" in refusal(data)
@@ -269,11 +269,11 @@ STATED = {"ranks": [], "left": A, "right": A, "premises": []}
         ("parameters", 3, "is not the encoding of a rule"),
         ("parameters", [], '["of", "a", [], []] is not the encoding of a tensor expression'),
         ("parameters", [["a", ["tensor", 0, "", []]]], '["of", "b", [], []] is not the encoding'),
-        ("parameters", [["a", ["tensor", 0, "", []]]] * 2, "two of its parameters have one name"),
+        ("parameters", [["a", ["tensor", 0, "", []]]] * 2, "two of its parameters have the same name"),
         ("parameters", [["a", ["vector", 0, "", []]]], "is not the encoding of a kind"),
         ("parameters", [["a", ["tensor", -1, "", []]]], "is not the encoding of a kind"),
         ("parameters", [["a b", ["tensor", 0, "", []]]], "is not the encoding of a parameter"),
-        ("parameters", [["a", ["tensor", 0, "s", []]], ["b", ["tensor", 0, "s", []]]], "is not how a statement"),
+        ("parameters", [["a", ["tensor", 0, "s", []]], ["b", ["tensor", 0, "s", []]]], "is not the encoding of a statement"),
         ("statements", [], "is not the encoding of a rule"),
         ("statements", {}, "is not the encoding of a rule"),
         ("statements", [3], "3 is not the encoding of a statement"),
@@ -285,7 +285,7 @@ STATED = {"ranks": [], "left": A, "right": A, "premises": []}
         ("statements", [{**STATED, "premises": [3]}], "3 is not the encoding of a condition"),
         ("statements", [{**STATED, "premises": [[">=0", "n"]]}], "uses n, which is not one of its parameters"),
         ("statements", [{**STATED, "right": ["binary", "add", A, A]}], "larger_and_smaller is false"),
-        ("statements", [{**STATED, "premises": [["or"]]}], "claims nothing at any size"),
+        ("statements", [{**STATED, "premises": [["or"]]}], "has no instance at any size"),
     ],
 )  # fmt: skip
 def test_a_users_rule_that_is_altered_is_refused(field: str, value: Any, says: str) -> None:
@@ -327,7 +327,7 @@ def test_a_true_equation_in_place_of_the_one_used_is_refused() -> None:
     with pytest.raises(CertificateError, match=f"the rule {NAME} says something else") as caught:
         loads(json.dumps(data))
     data["rules"][NAME] = caught.value.found
-    assert "leads to another program than is recorded" in refusal(data)
+    assert "leads to a different program from the recorded one" in refusal(data)
     data["own"][NAME]["statements"][0] = {**STATED, "left": ["binary", "add", A, B], "right": ["binary", "add", B, A]}
     data["own"][NAME]["grade"] = 3
     with pytest.raises(CertificateError) as caught:

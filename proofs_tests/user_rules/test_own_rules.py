@@ -117,7 +117,7 @@ def misspelt(e: Elem) -> Equation:
         (of_a_tensor, InvalidArgument, "uses x, which is not one of its parameters"),
         (says_nothing, InvalidArgument, "has no docstring"),
         (returns_nothing, InvalidArgument, "the function of a rule returned None"),
-        (misspelt, InvalidArgument, "cannot be stated: NameError: name 'sofar' is not defined"),
+        (misspelt, InvalidArgument, "has no valid equation: NameError: name 'sofar' is not defined"),
     ],
 )  # fmt: skip
 def test_a_rule_that_is_not_true_is_refused(function: Callable[..., Any], of: type[atl.ATLError], says: str) -> None:

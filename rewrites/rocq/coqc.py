@@ -19,7 +19,10 @@ from lowering.toolchain import cache_directory
 HERE: Final = Path(__file__).parent
 LIBRARY: Final = ("Meaning", "Lemmas", "Congruence", "Numbers", "Nests", "Storing")
 """The files of the library, in the order of their dependencies."""
-HOW_TO_GET: Final = "coqc was not found, so Rocq cannot check anything; to install it (8.16 or newer) on Debian or Ubuntu: apt-get install coq"
+HOW_TO_GET: Final = (
+    "coqc was not found, so Rocq cannot check anything; "
+    "to install it (8.16 or newer) on Debian or Ubuntu: apt-get install coq"
+)
 LIMIT: Final = 600.0
 """Time limit for one file, in seconds."""
 

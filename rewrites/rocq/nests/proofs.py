@@ -76,7 +76,7 @@ class Prover:
         if sums(plan, held.uid):
             _, script = self._positions(held, place)
             if zeroed:
-                zeros = ["eapply fills_sum.", *_part(["apart."]), *_part(["apply fills_zeros."])]
+                zeros = ["eapply fills_sum.", *_part(["disjoint."]), *_part(["apply fills_zeros."])]
                 filled = [*zeros, *_part(self.add(plan, held.uid, place))]
             else:
                 filled = self.fill(plan, held, place, known=False)
@@ -90,7 +90,7 @@ class Prover:
         """Prove that storage is filled if it holds zeros before a plan stores to parts of it."""
         return [
             "apply fills_zeroed.",
-            *_part(["apart."]),
+            *_part(["disjoint."]),
             *_part(zeros),
             *_part(self.write(plan, held, place)),
             *_part(self._covered(plan, held, place, zeroed=True)),
@@ -109,18 +109,26 @@ class Prover:
                 return [
                     *name,
                     f"eapply (fills_local _ _ _ {local.uid} {self.printer.shape(local)} {_content(inside, local)}).",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     *_part(self.fill(first, local, place, known=local.uid in inside.contents)),
                     *_part(self.fill(second, held, inside, known=known)),
                 ]
             case Both(first, second) if spares(second, uid):
-                return ["apply fills_before.", *_part(["apart."]), *_part(self.fill(first, held, place, known=known))]
+                return [
+                    "apply fills_before.",
+                    *_part(["disjoint."]),
+                    *_part(self.fill(first, held, place, known=known)),
+                ]
             case Both(first, second) if spares(first, uid) or _is_garbage(first, uid):
-                return ["apply fills_after.", *_part(["apart."]), *_part(self.fill(second, held, place, known=known))]
+                return [
+                    "apply fills_after.",
+                    *_part(["disjoint."]),
+                    *_part(self.fill(second, held, place, known=known)),
+                ]
             case Both(first, second) if adds(second, uid):
                 return [
                     "eapply fills_sum.",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     *_part(self.fill(first, held, place, known=False)),
                     *_part(self.add(second, uid, place)),
                 ]
@@ -166,7 +174,7 @@ class Prover:
     def write(self, plan: Plan, held: Held, place: Place) -> list[str]:
         """Prove that every value a plan stores is correct."""
         if spares(plan, held.uid):
-            return ["apply writes_nothing. apart."]
+            return ["apply writes_nothing. disjoint."]
         match plan:
             case Simple(Assign()):
                 value = self._seen(held, place, "by_value")
@@ -175,7 +183,7 @@ class Prover:
                 inside = place.assume(at.range)
                 return [
                     "apply writes_for.",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     f"intros {self._name(at)} ?.",
                     *self.write(body, held, inside),
                 ]
@@ -186,15 +194,15 @@ class Prover:
                 return [
                     *name,
                     f"eapply (writes_local _ _ _ {local.uid} {self.printer.shape(local)} {_content(inside, local)}).",
-                    *_part(["apart."]),
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
+                    *_part(["disjoint."]),
                     *_part(self.fill(first, local, inside, known=local.uid in inside.contents)),
                     *_part(self.write(second, held, inside)),
                 ]
             case Both(first, second):
                 return [
                     "apply writes_then.",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     *_part(self.write(first, held, place)),
                     *_part(self.write(second, held, place)),
                 ]
@@ -210,13 +218,13 @@ class Prover:
     def add(self, plan: Plan, uid: int, place: Place) -> list[str]:
         """Prove that a plan adds a tensor, which the proof determines."""
         if spares(plan, uid):
-            return ["apply adds_nothing. apart."]
+            return ["apply adds_nothing. disjoint."]
         match plan:
             case Simple(Accumulate(_, op)):
                 return [f"apply {'adds' if op == 'add' else 'takes'}_one. at_hand."]
             case Loop(at, body):
                 inside = self.add(body, uid, place.assume(at.range))
-                return ["eapply adds_for.", *_part(["apart."]), *_part([f"intros {self._name(at)} ?.", *inside])]
+                return ["eapply adds_for.", *_part(["disjoint."]), *_part([f"intros {self._name(at)} ?.", *inside])]
             case Branch(at, body):
                 return ["eapply adds_when. intros ?.", *self.add(body, uid, place.assume(at.predicate))]
             case Both(first, second, local) if local is not None:
@@ -225,15 +233,15 @@ class Prover:
                 return [
                     *name,
                     f"eapply (adds_local _ _ _ {local.uid} {shape} {content}).",
-                    *_part(["apart."]),
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
+                    *_part(["disjoint."]),
                     *_part(self.fill(first, local, inside_local, known=local.uid in inside_local.contents)),
                     *_part(self.add(second, uid, inside_local)),
                 ]
             case Both(first, second):
                 return [
                     "eapply adds_then.",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     *_part(self.add(first, uid, place)),
                     *_part(self.add(second, uid, place)),
                 ]
