@@ -63,7 +63,7 @@ OF_REWRITING: Final = (
         'argument_in(\'[["tensors", ["input", "x"]]]\', f)\n',
         "tensors",
         "tensor",
-        "as `rewrites.certificates.term_json` says",
+        "encoded by `rewrites.certificates.term_json`",
     ),
     Entry(
         "ATL708",

@@ -154,7 +154,7 @@ def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
     assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
     text = refused(ArgumentError, lambda: kernel(matrix, vector))
-    assert "the format CSR of A is not known" in text
+    assert "the format CSR of A was unknown" in text
     assert "sparse.load(path)" in text
 
 

@@ -324,7 +324,7 @@ def test_a_true_equation_in_place_of_the_one_used_is_refused() -> None:
     """By its hash, and where that is altered too, by the step that it does not make."""
     data = unproved_data()
     data["own"][NAME]["statements"][0]["right"] = ["binary", "add", B, A]
-    with pytest.raises(CertificateError, match=f"the rule {NAME} says something else") as caught:
+    with pytest.raises(CertificateError, match=f"the equation of the rule {NAME} has changed") as caught:
         loads(json.dumps(data))
     data["rules"][NAME] = caught.value.found
     assert "leads to a different program from the recorded one" in refusal(data)

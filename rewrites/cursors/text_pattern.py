@@ -82,8 +82,8 @@ class Wanted:
         while left:
             at = left.pop()
             if at.of is not None:
-                asked = (at.name, at.condition, at.mark)
-                total += 1 + len(at.indices or ()) + sum(one is not None for one in asked)
+                optional = (at.name, at.condition, at.mark)
+                total += 1 + len(at.indices or ()) + sum(each is not None for each in optional)
                 left += at.parts
         return total
 

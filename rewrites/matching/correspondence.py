@@ -86,8 +86,8 @@ def _read(
         return
     for position, child in enumerate(children(wanted)):
         within = [*indices, *((path, binder.name) for binder in child.part.indices)]
-        beside = [*tensors, *((path, binder.name) for binder in child.part.tensors)]
-        _read(child.expr, (*path, position), within, beside, found, bound)
+        tensors_inside = [*tensors, *((path, binder.name) for binder in child.part.tensors)]
+        _read(child.expr, (*path, position), within, tensors_inside, found, bound)
 
 
 def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:

@@ -174,14 +174,14 @@ def _declared(array: Array, notation: Notation) -> Iterator[str]:
         element = f"{word(array.name)} {positions(at)}"
         match fact:
             case AtLeast(bound):
-                says = f"{notation.index(bound)} <= {element}"
+                claim = f"{notation.index(bound)} <= {element}"
             case Below(bound):
-                says = f"{element} < {notation.index(bound)}"
+                claim = f"{element} < {notation.index(bound)}"
             case Rising():
-                says = _rising(array, fact, at, notation)
+                claim = _rising(array, fact, at, notation)
             case _:
                 assert_never(fact)
-        yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{says}."
+        yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{claim}."
 
 
 def _rising(array: Array, fact: Rising, at: list[str], notation: Notation) -> str:
@@ -340,9 +340,9 @@ class _Proof:
         before, after = notation.term(value, around), notation.term(new.value, around)
         equal = notation.fresh("E")
         self.places = [*at]
-        says = f"forall {bound}, {''.join(within)}{before} {positions(at, 'rest')} = {after} {positions(at, 'rest')}"
+        claim = f"forall {bound}, {''.join(within)}{before} {positions(at, 'rest')} = {after} {positions(at, 'rest')}"
         self.after.append(f"| unfold bind; reads {equal} ]")
-        return [f"assert ({equal} : {says}); [ intros;"]
+        return [f"assert ({equal} : {claim}); [ intros;"]
 
     def _argument(self, value: Argument) -> str:
         notation, around = self.notation, self.around

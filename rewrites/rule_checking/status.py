@@ -21,7 +21,7 @@ from rewrites.statement import Ranks
 
 
 class Status(IntEnum):
-    """How well a rule is established. Certificates store the number."""
+    """Levels of evidence for a rule. Certificates store the number."""
 
     UNSUPPORTED = 0
     """False, or without any instance that could be tried."""
@@ -45,12 +45,12 @@ FLOATS_ONLY: Final = "; of float elements only: it is false for integers, which 
 class ProofStatus:
     """The status of a rule, with the evidence for it.
 
-    `cases` is the number of choices of sizes and indices at which both sides were compared, and `exhaustive` tells
-    whether they are the whole window. `reason` explains why the rule is not proved. A false rule has a counterexample.
+    `cases` is the number of choices of sizes and indices at which both sides were compared. `exhaustive` is true if
+    they are the whole window. `reason` explains why the rule is not proved. A false rule has a counterexample.
 
     `integer_counterexample` is set for a rule that holds for floats but not for integers, which wrap; it may be used on
-    floats only. `ranks` are the ranks of elements at which the rule was tried, and `tried_on_integers` tells whether it
-    was tried on integer elements. An unproved rule is used only as it was tried.
+    floats only. An unproved rule is used only as it was tried: at these `ranks` of elements, and on integers only if
+    `tried_on_integers`.
     """
 
     status: Status

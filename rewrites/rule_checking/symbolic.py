@@ -205,11 +205,11 @@ class Reader:
         extent = simplify(facts, term.high - term.low)
         if isinstance(prove(facts, at_most(extent, NONE)), Proved):
             return values.ZERO
-        given, kept, apart = self._peeled(term, extent, at, facts)
+        given, kept, offset = self._peeled(term, extent, at, facts)
         if isinstance(prove(facts, equal(kept, index(1))), Proved):
-            return given + self.read(instantiate(term.body, term.low + apart), at, facts)
+            return given + self.read(instantiate(term.body, term.low + offset), at, facts)
         variable = Var(next(_ids), "k")
-        opened = instantiate(term.body, term.low + apart + index(variable))
+        opened = instantiate(term.body, term.low + offset + index(variable))
         inside = facts.assume(within(NONE, index(variable), kept), *_outside(opened))
         if isinstance(prove(inside, FALSE), Proved):
             return given  # no index is within the range and gives the body a meaning
@@ -433,7 +433,7 @@ def _reads_equal(*, linear: bool) -> Attempt:
 def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: tuple[bool, bool]) -> None:
     """Prove the goal by induction on `variable`, with the extent `over` empty in the base case.
 
-    `ends` tells for each side whether its sums split off their first or their last terms in the step.
+    `ends` is true for each side whose sums split off their first terms in the step rather than their last.
     """
     peels = (Peel(variable, first=ends[0]), Peel(variable, first=ends[1]))
 

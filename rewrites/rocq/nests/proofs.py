@@ -247,7 +247,8 @@ class Prover:
                 ]
             case Simple() | Looking() | Nothing():
                 raise InvalidArgument(
-                    "what is added to is stored to as well", required="storage that is filled in one way"
+                    "storage is both assigned and accumulated into",
+                    required="storage that is only assigned, or only accumulated into",
                 )
             case _:
                 assert_never(plan)
