@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, assert_never
 
 from atl.core.dtypes import is_integer
 from rewrites.rule import Rule
@@ -72,12 +72,13 @@ class ProofStatus:
             case Status.UNSUPPORTED:
                 return self.reason
             case Status.TESTED:
-                held = "equal in random samples"
+                return f"tested: equal in random samples; not proved: {self.reason}"
             case Status.BOUNDED:
-                held = f"equal at {window} of small sizes, for all elements"
+                return f"bounded: equal at {window} of small sizes, for all elements; not proved: {self.reason}"
             case Status.PROVED:
                 return PROVED_TEXT
-        return f"{self.status}: {held}; not proved: {self.reason}"
+            case _:
+                assert_never(self.status)
 
 
 def _names_integers(rule: Rule) -> bool:

@@ -100,9 +100,9 @@ class Printer:
                 memory = f"(Of {_memory_of(buffer)} {self.index(self.capacities[buffer.uid])})"
                 return self.storage(buffer, cells, memory, zeroed, loops)
             case Free(buffer) if buffer.uid in self.capacities:
-                capacity = positions([self.index(self.capacities[buffer.uid])])
+                shape = positions([self.index(self.capacities[buffer.uid])])
                 gone = f"(Storage {buffer.uid} nil 1 (Own 1) {self._anything(loops)})"
-                return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {capacity}) {self._anything(loops)}))"
+                return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {shape}) {self._anything(loops)}))"
             case Free(buffer):
                 return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self._anything(loops)})"
             case For() | If():
