@@ -143,7 +143,7 @@ def test_a_second_rule_of_one_name_and_a_function_to_indices_are_refused() -> No
     )
     with pytest.raises(atl.ATLError, match="already declares a rule twice"):
         exec(text, scope)
-    with pytest.raises(atl.ATLError, match="no metavariable for functions to indices"):
+    with pytest.raises(atl.ATLError, match="a metavariable cannot be a function that returns an index"):
         exec("from rewrites.rule import Index\nIndex[Index]", {})
 
 
