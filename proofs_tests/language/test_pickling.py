@@ -23,7 +23,7 @@ from rewrites.rules import RULES
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=2)
 x = atl.tensor("x", n, dtype="float64")
-A = atl.tensor("A", n, dtype="int64", range=(0, n), order="strict")
+A = atl.tensor("A", n, dtype="int64", range=(0, n), monotonic="increasing")
 
 
 def gathered() -> atl.Program:
@@ -118,5 +118,5 @@ def test_a_rule_is_not_pickled_and_its_deep_copy_is_itself() -> None:
     rule = RULES["mul_one"]
     assert copy.deepcopy([rule])[0] is rule
     for protocol in (2, pickle.HIGHEST_PROTOCOL):
-        with pytest.raises(InvalidArgument, match=r'the rule mul_one cannot be pickled(.|\n)*try: .*rules\["mul_one"\]'):
+        with pytest.raises(InvalidArgument, match=r'the rule mul_one cannot be pickled(.|\n)*.*rules\["mul_one"\]'):
             pickle.dumps(rule, protocol=protocol)
