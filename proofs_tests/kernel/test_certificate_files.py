@@ -330,7 +330,7 @@ def test_declared_facts_and_assumptions_are_said() -> None:
 def test_what_rocq_has_checked_needs_nothing_of_ours() -> None:
     said = describe(guarded(), checked_by_rocq=True)
     assert "the kernel of Rocq" in said
-    assert "that program_0 and program_2 of the file of Rocq are these two programs" in said
+    assert "that program_0 and program_2 of the Rocq file are these two programs" in said
     assert "the prover" not in said
     assert "z3 alone" not in describe(guarded())
 

@@ -30,7 +30,7 @@ right to left. This page is made from the declarations in `rewrites/rules/`; `at
 parameters.
 
 Most rules are *proved* for all sizes. The others are *bounded*: checked for all element values at small sizes, and
-listed with the reason why no proof was found ([how rules are checked](how-it-is-checked.md#rules-and-the-kernel-that-applies-them)).
+listed with the reason why no proof was found ([how](how-it-is-checked.md#rules-and-the-kernel-that-applies-them)).
 A theorem is about values. Access safety and safe truncation are properties of one program, and `compile` checks them
 again. A rule that can lose one of them says so, with the direction. The examples are steps of the derivations in
 `examples/`.
@@ -60,7 +60,7 @@ def page(uses: Mapping[str, Use], kept: Mapping[str, Labels]) -> str:
 
 
 def statement(rule: Rule) -> str:
-    """What the page says of a rule without looking at examples: its law, its equation, its premises, its proof status."""
+    """Return the entry of a rule without its example: law, equation, premises and proof status."""
     source = f" ({rule.source})" if rule.source else ""
     premises = "".join(f"\n    given {text}" for text in premises_text(rule))
     left, right = (side_text(rule, reverse=reverse, rank=0) for reverse in (False, True))

@@ -471,7 +471,7 @@ def _rocq(steps: int) -> list[str]:
         "  the kernel of Rocq, and that functions of equal values are equal",
         "  what the operators mean, as rewrites/rocq/Meaning.v defines them over any scalars with its laws",
         "  (floating point, which rounds, has not all of them)",
-        f"  that program_0 and program_{steps} of the file of Rocq are these two programs",
+        f"  that program_0 and program_{steps} of the Rocq file are these two programs",
     ]
 
 
