@@ -273,7 +273,7 @@ STATED = {"ranks": [], "left": A, "right": A, "premises": []}
         ("parameters", [["a", ["vector", 0, "", []]]], "is not the encoding of a kind"),
         ("parameters", [["a", ["tensor", -1, "", []]]], "is not the encoding of a kind"),
         ("parameters", [["a b", ["tensor", 0, "", []]]], "is not the encoding of a parameter"),
-        ("parameters", [["a", ["tensor", 0, "s", []]], ["b", ["tensor", 0, "s", []]]], "not the encoding of a statement"),
+        ("parameters", [["a", ["tensor", 0, "s", []]], ["b", ["tensor", 0, "s", []]]], "not the encoding of a"),
         ("statements", [], "is not the encoding of a rule"),
         ("statements", {}, "is not the encoding of a rule"),
         ("statements", [3], "3 is not the encoding of a statement"),
