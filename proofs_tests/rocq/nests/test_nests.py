@@ -118,7 +118,10 @@ def test_statements_that_are_none_for_their_storage_are_refused_in_words() -> No
         (Free(given), "x, which is not a local tensor"),
         (Assign(Cell(alone, ()), Number(5, "float32")), "alone is a buffer of rank 0"),
         (Clear(Buffer(901, "late", "float32", nest.output.extents), index(1)), "late is cleared but never allocated"),
-        (Allocate(Buffer(nest.output.uid, "t", "float32", nest.output.extents), index(1)), "t and out have the same id"),
+        (
+            Allocate(Buffer(nest.output.uid, "t", "float32", nest.output.extents), index(1)),
+            "t and out have the same id",
+        ),
     ):
         with pytest.raises(InvalidArgument, match=why):
             text_of(derivation(reflexivity(program)), replace(nest, body=(statement, *nest.body)))
