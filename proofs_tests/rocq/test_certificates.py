@@ -215,7 +215,7 @@ def test_what_is_believed_is_named_as_it_is_in_the_file() -> None:
     theorem = derivations.pipeline_fused().done()
     last = f"program_{len(theorem.steps)}"
     assert f"Definition {last} " in text_of(derivation(theorem))
-    assert f"that program_0 and {last} of the file of Rocq are these" in describe(theorem, checked_by_rocq=True)
+    assert f"that program_0 and {last} of the Rocq file are these" in describe(theorem, checked_by_rocq=True)
 
 
 def test_an_accepted_nest_is_shown_whole(
