@@ -174,7 +174,7 @@ def _statement(told: ProofTrace) -> Html:
     )
     facts = [
         f"{counted(len(told.calls), 'call')}, {counted(len(steps), 'step')}"
-        if told.told
+        if told.from_session
         else counted(len(steps), "step"),
         *([graded] if steps else []),
         f"{counted(sum(len(step.reasons) for step in steps), 'premise')} proved in place",

@@ -39,7 +39,7 @@ def call_section(call: CallTrace, number: int, first: int) -> Html:
     summary = (
         f"{counted(len(steps), 'step')}: {rules_of(steps)}"
         if steps
-        else "no step: theorems are not about names and marks"
+        else "no proof steps: names and marks do not change the meaning"
     )
     last = first + len(steps) - 1
     where = f"step {first}" if len(steps) == 1 else f"steps {first}–{last}" if steps else "no step"
@@ -198,11 +198,11 @@ def _rule(step: StepTrace) -> Html:
             role="group",
             aria_label="its equation",
         ),
-        element("p", "given ", [[", " if at else None, element("code", each)] for at, each in enumerate(step.asks)])
-        if step.asks
+        element("p", "given ", [[", " if at else None, element("code", each)] for at, each in enumerate(step.premises)])
+        if step.premises
         else None,
         element("p", source, class_="quiet") if source else None,
-        element("p", step.grade, class_="grade"),
+        element("p", step.status, class_="grade"),
         class_="card",
     )
 

@@ -258,7 +258,7 @@ def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], op
         ("9999999999999", "no call of number"),
         ("undo 7", "undo(7) of 0 calls"),
         ("undo x", "x is no number"),
-        ("explain 3", "no call has been made"),
+        ("explain 3", "there is no call to explain"),
         ("at q", "nothing in the goal is bound as q"),
         ('at "⊞[_ < "', "expected"),
         ("save x", "a name that ends in .py"),

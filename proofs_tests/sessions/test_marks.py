@@ -141,7 +141,7 @@ def test_a_mark_is_a_call_without_a_step() -> None:
     assert repr(s.steps) == "  0  mark('j', 'parallel')   -- no step"
     assert s.done().steps == ()
     assert "+   ⊞[i < n] ⊞[j < m | parallel] Σ" in str(s.diff())
-    assert str(s.explain()) == "mark('j', 'parallel')\nno step: theorems are not about names and marks"
+    assert str(s.explain()) == "mark('j', 'parallel')\nno proof steps: names and marks do not change the meaning"
     assert s.goal == matmul()
 
 

@@ -67,13 +67,13 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a premise that a fact about sizes would give": (
         lambda: reschedule(pipeline()).fuse("buf").split_loop("i", 5),
         DoesNotApply,
-        ("5 <= n", "breaks at: n = ", "try: if it is so, state it at the start: reschedule(…, given=[5 <= n])"),
+        ("5 <= n", "breaks at: n = ", "try: if this holds, assume it at the start: reschedule(…, given=[5 <= n])"),
     ),
     "a near miss with a guard in the way": (
         lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
         DoesNotApply,
         (
-            "the nearest one differs here: wanted a generation, the rule's ⊞[lo <= i < hi] e(i),",
+            "the nearest one differs here: expected a generation, the rule's ⊞[lo <= i < hi] e(i),",
             "found a guard [i < 4] · ⊞[j < n] f[j]",
             "^^^^^^^^^^^^^^^^^^^^^^^",
             "required: the left side of the rule, (⊞[lo <= i < hi] e(i))[k]",
@@ -103,7 +103,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "more dimensions than rules reach through": (
         lambda: _of_five().reorder(["i", "j"], blocked(2, 2)),
         DoesNotApply,
-        ("no place in the goal matches sum_guard, which reaches through 4 dimensions at most: here are 5",),
+        ("no place in the goal matches sum_guard, which handles at most 4 dimensions; these terms have 5",),
     ),
     "more dimensions around what fits": (
         lambda: _of_five().rw("sum_guard"),
@@ -113,7 +113,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "only scalars": (
         lambda: reschedule(matmul()).rw("truncr_flatten_split", around="_ * _", reverse=True, k=3),
         DoesNotApply,
-        ("which is about tensors: here are scalars",),
+        ("which is about tensors; these terms are scalars",),
     ),
     "the other direction": (
         lambda: reschedule(matmul()).rw("sum_gen_swap", reverse=True),
@@ -314,17 +314,17 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "no call to explain": (
         lambda: reschedule(pipeline()).explain(),
         InvalidArgument,
-        ("no call has been made that could be explained",),
+        ("there is no call to explain yet",),
     ),
     "a call to undo that is none": (
         lambda: reschedule(pipeline()).undo(-1),
         InvalidArgument,
-        ("required: a number from 0 to 0, that of the calls made",),
+        ("required: a number from 0 to 0, the number of calls made",),
     ),
     "a side that fits anything": (
         lambda: reschedule(matmul()).rw("gen_eta", at="A[_, _]"),
         DoesNotApply,
-        ('try: the right side fits A: s.rw("gen_eta", reverse=True)',),
+        ('try: the right side matches A: s.rw("gen_eta", reverse=True)',),
     ),
     "two reductions of two kinds": (
         lambda: reschedule(
@@ -396,7 +396,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "assumptions that no sizes meet": (
         lambda: reschedule(pipeline(), given=[n > 3, n < 2]),
         ContradictoryAssumptions,
-        ("no sizes meet the assumptions of pipeline and the given ones", "required: 4 <= n and n <= 1"),
+        ("no sizes satisfy the assumptions of pipeline and given=[…]", "required: 4 <= n and n <= 1"),
     ),
     "a condition that is no list": (
         lambda: reschedule(pipeline(), given=n > 3),
@@ -406,7 +406,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "all of them, but the second": (
         lambda: reschedule(pipeline()).rw("get_gen", nth=1, all=True),
         InvalidArgument,
-        ("all=True and nth= exclude each other",),
+        ("all=True and nth= are mutually exclusive",),
     ),
     "no program": (lambda: reschedule(3), InvalidArgument, ("3 (int) is no program",)),  # type: ignore[arg-type]
 }
@@ -502,9 +502,9 @@ def test_what_is_no_number_or_name_is_refused() -> None:
     number: Any = "1"
     with pytest.raises(InvalidArgument, match="nth='1'"):
         s.rw("mul_comm", nth=number)
-    with pytest.raises(DoesNotApply, match="nth=a value of type int is beyond"):
+    with pytest.raises(DoesNotApply, match="nth=a value of type int is out of range"):
         s.rw("get_gen", nth=10**5000)
-    with pytest.raises(InvalidArgument, match="no call 9"):
+    with pytest.raises(InvalidArgument, match="since=9 is out of range"):
         s.diff(9)
     with pytest.raises(InvalidArgument, match="no call '1'"):
         s.diff(number)
@@ -548,7 +548,7 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
         told.rewrite("get_gen", (0,))
     with pytest.raises(NoMatch, match=r"^get_gen does not match here \[ATL705\]"):
         alone.arguments(rules["get_gen"], (), False, {})
-    with pytest.raises(NoMatch, match=r"does not match here: it wants an access, the rule's .*, and finds a gen"):
+    with pytest.raises(NoMatch, match=r"does not match here: expected an access, the rule's .*, found a gen"):
         told.arguments(rules["get_gen"], (), False, {})
 
 

@@ -20,8 +20,8 @@ from rewrites import DoesNotApply, Handle, Session, reschedule, rules
 from rewrites.cursors.targets import Target
 from rewrites.session import catalogue
 from rewrites.session.display import Diff, described
-from rewrites.session.offers.offer import Offer, Offers
-from rewrites.session.offers.trying import SECONDS
+from rewrites.session.suggestions.search import SECONDS
+from rewrites.session.suggestions.suggestion import Suggestion, Suggestions
 
 SHOWN: Final = 20
 """So many offers are listed by `?`."""
@@ -48,7 +48,7 @@ class Desk:
         self.place: Handle | None = None
         self._colour = colour
         self._busy = busy
-        self._found: tuple[Program, Handle | None, Offers] | None = None
+        self._found: tuple[Program, Handle | None, Suggestions] | None = None
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -102,18 +102,18 @@ class Desk:
         offers = self._offers(at, LONGER if everything else SECONDS)
         return _listed(offers, len(offers) if everything else SHOWN)
 
-    def _offers(self, at: Handle | None, seconds: float) -> Offers:
+    def _offers(self, at: Handle | None, seconds: float) -> Suggestions:
         with self._busy("trying what applies"):
             offers = self.session.applicable(None if at is None else self._written(at), seconds=seconds)
         named = replace(offers, where=offers.where if at is None else f"at {at.label}")
         self._found = self.session.goal, at, named
         return named
 
-    def known_offers(self) -> tuple[Offer, ...]:
+    def known_offers(self) -> tuple[Suggestion, ...]:
         """What has been listed of this goal."""
         if self._found is None or self._found[0] is not self.session.goal:
             return ()
-        return self._found[2].offers
+        return self._found[2].items
 
     def _taken(self, number: int, rest: str) -> str:
         offers = self.known_offers()
@@ -126,7 +126,7 @@ class Desk:
             raise InvalidArgument(
                 f"{number} {rest}", required="the number, and parameters by their names", suggestions=(f"{number} k=8",)
             )
-        if missing := [name for name in offer.asks if name not in options]:
+        if missing := [name for name in offer.missing if name not in options]:
             written = " ".join(f"{name}=8" for name in missing)
             raise InvalidArgument(
                 f"{offer.name} asks for {', '.join(missing)}", required="a value for each",
@@ -236,12 +236,12 @@ def refusal(error: ATLError) -> str:
     return str(error)
 
 
-def _listed(offers: Offers, most: int) -> str:
-    shown = replace(offers, offers=offers.offers[:most])
+def _listed(offers: Suggestions, most: int) -> str:
+    shown = replace(offers, items=offers.items[:most])
     more = len(offers) - most
     lines = [repr(shown)]
     lines += [f"… and {more} more: ?? lists all"] if more > 0 else []
-    lines += ["a number makes that call, such as 0"] if offers.offers else []
+    lines += ["a number makes that call, such as 0"] if offers.items else []
     return "\n".join(lines)
 
 
