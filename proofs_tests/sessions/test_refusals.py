@@ -506,7 +506,7 @@ def test_what_is_no_number_or_name_is_refused() -> None:
         s.rw("get_gen", nth=10**5000)
     with pytest.raises(InvalidArgument, match="since=9 is out of range"):
         s.diff(9)
-    with pytest.raises(InvalidArgument, match="no call '1'"):
+    with pytest.raises(InvalidArgument, match="since='1' is out of range"):
         s.diff(number)
 
 

@@ -435,7 +435,7 @@ def test_a_handle_says_when_its_place_is_gone() -> None:
     buf = s.find("buf")
     s.inline("buf")
     assert repr(buf) == "Handle('buf', gone)"
-    with pytest.raises(DoesNotApply, match=r"the place buf no longer exists: unfold_let removed it, in inline\('buf'\)"):
+    with pytest.raises(DoesNotApply, match=r"buf no longer exists: unfold_let removed it, in inline\('buf'\)"):
         s.rw("get_gen", at=buf)
     s.undo()
     assert buf.path == ()

@@ -82,7 +82,7 @@ def test_calls_are_recorded_where_they_begin() -> None:
     s = doubled()
     (call,) = s.branch().tile("i", 8).steps
     assert len(s.record_call(call).steps) == 1
-    with pytest.raises(NotATheorem, match="no call from this session's goal"):
+    with pytest.raises(NotATheorem, match="not a call from this session's goal"):
         s.record_call(call)
 
 
