@@ -90,7 +90,7 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda: nest().tile(MIXED, 4), "is neither a path nor a list of loops"),
     (lambda: nest().auto(limit="x"), "limit='x'"),
     (lambda: Limit(nodes=0), "at least one node"),
-    (lambda: Limit(seconds=-1.0), "no negative number of rounds or seconds"),
+    (lambda: Limit(seconds=-1.0), "non-negative rounds and seconds"),
 ]
 
 

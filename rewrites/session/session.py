@@ -431,12 +431,12 @@ class Session(GpuCalls, SessionBase):
         of nodes or a `rewrites.egraph.Limit`; `watch` is called with the progress after each round. Raises `NotFound`
         with both normal forms, their difference, and a counterexample if one was found.
         """
-        from rewrites.egraph.equality import LIMIT, equal
-        from rewrites.egraph.search import limit_of, watcher
+        from rewrites.egraph.equality import LIMIT, prove_equal
+        from rewrites.egraph.search import as_limit, as_watcher
 
         with attach_call_site():
             work = self.begin()
-            equal(work, other, limit_of(limit, LIMIT), watcher(watch))
+            prove_equal(work, other, as_limit(limit, LIMIT), as_watcher(watch))
         return self.record(f"equal_to({other.name})", work).theorem
 
     def saturate(
@@ -449,10 +449,10 @@ class Session(GpuCalls, SessionBase):
         egglog, and `InvalidArgument`.
         """
         from rewrites.egraph.schedules import LIMIT, saturate
-        from rewrites.egraph.search import limit_of, watcher
+        from rewrites.egraph.search import as_limit, as_watcher
 
         with attach_call_site():
-            return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watcher(watch))
+            return saturate(self.goal, rules=rules, limit=as_limit(limit, LIMIT), watch=as_watcher(watch))
 
     applicable, take = suggesting.applicable, suggesting.take
 
@@ -475,13 +475,13 @@ class Session(GpuCalls, SessionBase):
 
         Raises `NotFound`, `SearchFailed`, `InvalidArgument`.
         """
-        from rewrites.egraph.schedules import choose, searched
-        from rewrites.egraph.search import watcher
+        from rewrites.egraph.schedules import choose, find_schedules
+        from rewrites.egraph.search import as_watcher
 
         with attach_call_site():
             work = self.begin()
-            found, choices = searched(
-                self.goal, cost=cost, sizes=sizes, tiles=tiles, k=k, rules=rules, limit=limit, watch=watcher(watch)
+            found, choices = find_schedules(
+                self.goal, cost=cost, sizes=sizes, tiles=tiles, k=k, rules=rules, limit=limit, watch=as_watcher(watch)
             )
             chosen = choose(work, found, choices)
         return self.record(f"auto({chosen.label})", work)

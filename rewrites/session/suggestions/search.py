@@ -20,7 +20,7 @@ from rewrites import tactics
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, places
 from rewrites.derivation import Derivation
-from rewrites.egraph.uses import ANY_TERM, FEEDS_ITSELF, TABLE
+from rewrites.egraph.phases import ANY_TERM, NON_TERMINATING, TABLE
 from rewrites.kernel import Theorem
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.patterns import outermost
@@ -117,7 +117,7 @@ def _by_tactic(query: _Query, call: CandidateCall) -> Iterator[Suggestion]:
 def _rules(query: _Query) -> Iterator[tuple[str, Iterator[Suggestion]]]:
     """Yield each rule in both directions, except those that apply everywhere or to their own results."""
     present = {type(cursor.term) for cursor in query.within}
-    uses = [(use.rule, use.reverse) for use in TABLE if use.name not in (*ANY_TERM, *FEEDS_ITSELF)]
+    uses = [(use.rule, use.reverse) for use in TABLE if use.name not in (*ANY_TERM, *NON_TERMINATING)]
     uses += [(name, way) for name in query.rules if name not in RULES for way in (False, True)]
     for name, reverse in uses:
         rule = query.rules.get(name)
