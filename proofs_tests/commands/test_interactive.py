@@ -94,7 +94,7 @@ def test_who_knows_no_rule_by_name_tiles_and_stages_a_product_by_what_is_offered
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proof = tmp_path / "product.atl.json"
-    wishes = [("Runs a loop in tiles", "⊞[i < n] ⊞[j < m]"), ("into a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
+    wishes = [("Tile a loop by", "⊞[i < n] ⊞[j < m]"), ("in a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
     person = Newcomer(wishes, f"save {proof}\n", capsys)
     monkeypatch.setattr(sys, "stdin", person)
     assert main(["derive", str(MATMUL), "--interactive"]) == GOOD

@@ -469,4 +469,4 @@ def test_the_look_inside_tells_rules_contexts_and_classes(product: Saturated, tm
     assert all("bold" in box.partition("</text>")[0] for box in dark)
     assert text.count("bold") == len(dark)
     assert "sum 0 &lt;= i2 &lt; K" in text
-    assert repr(product).startswith("<what a search found equal to matmul: saturated after ")
+    assert repr(product).startswith("<programs equal to matmul: saturated after ")

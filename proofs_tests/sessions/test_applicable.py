@@ -71,7 +71,7 @@ def test_a_product_is_offered_tiles_stages_and_swaps_first(of_matmul: Suggestion
 
 def test_the_list_is_short_enough_for_a_terminal(of_matmul: Suggestions) -> None:
     lines = repr(of_matmul).split("\n")
-    assert lines[0].startswith("  0  s.tile(['i', 'j'], [8, 8])  -- Runs a loop in tiles")
+    assert lines[0].startswith("  0  s.tile(['i', 'j'], [8, 8])  -- Tile a loop by")
     assert max(map(len, lines)) <= 120
     assert len(lines) == 2 * len(of_matmul)
 

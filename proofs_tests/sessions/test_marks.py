@@ -201,7 +201,7 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
         ("a", "vector", UnknownMark, "vector is a mark of a loop, and not of a let"),
         ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
         ("j", 3, UnknownMark, "there is no mark 3"),
-        ("A[_, _]", "vector", DoesNotApply, "nothing that A[_, _] means has a mark"),
+        ("A[_, _]", "vector", DoesNotApply, "A[_, _] does not select anything with a mark"),
         ("q", "vector", DoesNotApply, "nothing in the goal is bound as q"),
     ],
 )

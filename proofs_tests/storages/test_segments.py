@@ -138,7 +138,7 @@ def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
         ({"length": 1}, "each segment is within the places"),
         ({"length": -1}, "would be lost"),
         ({"places": -1}, "each segment is within the places"),
-        ({"back": 1}, "two elements meet|would be lost"),
+        ({"back": 1}, "would both be stored|would be lost"),
     ],
     ids=["begins", "too long", "too short", "places", "back"],
 )

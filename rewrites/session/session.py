@@ -43,7 +43,7 @@ from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.suggestions import search as suggesting
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
-from rewrites.tactics.sparse.operands import InputForm, given_as
+from rewrites.tactics.sparse.operands import InputForm, with_input_form
 from rewrites.user_rules.tactics import tactics as user_tactics
 
 if TYPE_CHECKING:
@@ -416,7 +416,7 @@ class Session(GpuCalls, SessionBase):
     def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
         """Restart from the program in which an input is stored in other arrays, replay the calls, and run a tactic."""
         with attach_call_site():
-            work = Derivation(given_as(self.theorem, name, form, self._rules), self._rules, diagnose)
+            work = Derivation(with_input_form(self.theorem, name, form, self._rules), self._rules, diagnose)
             tactic(work)
         self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
         self._undone.clear()

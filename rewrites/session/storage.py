@@ -14,10 +14,10 @@ from rewrites.session.call import check_flags
 from rewrites.session.display import written
 from rewrites.tactics.reindexing.formulas import Storable
 from rewrites.tactics.reindexing.storing import Loops
-from rewrites.tactics.reindexing.viewing import Viewed, read_where_it_lies
-from rewrites.tactics.sparse.deriving import sparsify as sparse_loops
-from rewrites.tactics.sparse.operands import InputForm, OfResult, OperandFormat
-from rewrites.tactics.sparse.pattern import stored_as
+from rewrites.tactics.reindexing.views import ViewForm, read_through_layout
+from rewrites.tactics.sparse.operands import InputForm, OperandFormat, ResultForm
+from rewrites.tactics.sparse.pattern import sparsify_result
+from rewrites.tactics.sparse.sparsification import sparsify as sparse_loops
 
 
 class RunsTactics(Protocol):
@@ -46,7 +46,7 @@ def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -
     made: S
     if result:
         made = self._restart_with(
-            f"sparsify({brief(name)}, {brief(form)}, result=True)", name, OfResult(form), stored_as
+            f"sparsify({brief(name)}, {brief(form)}, result=True)", name, ResultForm(form), sparsify_result
         )
     else:
         made = self._restart_with(f"sparsify({brief(name)}, {brief(form)})", name, form, sparse_loops)
@@ -81,6 +81,6 @@ def view(self: S, name: str, layout: Storable) -> S:
     f (A_laid : float32[m, n]) : float32[m] :=
       ⊞[j < m] Σ[i < n] A_laid[j, i]
     """
-    form = Viewed(layout, self.goal.assumptions)
-    made: S = self._restart_with(f"view({brief(name)}, {written(layout)})", name, form, read_where_it_lies)
+    form = ViewForm(layout, self.goal.assumptions)
+    made: S = self._restart_with(f"view({brief(name)}, {written(layout)})", name, form, read_through_layout)
     return made
