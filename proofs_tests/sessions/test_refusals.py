@@ -281,7 +281,11 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         InvalidArgument,
         ("a tile of 0 iterations", "required: a tile of at least one iteration"),
     ),
-    "a tile without a size": (lambda: reschedule(pipeline()).tile("i", None), InvalidArgument, ("None is not an index",)),
+    "a tile without a size": (
+        lambda: reschedule(pipeline()).tile("i", None),
+        InvalidArgument,
+        ("None is not an index",),
+    ),
     "indices that do not rise": (
         lambda: reschedule(pipeline()).split_loop("i", 3, 1),
         InvalidArgument,

@@ -161,7 +161,7 @@ def test_what_has_no_storage_is_refused() -> None:
     s = reschedule(matmul())
     with pytest.raises(DoesNotApply, match="neither a let nor an input"):
         s.store("j", skewed)
-    with pytest.raises(InvalidArgument, match="keeps its own"):
+    with pytest.raises(InvalidArgument, match="a let keeps its name"):
         reschedule(pipeline()).store("buf", padded(1), name="other")
     with pytest.raises(InvalidArgument, match="cannot name a let"):
         s.store("A", skewed, name="2")

@@ -278,7 +278,9 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     "rows of a vector": (
         lambda: reschedule(pipeline()).unroll_and_jam("⊞[_ < _] _ + _", 2), "no loop is directly inside the loop ii",
     ),
-    "what nobody shares": (lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "nothing in the goal is bound as C"),
+    "what nobody shares": (
+        lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "nothing in the goal is bound as C",
+    ),
 }  # fmt: skip
 
 

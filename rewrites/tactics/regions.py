@@ -1,5 +1,4 @@
-"""Staging at a loop that reads only a part of a producer: the part is inferred (bounds inference) and computed there.
-"""
+"""Staging at a loop that reads only a part of a producer: the part is inferred (bounds inference) and staged."""
 
 from __future__ import annotations
 

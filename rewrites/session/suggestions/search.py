@@ -130,7 +130,7 @@ def _by_rule(query: _Query, rule: Rule, reverse: bool) -> Iterator[Suggestion]:
     if heads(rule, reverse) is None:
         return
     options = {**({} if query.at is None else {"at": query.shown}), **({"reverse": True} if reverse else {})}
-    asks: Suggestion | None = None
+    incomplete: Suggestion | None = None
     for cursor in query.within:
         if not may_match(rule, reverse, cursor.term):
             continue
@@ -141,7 +141,9 @@ def _by_rule(query: _Query, rule: Rule, reverse: bool) -> Iterator[Suggestion]:
         if missing:
             path = _whole_access(cursor)
             before = _short(text_at(query.goal, path))
-            asks = asks or Suggestion(rule.name, "rule", (rule.name,), options, rule.law, path, before, "", missing)
+            incomplete = incomplete or Suggestion(
+                rule.name, "rule", (rule.name,), options, rule.law, path, before, "", missing
+            )
             continue
         work = Derivation(query.theorem, query.rules)
         if not work.attempted(rule, cursor.path, {}, reverse=reverse):
@@ -151,8 +153,8 @@ def _by_rule(query: _Query, rule: Rule, reverse: bool) -> Iterator[Suggestion]:
         if before != after:
             yield Suggestion(rule.name, "rule", (rule.name,), options, rule.law, path, _short(before), _short(after))
         return
-    if asks is not None and not any(rule.metavariables[name].sort == "tensor" for name in asks.missing):
-        yield asks
+    if incomplete and not any(rule.metavariables[name].sort == "tensor" for name in incomplete.missing):
+        yield incomplete
 
 
 def _whole_access(cursor: Cursor) -> Path:

@@ -294,8 +294,7 @@ def _nothing_inside(work: Derivation, path: Path, inner: Expr) -> DoesNotApply:
 
 
 def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
-    """Suggest staging an inner loop that is an operand in the outer loop's body, so that they become directly nested.
-    """
+    """Suggest staging an inner loop that is an operand in the outer loop's body, to make them directly nested."""
     cursor = work.cursor(path)
     outer, within = cursor.called[0], [at for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
     around = within[-1].called[0] if within else None

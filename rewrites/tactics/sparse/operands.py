@@ -1,5 +1,4 @@
-"""Replacing an input by the arrays of a format: the program is restated with their meaning and its steps are replayed.
-"""
+"""Replacing an input by the arrays of a format: the program is restated with their meaning, its steps are replayed."""
 
 from __future__ import annotations
 
