@@ -51,6 +51,7 @@ def module_in(where: str) -> ModuleType:
     if is_file and not _is_file(path):
         raise InvalidArgument(f"there is no file {where}", required=WRITTEN)
     # As if the file were run, or the module imported, from a script of the user's.
+    before = [*sys.path]
     sys.path.insert(0, str(path.resolve().parent if is_file else Path.cwd()))
     try:
         with redirect_stdout(sys.stderr):
@@ -66,6 +67,8 @@ def module_in(where: str) -> ModuleType:
             place=Location(source=_last_line_of(error, path if is_file else None)),
             required=WRITTEN,
         ) from error
+    finally:
+        sys.path[:] = before  # a name in that folder must not hide a module that is imported later
 
 
 def _is_file(path: Path) -> bool:
