@@ -288,7 +288,7 @@ def test_a_place_is_kept_and_followed_and_rules_are_tried_there() -> None:
     assert at.prompt() == "f at buf> "
     assert "s.inline('buf')" in told(at, "?")
     told(at, "add_zero")
-    assert "-- the place buf is gone" in told(at, "inline buf")
+    assert "-- the place buf no longer exists" in told(at, "inline buf")
     assert at.prompt() == "f> "
 
 

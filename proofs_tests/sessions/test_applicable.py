@@ -153,5 +153,5 @@ def test_a_place_that_is_not_there_is_refused() -> None:
 def test_an_offer_of_another_goal_is_refused_where_it_does_not_apply(of_matmul: Suggestions) -> None:
     with pytest.raises(ATLError):
         session(WHOLE).take(of_matmul[0])
-    with pytest.raises(InvalidArgument, match="nothing to be taken"):
+    with pytest.raises(InvalidArgument, match=r"take\("):
         session(WHOLE).take("s.tile('i', 8)")  # type: ignore[arg-type]

@@ -176,7 +176,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a loop too long to unroll": (
         lambda: reschedule(matmul()).unroll("p"),
         DoesNotApply,
-        ("the loop p runs from 0 to k", "s.unroll('p', 8) runs it in tiles"),
+        ("the loop p runs from 0 to k", "s.unroll('p', 8) tiles the loop"),
     ),
     "a tile that was cut, to unroll": (
         lambda: reschedule(matmul()).tile("p", 4).tails().unroll("pi"),
@@ -184,8 +184,8 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         (
             "the loop pi runs from 0 to min(k - 4*po, 4)",
             "⊞[i < n] ⊞[j < m] Σ[po < ⌈k / 4⌉] Σ[pi < min(k - 4*po, 4)]",
-            "try: unroll the loop within tiles before s.tails()",
-            'try: s.tails(strategy="split") in place of s.tails()',
+            "try: unroll the inner loop before s.tails()",
+            'try: s.tails(strategy="split") instead of s.tails()',
         ),
     ),
     "a tile of as many iterations as an index says": (
@@ -210,7 +210,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "an element that is bound outside of its loop": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a", over="⊞[i < _] _"),
         DoesNotApply,
-        ("A[i, p] depends on the loop i and the loop p between", "s.stage(…, at=…) keeps it"),
+        ("A[i, p] depends on the loop i and the loop p between", "s.stage(…, at=…) makes a buffer"),
     ),
     "an operand that is packed outside of its let": (
         lambda: _deviations().pack("dev"),
@@ -225,7 +225,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a term between two loops": (
         lambda: _biased("").interchange("c"),
         DoesNotApply,
-        ("no loop stands directly inside of the loop c", 'try: s.stage("j") first, then s.interchange("c")'),
+        ("no loop is directly inside the loop c", 'try: s.stage("j") first, then s.interchange("c")'),
     ),
     "a term between two loops, inside of another one": (
         lambda: _biased("gen[r < m] ").interchange("c"),
@@ -240,21 +240,21 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a tile of a new size that has a minimum": (
         lambda: reschedule(pipeline()).tile("i", atl.sizes("T", min=1)),
         DoesNotApply,
-        ("required: T > 0; min= of T counts in programs with this size", "given=[T > 0]"),
+        ("required: T > 0; min= of T has no effect", "given=[T > 0]"),
     ),
     "a triangle of maxima, of which the first has no term": (
         lambda: reschedule(
             atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("max", i, lambda j: f[j])))
         ).interchange("i"),
         DoesNotApply,
-        ("the range of the loop j depends on the index i", "a maximum or a minimum of at least one term"),
+        ("the range of the loop j depends on the index i", "a maximum or minimum of at least one term"),
     ),
     "a triangle of products": (
         lambda: reschedule(
             atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("product", i + 1, lambda j: f[j])))
         ).interchange("i"),
         DoesNotApply,
-        ("the range of the loop j depends on the index i", "required: a range that does not; or a sum"),
+        ("the range of the loop j depends on the index i", "required: an independent range; or a sum"),
     ),
     "a split between two loops": (
         lambda: reschedule(
@@ -262,14 +262,14 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         ).interchange("i"),
         DoesNotApply,
         (
-            "no loop stands directly inside of the loop i",
-            "required: two loops, one inside of the other, with guards",
+            "no loop is directly inside the loop i",
+            "required: two nested loops, with only guards",
         ),
     ),
     "tails of loops without guards": (
         lambda: reschedule(matmul()).tails("i"),
         DoesNotApply,
-        ("no guard in the loop i can become a bound of a loop", "required: a guard within a loop"),
+        ("no guard in the loop i can become a bound of a loop", "required: a guard inside a loop"),
     ),
     "tails of another kind": (
         lambda: reschedule(matmul()).tails(strategy="pad"),  # type: ignore[arg-type]
@@ -355,12 +355,12 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a factor of no sum": (
         lambda: reschedule(matmul()).interchange("j").factor_out("A[_, _]"),
         DoesNotApply,
-        ("no sum stands directly around the product that this is a factor of", "s.interchange(…)"),
+        ("the node around the product with this factor is not a sum", "s.interchange(…)"),
     ),
     "a factor of an addition": (
         lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[0] * (f[i] + f[1])))).factor_out("f[1]"),
         DoesNotApply,
-        ("no sum stands directly around the product that this is a factor of",),
+        ("the node around the product with this factor is not a sum",),
     ),
     "a factor of a divisor": (
         lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[i] / (f[i] * f[0])))).factor_out("f[0]"),
@@ -370,7 +370,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a factor of a maximum": (
         lambda: reschedule(atl.program("g", [f], atl.reduce("max", 3, lambda i: f[0] * f[i]))).factor_out("f[0]"),
         DoesNotApply,
-        ("the max i stands directly around the product",),
+        ("the node around the product with this factor is a max (i)",),
     ),
     "a sum that a factor does not leave": (
         lambda: reschedule(matmul()).factor_out("A[_, _]", out_of="p"),
@@ -385,17 +385,17 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a let outside of loops": (
         lambda: reschedule(pipeline()).hoist("buf"),
         DoesNotApply,
-        ("no loop stands around buf",),
+        ("no loop is around buf",),
     ),
     "one loop interchanged": (
         lambda: reschedule(pipeline()).interchange("i"),
         DoesNotApply,
-        ("no loop stands directly inside of the loop i", "^^^"),
+        ("no loop is directly inside the loop i", "^^^"),
     ),
     "a let between two loops": (
         lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="row").interchange("i"),
         DoesNotApply,
-        ("no loop stands directly inside of the loop i", 'try: s.hoist("row") first'),
+        ("no loop is directly inside the loop i", 'try: s.hoist("row") first'),
     ),
     "assumptions that no sizes meet": (
         lambda: reschedule(pipeline(), given=[n > 3, n < 2]),

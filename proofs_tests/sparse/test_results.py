@@ -188,8 +188,8 @@ def test_specialised_program_keeps_the_sparse_result() -> None:
     ("formula", "message"),
     [
         (atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), "there is no sum over the entries of A"),
-        (atl.gen(m, n, lambda i, j: A[j, i]), "its elements are placed elsewhere than those of A"),
-        (atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j])), "its elements are placed elsewhere"),
+        (atl.gen(m, n, lambda i, j: A[j, i]), "its elements are not at the positions of those of A"),
+        (atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j])), "its elements are not at the positions"),
         (atl.gen(n, m, lambda i, j: A[i, j] * A[i, j]), "a sum over entries of several operands"),
         (atl.gen(n, m, lambda i, j: D[i, j]), "there is no sum over the entries of A"),
     ],

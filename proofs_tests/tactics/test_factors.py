@@ -71,8 +71,8 @@ Call = Callable[[], object]
 MIXED: Any = ["i", 0]
 REFUSED: list[tuple[Call, str]] = [
     (lambda: session("Σ[i < n] -(x[i] / y)").factor_out("y"), "no ring law moves this factor out"),
-    (lambda: session("Σ[i < n] sqrt(y)").factor_out("y"), "no sum stands directly around the product"),
-    (lambda: session("Σ[i < n] y + x[i]").factor_out("y"), "no sum stands directly around the product"),
+    (lambda: session("Σ[i < n] sqrt(y)").factor_out("y"), "the node around the product with this factor is not a sum"),
+    (lambda: session("Σ[i < n] y + x[i]").factor_out("y"), "the node around the product with this factor is not a sum"),
     (lambda: session("Σ[i < n] y * x[i]").factor_out("x[i]"), "depends on the sum i around it"),
     (lambda: nest().split_loop("i"), "split_loop needs at least one index"),
     (lambda: nest().rename("_ * _", "k"), "_ . _ does not select anything with a name"),
@@ -86,7 +86,7 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda: nest().gpu_map(["i", "j"], 4), "by=4 for 2 loops"),
     (lambda: nest().coalesce("y[_]"), r"nothing in the goal fits the pattern y\[_\]"),
     (lambda: session("Σ[i < n] y * x[i]").flatten_loops("i"), "i is a reduction"),
-    (lambda: session("⊞[i < n] y * x[i]", "[n]").flatten_loops("i"), "no loop stands directly inside of the loop i"),
+    (lambda: session("⊞[i < n] y * x[i]", "[n]").flatten_loops("i"), "no loop is directly inside the loop i"),
     (lambda: nest().tile(MIXED, 4), "is neither a path nor a list of loops"),
     (lambda: nest().auto(limit="x"), "limit='x'"),
     (lambda: Limit(nodes=0), "at least one node"),

@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str, str]] = {
     ),
     "what is no loop": (lambda: reschedule(pipeline()).vectorize("buf"), "buf is not a loop", ""),
     "a loop of no constant extent": (
-        lambda: rows().unroll("p"), "the loop p runs from 0 to k", "s.unroll('p', 8) runs it in tiles",
+        lambda: rows().unroll("p"), "the loop p runs from 0 to k", "s.unroll('p', 8) tiles the loop",
     ),
     "a tile that is cut short": (
         lambda: reschedule(atl.parse("f (x : float32[n]) : float32 := max[i < n] x[i]")).unroll("i", 4),
