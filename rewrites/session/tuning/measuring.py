@@ -41,10 +41,10 @@ class Comparison(Protocol):
     def folder(self) -> Path:
         """The folder for a table of times."""
 
-    def build(self, program: Program) -> Any:
+    def candidate(self, program: Program) -> Any:
         """Build a candidate. Raises `ATLError` on failure."""
 
-    def find_error(self, built: Any) -> str | None:
+    def fault_of(self, built: Any) -> str | None:
         """Describe what is wrong with the result of a candidate; None if it is right."""
 
     def time_pair(self, new: Any, best: Any, *, rounds: int, seconds: float) -> Sequence[tuple[float, float]]:

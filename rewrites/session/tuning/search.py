@@ -178,7 +178,7 @@ class _Tuner(Generic[S]):
         self.watch = watch
         self.tried: list[Tried] = []
         self.by_identity: dict[str, Tried] = {}
-        self.at_start = comparison.build(start)
+        self.at_start = comparison.candidate(start)
         self.start_ms: float | None = None
         # The best so far: the candidate, its speed, its kernel and its session.
         self.best: Tried | None = None
@@ -232,11 +232,11 @@ class _Tuner(Generic[S]):
             self.progress.show(f"deriving {name}")
             session = self._derived(parameters)
             self.progress.show(f"building {name}")
-            built = self.comparison.build(session.goal)
+            built = self.comparison.candidate(session.goal)
             known = self._known(parameters, built)
             if known is None:
                 self.progress.show(f"checking {name}")
-                fault = self.comparison.find_error(built)
+                fault = self.comparison.fault_of(built)
         except ATLError as error:
             self._record(Tried(parameters, "refused", f"{error.summary} [{error.code}]", error=error))
             return
