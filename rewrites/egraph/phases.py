@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from atl.core.terms import MONOIDS, OPERATOR_CALLED
+from atl.core.terms import MONOIDS, OPERATORS_BY_WORD
 from atl.errors import InvalidArgument, brief
 from rewrites.errors import unknown_name
 from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS
@@ -87,7 +87,7 @@ NORMAL_WITH_PARAMETERS: Final = MappingProxyType(
 UNFOLDED: Final = (
     # A guard inside arithmetic or a sum does not make padding, so schedules keep it outside.
     "sum_guard+", "guard_add+", "guard_sub+", *(f"guard_{op}+" for op in _SCALAR_OF_ZERO),
-    "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATOR_CALLED), "unfold_concat+",
+    "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATORS_BY_WORD), "unfold_concat+",
     *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_add+", "sum_sub+", "select_guards+", "gen_rebase+",
 )  # fmt: skip
 """Rules of the normal form only for comparisons, where programs are unfolded to their elements."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from atl.core.marks import LetMark, LoopMark
 from atl.errors import NoSuchAttribute
-from lowering.targets.supported import SUPPORT, Support
+from lowering.targets.capabilities import SUPPORT, Support
 from rewrites.rules import RULES
 
 ELSEWHERE: Final = {

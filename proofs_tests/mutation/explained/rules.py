@@ -42,7 +42,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/statement.py::Variables.__init__::0: one more::0": (
         "equivalent: the extents of the array that stands for a condition are not looked at"
     ),
-    "rewrites/statement.py::condition_variable::guard array.dtype == TRUTH dropped::0": (
+    "rewrites/statement.py::condition_variable::guard array.dtype == BOOL dropped::0": (
         "equivalent: an element of an array that stands for no condition is refused with the same words"
     ),
     "rewrites/statement.py::_Instance._dtype::of is not None and is_variable(of): part 0 forgotten::0": (

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from lowering.targets.supported import WRITTEN_OUT
+from lowering.targets.capabilities import FULLY_UNROLLED
 from rewrites.egraph.pricing.extents import Nest
 from rewrites.egraph.pricing.extraction import Costs
 
@@ -55,7 +55,7 @@ class Traffic:
     """Operations, and cache lines that miss each memory level."""
 
     levels: Sequence[tuple[int, float]] = LEVELS
-    max_unrolled: int = WRITTEN_OUT
+    max_unrolled: int = FULLY_UNROLLED
 
     def memory(self, nest: Nest, lines: Sequence[Costs]) -> Costs:
         """Count misses, assuming that one array may use a third of a level."""

@@ -63,7 +63,7 @@ class Reordering:
         self.work, self.path = work, cursor.path
         self.ranges = self._nest(cursor, inner)
         self.made = reindexing_at(layout, tuple(self.ranges), cursor.scope.facts)
-        if self.made.back is None:
+        if self.made.inverse is None:
             raise InvalidArgument(
                 "this layout has no known inverse from its places to the loop indices",
                 required="a layout with an inverse: strides in order, each more than those before it span, or back=",
