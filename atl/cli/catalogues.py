@@ -84,7 +84,7 @@ def _tactics(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         print(catalogue.markdown(), end="")
         return 0
-    own = [] if arguments.own is None else list(catalogue.own_tactics(read(arguments.own).tactics))
+    own = [] if arguments.own is None else list(catalogue.user_tactics(read(arguments.own).tactics))
     entries = {entry.name: entry for entry in (*catalogue.entries(), *own)}
     if unknown := [name for name in arguments.names if name not in entries]:
         raise unknown_name("tactic", unknown[0], entries, required="a name that `atl tactics` lists")

@@ -58,10 +58,10 @@ def measure(
     >>> from lowering import measure
     >>> twice = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
     >>> contest = measure(twice, {"n": 1000})
-    >>> entrant = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
-    >>> contest.fault_of(entrant) is None
+    >>> candidate = contest.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
+    >>> contest.fault_of(candidate) is None
     True
-    >>> all(a > 0 and b > 0 for a, b in contest.race(entrant, contest.entrant(twice), rounds=3, seconds=1))
+    >>> all(a > 0 and b > 0 for a, b in contest.time_pair(candidate, contest.candidate(twice), rounds=3, seconds=1))
     True
     """
     checked_program(program)
@@ -125,7 +125,7 @@ class KernelContest:
         finite = self._expected[np.isfinite(self._expected)]
         return float(np.abs(finite).mean()) if finite.size else 0.0
 
-    def entrant(self, program: Program) -> BuiltSchedule:
+    def candidate(self, program: Program) -> BuiltSchedule:
         """The program built. Raises what `compile` raises."""
         kernel = compile(program.whole, fast_math=self._fast_math)
         threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
@@ -133,18 +133,18 @@ class KernelContest:
         identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name
         return BuiltSchedule(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), identity, threaded)
 
-    def fault_of(self, entrant: BuiltSchedule) -> str | None:
+    def fault_of(self, candidate: BuiltSchedule) -> str | None:
         """What is wrong with the result of a schedule; nothing if it is that of the program, up to rounding.
 
         A schedule may cancel where the program does not. So float32 that is further off is judged in double precision:
         of float64 nothing wider is at hand, and what is further off is wrong.
         """
         self._out.fill(-1 if self._exact else np.nan)
-        entrant.run()
+        candidate.run()
         off = list(self._differing(self._out, self._expected))
         wrong = None
         if off and self._out.dtype == np.float32:
-            wrong = self._beyond_rounding(entrant.kernel.program, off)
+            wrong = self._beyond_rounding(candidate.kernel.program, off)
         elif off:
             wrong = int(off[0][-1]), self._out, self._expected
         if wrong is None:
@@ -202,7 +202,7 @@ class KernelContest:
     def _terms(self, program: Program) -> int:
         return _terms(program.body, lambda extent: _extent(extent, self._call.sizes, self._call.arrays))
 
-    def race(
+    def time_pair(
         self, new: BuiltSchedule, best: BuiltSchedule, *, rounds: int, seconds: float
     ) -> Sequence[tuple[float, float]]:
         """Milliseconds of both, of each round in which neither was disturbed. Raises `KeyboardInterrupt`."""

@@ -93,7 +93,7 @@ def test_who_knows_no_rule_by_name_tiles_and_stages_a_product_by_what_is_offered
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proof = tmp_path / "product.atl.json"
-    wishes = [("Runs a loop in tiles", "⊞[i < n] ⊞[j < m]"), ("into a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
+    wishes = [("Tile a loop by", "⊞[i < n] ⊞[j < m]"), ("in a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
     person = Newcomer(wishes, f"save {proof}\n", capsys)
     monkeypatch.setattr(sys, "stdin", person)
     assert main(["derive", str(MATMUL), "--interactive"]) == GOOD
@@ -257,7 +257,7 @@ def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], op
         ("9999999999999", "no call of number"),
         ("undo 7", "undo(7) of 0 calls"),
         ("undo x", "x is not a number"),
-        ("explain 3", "no call has been made"),
+        ("explain 3", "there is no call to explain"),
         ("at q", "no loop, sum or let in the goal is named q"),
         ('at "⊞[_ < "', "expected"),
         ("save x", "a name that ends in .py"),
@@ -287,7 +287,7 @@ def test_a_place_is_kept_and_followed_and_rules_are_tried_there() -> None:
     assert at.prompt() == "f at buf> "
     assert "s.inline('buf')" in told(at, "?")
     told(at, "add_zero")
-    assert "-- the place buf is gone" in told(at, "inline buf")
+    assert "-- the place buf no longer exists" in told(at, "inline buf")
     assert at.prompt() == "f> "
 
 

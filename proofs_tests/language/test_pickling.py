@@ -108,7 +108,7 @@ def test_a_session_and_a_handle_are_not_pickled_and_it_is_said_what_to_do() -> N
     s = reschedule(gathered())
     with pytest.raises(NotATheorem) as caught:
         pickle.dumps(s)
-    assert "a session is not pickled" in str(caught.value)
+    assert "a session cannot be pickled" in str(caught.value)
     assert "required: s.done().save(path)" in str(caught.value)
     with pytest.raises(InvalidArgument, match="the handle rows cannot be pickled: it belongs to one session"):
         pickle.dumps(s.find("rows"))

@@ -101,7 +101,7 @@ def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
 
     monkeypatch.setattr(kernel_module, "prove", asked)
     read_back, made = proof_trace(loaded), proof_trace(pipeline)
-    assert not read_back.told
+    assert not read_back.from_session
     assert [step.rule for step in read_back.steps] == [step.rule for step in made.steps]
     assert [step.reasons for step in read_back.steps] == [step.reasons for step in made.steps]
     assert str(read_back.calls[-1].after) == str(pipeline.rhs)
@@ -123,9 +123,9 @@ def test_a_theorem_that_tells_what_did_not_happen_is_shown_step_by_step(pipeline
         (replace(first, theorems=(other,)), *rest),
     ):
         lying = with_provenance(pipeline, false)
-        assert not proof_trace(lying).told
+        assert not proof_trace(lying).from_session
         assert [call.text for call in proof_trace(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
-    assert proof_trace(pipeline).told
+    assert proof_trace(pipeline).from_session
 
 
 def test_a_text_of_a_call_is_no_claim_about_its_steps(pipeline: Theorem) -> None:
@@ -252,7 +252,7 @@ def test_a_name_is_no_part_of_the_page() -> None:
     s = reschedule(program).inline("b")
     call = s.steps[-1]
     theorem = with_provenance(s.theorem, [replace(call, text=f"inline('{HOSTILE}')", notes=(HOSTILE,))])
-    assert proof_trace(theorem).told
+    assert proof_trace(theorem).from_session
     text = html.page(theorem)
     page = read(text)
     assert len(list(page.all("script"))) == 1

@@ -141,7 +141,7 @@ def test_a_mark_is_a_call_without_a_step() -> None:
     assert repr(s.steps) == "  0  mark('j', 'parallel')   -- no step"
     assert s.done().steps == ()
     assert "+   ⊞[i < n] ⊞[j < m | parallel] Σ" in str(s.diff())
-    assert str(s.explain()) == "mark('j', 'parallel')\nno step: theorems are not about names and marks"
+    assert str(s.explain()) == "mark('j', 'parallel')\nno proof steps: names and marks do not change the meaning"
     assert s.goal == matmul()
 
 
@@ -201,7 +201,7 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
         ("a", "vector", UnknownMark, "vector is a mark of a loop, not of a let"),
         ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
         ("j", 3, UnknownMark, "there is no mark 3"),
-        ("A[_, _]", "vector", DoesNotApply, "nothing that A[_, _] means has a mark"),
+        ("A[_, _]", "vector", DoesNotApply, "A[_, _] does not select anything with a mark"),
         ("q", "vector", DoesNotApply, "no loop, sum or let in the goal is named q"),
     ],
 )

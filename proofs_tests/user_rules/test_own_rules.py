@@ -252,7 +252,7 @@ def test_a_rule_of_a_notebook_is_to_be_stated_where_its_script_runs() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(OF_EXTREMES, names)
     script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
-    assert "# larger_and_smaller is a rule of your own: state it here" in script
+    assert "# larger_and_smaller is a user-defined rule: define it here" in script
 
 
 def test_a_sweep_uses_the_rule_that_is_given_and_not_its_namesake() -> None:

@@ -1,9 +1,9 @@
-"""Contexts: what a scope knows at a place, told apart without names.
+"""Contexts: the facts known at a place, identified without names.
 
-Terms are equal in a context, not everywhere: under the guard [1 <= i] the term [1 <= i] · f[i] is f[i], and beside it
-that is wrong. So every class of the graph stands in one context, and nothing is united across contexts. Two places
-share one when the ranges of the loops around them, the types of the lets, and the conditions that hold there are the
-same, whatever they are called; and when a guard there would be folded in by a fold other than a sum, or not.
+Terms are equal in a context, not everywhere: under the guard [1 <= i] the term [1 <= i] · f[i] equals f[i], but outside
+it does not. So every class of the graph belongs to one context, and classes are never united across contexts. Two
+places share a context if the ranges of the loops around them, the types of the lets and the known conditions are the
+same, up to names. They must also agree on `folded`.
 """
 
 from __future__ import annotations
@@ -47,30 +47,32 @@ Range: TypeAlias = tuple[Index, Index]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:
-    """A place without names. `loops` are the ranges around it, the outermost first, seen from outside of all."""
+    """A place up to names. `loops` are the ranges of the loops around it, outermost first, in terms of the outermost
+    scope.
+    """
 
     number: int
     loops: tuple[Range, ...]
     tensors: tuple[Type, ...]
     guards: frozenset[Predicate]
     dead: bool
-    """The conditions contradict each other: whatever stands here is never looked at, and is left alone."""
+    """True if the conditions contradict each other: terms here are never evaluated, and are not rewritten."""
     folded: bool
-    """What is not stored here would be folded in as a zero, by a fold other than a sum."""
+    """True if padding here would be folded in as zero by a fold other than a sum."""
     scope: Scope
     parts: dict[object, tuple[Context, ...]] = field(default_factory=dict, repr=False)
 
     def knows(self, fact: Predicate, *, thorough: bool = False) -> bool:
-        """Whether a fact, written with the indices of this place, is proved here."""
+        """Return True if a fact, stated with the indices of this place, is proved here."""
         return isinstance(prove(self.scope.facts, self.scope.predicate(fact), thorough=thorough), Proved)
 
     def __str__(self) -> str:
         facts = ", ".join(map(show_predicate, self.scope.facts.predicates))
-        return f"context {self.number}: {facts or 'nothing is known'}{'; never' if self.dead else ''}"
+        return f"context {self.number}: {facts or 'no facts'}{'; unreachable' if self.dead else ''}"
 
 
 class Contexts:
-    """All contexts of a search, numbered in the order in which they were met."""
+    """All contexts of a search, numbered in order of creation."""
 
     def __init__(self, assumptions: Sequence[Predicate], inputs: Sequence[Array]) -> None:
         self.all: list[Context] = []
@@ -107,7 +109,7 @@ class Contexts:
         return Scope(facts.assume(*sorted(guards, key=predicate_order)), tuple(indices))
 
     def below(self, at: Context, term: Expr) -> tuple[Context, ...]:
-        """The context of each direct part of a term that stands in a context."""
+        """Return the context of each direct part of a term in a context."""
         key = _what_parts_depend_on(term)
         found = at.parts.get(key)
         if found is None:
@@ -130,7 +132,7 @@ class Contexts:
         return made
 
     def _folding(self, at: Context, term: Expr, child: Child) -> Context:
-        """Whether what a part does not store is folded in: a reduction begins it, and what computes a value ends it."""
+        """Update `folded` for a part: a reduction sets it, and a node that computes a value clears it."""
         match term:
             case Reduce(monoid):
                 folded = monoid != "sum"
@@ -149,7 +151,9 @@ class Contexts:
         return self._of(at.loops, at.tensors, at.guards, dead=at.dead, folded=folded)
 
     def assume(self, at: Context, condition: Predicate) -> Context:
-        """The context of the body of a guard: what follows from the rest is not kept, so that equal ones are found."""
+        """Return the context of a guard's body. Conditions implied by the others are dropped, so that equal contexts
+        are shared.
+        """
         if at.dead:
             return at
         key = (at.number, condition)
@@ -191,6 +195,6 @@ def _what_parts_depend_on(term: Expr) -> object:
     return type(term), static(term), own_indices(term), conditions_in(term), types
 
 
-def may_stand(at: Context, term: Expr) -> bool:
-    """Whether nothing in the term would be folded in, where that counts, without having been stored."""
+def may_occur(at: Context, term: Expr) -> bool:
+    """Return True unless padding in the term would be folded in by a fold other than a sum."""
     return not at.folded or stores_everything(term)

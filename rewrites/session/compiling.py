@@ -1,6 +1,6 @@
-"""Calls of a session that compile its goal: checks, kernels, times, and numbers chosen by measuring.
+"""Session methods that compile the goal: checks, kernels, timing.
 
-`lowering` is imported by these calls only, so that a session that does not compile does not load it.
+These methods import `lowering` lazily, so that a session that never compiles does not load it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Diagnostics of compiling a program: each the error that `compile` would raise if there were no other.
+    """A report of the problems in compiling a program, each as the error that `compile` would raise for it alone.
 
-    A report is true if it has none. It prints them with their places.
+    A report is true if there are none. It prints the problems with their places.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Report:
 
     @property
     def compiles(self) -> bool:
-        """Absence of diagnostics."""
+        """True if there are no problems."""
         return not self.diagnostics
 
     def __bool__(self) -> bool:
@@ -48,17 +48,18 @@ class Report:
 
 
 class Goal(Protocol):
-    """An object with a program to compile: a session."""
+    """An object with a program to compile, such as a session."""
 
     @property
     def goal(self) -> Program: ...
 
 
 def check(self: Goal, *, target: str = "c") -> Report:
-    """Checks whether the goal compiles, and lists all problems: unsafe accesses and truncations, marks, names.
+    """Check that the goal compiles and list all problems: unsafe accesses and truncations, illegal marks, bad names.
 
-    The goal is lowered to a loop nest, which shows whether marked loops may run so; for target="cuda" also what a block
-    shares, and its registers. No compiler is run. No rewrite is refused for a problem: a later one may remove it.
+    The goal is lowered to a loop nest to check that marked loops may run as marked. For target="cuda" the check
+    includes shared memory and registers. No compiler runs. A rewrite never fails because of a problem: a later one
+    may remove it.
 
     >>> import atl
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -98,7 +99,7 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     self: Goal, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
 ) -> lowering.Kernel | lowering.GpuKernel:
-    """Compiles the goal to a kernel, as `atl.compile(s.goal)` does, with the same options and errors.
+    """Compile the goal to a kernel, like `atl.compile(s.goal)`, with the same options and errors.
 
     >>> import atl, numpy as np
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -112,7 +113,7 @@ def compile(  # noqa: A001
 
 
 def time(self: Goal, /, *arrays: object, seconds: object = 0.5, **named: object) -> lowering.KernelTime:
-    """Compiles the goal to C, and times a call with these arguments, as `s.compile().time(…)` does.
+    """Compile the goal to C and time a call with these arguments, like `s.compile().time(…)`.
 
     >>> import atl, numpy as np
     >>> x = atl.tensor("x", atl.sizes("n"))

@@ -1,4 +1,4 @@
-"""The order of nested loops: two of them exchanged, with what stands between them moved out of the way."""
+"""Loop interchange, with guards and reshape operators between the two loops moved away."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import closed, simplify_indices
-from rewrites.tactics.loops import WORD_OF, first_possible, loops
-from rewrites.tactics.nests.bounds import bounded
+from rewrites.tactics.loops import WORD_OF, find_loops, first_possible
+from rewrites.tactics.nests.bounds import guard_to_bound
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.staging import stage
 
 
 def interchange(work: Derivation, name: Target) -> None:
-    """Exchanges a loop with the one inside of it.
+    """Interchange a loop with the one directly inside it (reorder).
 
     ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e → Σj ⊞i e; Σj ⊞i e → ⊞i Σj e; Σi Σj e → Σj Σi e.
 
-    A guard that stands between the two moves inside. Reshape operators between them go into a sum, or out of one; past
-    a transpose, a generation of tiles is stored the other way round: flatten ⊞io transpose flatten ⊞jo e → transpose
-    flatten ⊞jo transpose flatten ⊞io transpose e. Where the range of the inner loop depends on the outer index, the
-    other one does afterwards: Σ[i < n] Σ[j < i + 1] e → Σ[j < n] Σ[j <= i < n] e. A maximum, or a minimum, takes its
-    last term again: max[i < n] max[j < i + 1] e(j) → max[j < n] max[i < n] e(min(j, i)).
+    A guard between the two moves inside. Reshape operators between them move into or out of a sum. Two tiled
+    generations exchange their storage order too: flatten ⊞io transpose flatten ⊞jo e → transpose flatten ⊞jo transpose
+    flatten ⊞io transpose e. If the inner range depends on the outer index, the dependence is reversed: Σ[i < n] Σ[j < i
+    + 1] e → Σ[j < n] Σ[j <= i < n] e. A maximum or minimum repeats its last term instead: max[i < n] max[j < i + 1]
+    e(j) → max[j < n] max[i < n] e(min(j, i)).
 
     >>> s = reschedule(atl.parse("sums (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
     >>> s.interchange("i")
     sums (A : float32[n, m]) : float32[n] :=
       Σ[j < m] ⊞[i < n] A[i, j]
     """
-    first_possible(work, name, lambda cursor: interchanged(work, cursor.path))
+    first_possible(work, name, lambda cursor: interchange_at(work, cursor.path))
 
 
-def interchanged(work: Derivation, path: Path) -> None:
-    """Exchanges the loop at a path with the one inside of it, as `interchange` does."""
+def interchange_at(work: Derivation, path: Path) -> None:
+    """Interchange the loop at a path with the one directly inside it, like `interchange`."""
     inner = _guards_inside(work, (*path, 0))
     narrow = False
     while isinstance(work.term(inner), Gen) and isinstance(around := work.term(inner[:-1]), Reshape):
@@ -67,22 +67,22 @@ def interchanged(work: Derivation, path: Path) -> None:
             break
         inner, narrow = inner[:-1], True
         work.rewrite(f"{WORD_OF[type(around.op)]}_of_gen", inner)
-    path = _reshapes_away(work, path, inner)
+    path = _move_reshapes(work, path, inner)
     if isinstance(work.term(path), Gen) and isinstance(work.term((*path, 0)), Reshape):
         _past_reshapes(work, path)
         return
-    narrow |= _widened(work, path)
+    narrow |= _widen(work, path)
     outside = swap(work, path)
     if narrow:
         simplify_guards(work, outside)
-        bounded(work, (*outside, 0))
+        guard_to_bound(work, (*outside, 0))
         simplify_guards(work, outside)
     if path:
         work.attempt("transpose_transpose", path[:-1])
 
 
 def _guards_inside(work: Derivation, at: Path) -> Path:
-    """Moves guards at a place into the loop below them, past reshape operators. The path of the loop."""
+    """Move guards at a place into the loop below them, past reshape operators; return the path of the loop."""
     while True:
         match work.term(at):
             case Guard(body=Guard()):
@@ -99,8 +99,10 @@ def _guards_inside(work: Derivation, at: Path) -> Path:
                 return at
 
 
-def _reshapes_away(work: Derivation, path: Path, inner: Path) -> Path:
-    """Moves reshape operators between two loops into the inner sum, or out of the outer one. The outer one's path."""
+def _move_reshapes(work: Derivation, path: Path, inner: Path) -> Path:
+    """Move reshape operators between two loops into the inner sum, or out of the outer one; return the outer loop's
+    path.
+    """
     while len(inner) > len(path) + 1:
         if isinstance(work.term(inner), Reduce):
             around = work.term(inner[:-1])
@@ -119,9 +121,9 @@ def _reshapes_away(work: Derivation, path: Path, inner: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """A rule that exchanges two generations, and where it leaves things, below the place at which it applies.
+    """A rule that exchanges two generations, and the resulting paths relative to the place where it applies.
 
-    `outside` and `within` are the loops in their new order; `element` is what was the body, read by its two indices.
+    `outside` and `within` are the loops in their new order; `element` is the old body, read at its two indices.
     """
 
     rule: str
@@ -131,7 +133,7 @@ class _Exchange:
 
 
 _EXCHANGES: Final = {
-    # Whether the inner generation is transposed as well, and whether it is flattened.
+    # Keys: the inner generation is transposed, it is flattened.
     (True, True): _Exchange("flatten_of_tiles", (0, 0), (0,) * 5, (0,) * 7),
     (True, False): _Exchange("flatten_of_transposes", (0,), (0,) * 3, (0,) * 4),
     (False, True): _Exchange("gen_of_flatten", (0, 0), (0,) * 4, (0,) * 5),
@@ -140,25 +142,25 @@ _EXCHANGES: Final = {
 
 
 def _past_reshapes(work: Derivation, path: Path) -> None:
-    """Exchanges two generations of which the inner one is cut, flattened, or transposed as well.
+    """Interchange two generations where the inner one is also truncated, flattened or transposed.
 
     flatten ⊞i transpose flatten ⊞j e → transpose flatten ⊞j transpose flatten ⊞i transpose e, and without the inner
     flatten; ⊞i flatten ⊞j e → transpose flatten ⊞j transpose ⊞i e. Truncations move outside, between two transposes.
     """
     outer, below = work.term(path), work.term((*path, 0))
     assert isinstance(outer, Gen)
-    turned = _is(below, Transpose)
-    first = _flattened(work, path) if turned else path
-    whole = _cut_outside(work, first, turned=turned)
-    # What is flattened stands below the operator that flattens it, and what is transposed below that.
-    path = (*whole, 0) if turned else whole
-    inner = work.term((*path, 0, 0) if turned else (*path, 0))
+    transposed = _is(below, Transpose)
+    first = _flattened(work, path) if transposed else path
+    whole = _cut_outside(work, first, transposed=transposed)
+    # Step below the flatten and the transpose operators.
+    path = (*whole, 0) if transposed else whole
+    inner = work.term((*path, 0, 0) if transposed else (*path, 0))
     flat = _is(inner, Flatten)
     if isinstance(inner, Reshape) and flat:
         inner = inner.operand
     if not isinstance(inner, Gen):
         raise _nothing_inside(work, path, inner)
-    exchange = _EXCHANGES[turned, flat]
+    exchange = _EXCHANGES[transposed, flat]
     work.rewrite(exchange.rule, whole)
     if exchange.element is not None:
         element = (*whole, *exchange.element)
@@ -173,21 +175,21 @@ def _past_reshapes(work: Derivation, path: Path) -> None:
 
 
 def _flattened(work: Derivation, path: Path) -> Path:
-    """The place of the flatten around a generation; one that is not flattened is split again, after it was."""
+    """Return the path of the flatten around a generation, introducing split-of-flatten if there is none."""
     if path and _is(work.term(path[:-1]), Flatten):
         return path[:-1]
     work.rewrite("split_flatten", path, reverse=True, k=work.term(path).type.shape[1])
     return (*path, 0)
 
 
-def _cut_outside(work: Derivation, whole: Path, *, turned: bool) -> Path:
-    """Moves truncations of the inner generation outside, each between two transposes. Where the rest stands then."""
+def _cut_outside(work: Derivation, whole: Path, *, transposed: bool) -> Path:
+    """Move truncations of the inner generation outside, each between two transposes; return the new path."""
     while True:
-        cut = work.term((*whole, 0, 0, 0) if turned else (*whole, 0))
+        cut = work.term((*whole, 0, 0, 0) if transposed else (*whole, 0))
         if not (isinstance(cut, Reshape) and isinstance(cut.op, TruncateLeft | TruncateRight)):
             return whole
         word = WORD_OF[type(cut.op)]
-        work.rewrite(f"flatten_of_{word}_rows" if turned else f"gen_of_{word}", whole)
+        work.rewrite(f"flatten_of_{word}_rows" if transposed else f"gen_of_{word}", whole)
         whole = (*whole, 0, 0, 0)
 
 
@@ -195,11 +197,11 @@ def _is(term: Expr, op: type[Transpose | Flatten]) -> bool:
     return isinstance(term, Reshape) and isinstance(term.op, op)
 
 
-def _widened(work: Derivation, path: Path) -> bool:
-    """Gives an inner reduction, whose range depends on the index of the loop around it, a range that does not.
+def _widen(work: Derivation, path: Path) -> bool:
+    """Make the range of an inner reduction independent of the enclosing loop's index.
 
-    Σ[i < n] Σ[j < i + 1] e → Σ[i < n] Σ[j < n] [j < i + 1] · e. Says whether it left a guard: a maximum, or a minimum,
-    takes its last term again, max[j < i + 1] e(j) → max[j < n] e(min(j, i)).
+    Σ[i < n] Σ[j < i + 1] e → Σ[i < n] Σ[j < n] [j < i + 1] · e. Returns True if it introduced a guard. A maximum or
+    minimum repeats its last term instead: max[j < i + 1] e(j) → max[j < n] e(min(j, i)).
     """
     cursor, inner = work.cursor(path), work.cursor((*path, 0))
     outer, loop = cursor.term, inner.term
@@ -225,7 +227,7 @@ def _widened(work: Derivation, path: Path) -> bool:
 
 
 def _number_in(most: Index) -> Index:
-    """The number in min(m, 32), if there is one: as many terms for each m as a tile has, some of them once more."""
+    """Return the number in min(m, 32), if there is one: the tile size, so that short tiles repeat their last term."""
     match most.terms:
         case (((Extremum("min", choices),), 1),):
             return next((choice for choice in choices if choice.constant is not None), most)
@@ -238,9 +240,9 @@ def _depends_on_outer(loop: Gen | Reduce) -> bool:
 
 
 def swap(work: Derivation, path: Path) -> Path:
-    """Exchanges the loop at a path with the one directly inside of it, or below guards that then move inside.
+    """Interchange the loop at a path with the one directly inside it, or below guards, which move inside.
 
-    The path of the loop that is outside afterwards.
+    Returns the path of the new outer loop.
     """
     while isinstance(work.term((*path, 0)), Guard):
         inner = work.term((*path, 0, 0))
@@ -248,7 +250,7 @@ def swap(work: Derivation, path: Path) -> Path:
             work.rewrite("guard_guard", (*path, 0))
             continue
         if isinstance(inner, Reduce) and inner.monoid != "sum":
-            path = bounded(work, path)  # what a guard leaves out would count as zero
+            path = guard_to_bound(work, path)  # a false guard would count as zero
         elif isinstance(inner, Gen | Reduce):
             work.rewrite("guard_gen" if isinstance(inner, Gen) else "sum_guard", (*path, 0))
         break
@@ -257,8 +259,8 @@ def swap(work: Derivation, path: Path) -> Path:
             raise DoesNotApply(
                 f"the range of the loop {inner.name} depends on the index {outer.name}",
                 place=place_of(work.goal, (*path, 0)),
-                required="a range that does not; or a sum, of which the range can be made a guard; or a maximum or a "
-                "minimum of at least one term, of which the last one can be taken again",
+                required="an independent range; or a sum, whose range can become a guard; or a maximum or minimum of "
+                "at least one term, which can be repeated",
             )
         case Gen(), Gen():
             work.rewrite("gen_interchange", path)
@@ -274,9 +276,9 @@ def swap(work: Derivation, path: Path) -> Path:
             return path
         case Reduce(monoid) as outer, Reduce(other) as inner:
             raise DoesNotApply(
-                f"the loop {outer.name}, a {monoid}, does not change places with the loop {inner.name}, a {other}",
+                f"cannot interchange the {monoid} {outer.name} with the {other} {inner.name}",
                 place=place_of(work.goal, path),
-                required="two reductions of one kind, or a gen and a reduction",
+                required="two reductions of the same kind, or a gen and a reduction",
             )
         case _, inner:
             raise _nothing_inside(work, path, inner)
@@ -284,18 +286,15 @@ def swap(work: Derivation, path: Path) -> Path:
 
 def _nothing_inside(work: Derivation, path: Path, inner: Expr) -> DoesNotApply:
     return DoesNotApply(
-        f"no loop stands directly inside of the loop {getattr(work.term(path), 'name', '')}",
+        f"no loop is directly inside the loop {getattr(work.term(path), 'name', '')}",
         place=place_of(work.goal, (*path, 0)),
-        required="two loops, one inside of the other, with guards or reshape operators between at most",
+        required="two nested loops, with only guards or reshape operators between",
         suggestions=(f's.hoist("{inner.name}") first',) if isinstance(inner, Let) else _staged_first(work, path),
     )
 
 
 def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
-    """The call that keeps a loop, which is an operand of what stands inside of another one, in a buffer of its own.
-
-    The loop that fills the buffer has it directly inside then.
-    """
+    """Suggest staging an inner loop that is an operand in the outer loop's body, to make them directly nested."""
     cursor = work.cursor(path)
     outer, within = cursor.called[0], [at for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
     around = within[-1].called[0] if within else None
@@ -306,16 +305,16 @@ def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
         trial = Derivation(work.start, work.rules)
         try:
             stage(trial, name, at=around)
-            (first, *_) = loops(trial, outer)
+            (first, *_) = find_loops(trial, outer)
         except ATLError:
             continue
         if isinstance(first.child(0).term, Gen | Reduce):
             at = "" if around is None else f', at="{around}"'
-            return (f's.stage("{name}"{at}) first, then s.interchange("{outer}") in what fills the buffer',)
+            return (f's.stage("{name}"{at}) first, then s.interchange("{outer}") in the loops that fill the buffer',)
     return ()
 
 
 def _is_operand(cursor: Cursor, path: Path) -> bool:
-    """Whether only arithmetic stands between the loop at a path and this place."""
+    """Return True if there is only arithmetic between the loop at a path and this place."""
     between = cursor.spine()[len(path) + 1 : -1]
     return all(isinstance(at.term, Binary | Unary | Cast | Select | Guard) for at in between)

@@ -1,4 +1,4 @@
-"""An input for which two programs give different results, looked for at random."""
+"""Random search for inputs on which two programs differ."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from atl.prove.answer import model_of
 
 TRIES: Final = 40
 LARGEST: Final = 7
-MOST_ELEMENTS: Final = 4_000
-MOST_WORK: Final = 50_000
-"""Sizes at which more is computed are passed over: a refusal does not wait for it."""
-SHOWN: Final = 8
-"""An array of so few elements is shown."""
+MAX_ELEMENTS: Final = 4_000
+MAX_WORK: Final = 50_000
+"""Maximum amount of work per try, since an error message should not take long."""
+MAX_SHOWN: Final = 8
+"""Maximum size of an array whose elements are reported."""
 
 
-def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: int = 0) -> dict[str, int] | None:
-    """Numbers for which two programs with the same inputs differ: sizes, elements of short inputs, and where they do.
+def find_counterexample(left: Program, right: Program, *, tries: int = TRIES, seed: int = 0) -> dict[str, int] | None:
+    """Return sizes, elements of short inputs, and a position at which two programs with the same inputs differ.
 
-    None where none was found: 40 times sizes and elements are drawn and both are computed exactly. What is no input of
-    one of them, or too large, is passed over.
+    Returns None if none was found. It draws sizes and elements 40 times and evaluates both programs exactly. Inputs
+    that are invalid for one of the programs, or too large, are skipped.
     """
     left, right = left.whole, right.whole
     random = Random(seed)
     sizes = sorted({*left.sizes, *right.sizes})
-    telling = sorted(_telling(left) | _telling(right))
+    boundary = sorted(_boundary_sizes(left) | _boundary_sizes(right))
     known = [*left.assumptions, *(non_negative(extent) for array in left.inputs for extent in array.shape)]
     for number in range(tries):
         at = {size: random.randint(0, 1 + LARGEST * number // tries) for size in sizes}
-        if telling and number % 2:
-            at |= {size: random.choice(telling) for size in sizes if random.random() < 0.5}
-        met = _meeting(known, at, random)
-        if met is None:
+        if boundary and number % 2:
+            at |= {size: random.choice(boundary) for size in sizes if random.random() < 0.5}
+        found_sizes = _satisfying_sizes(known, at, random)
+        if found_sizes is None:
             continue
-        at = met
+        at = found_sizes
         try:
-            if max(_work(program.body, at) for program in (left, right)) > MOST_WORK:
+            if max(_work(program.body, at) for program in (left, right)) > MAX_WORK:
                 continue
             given: dict[str, Any] = {array.name: _elements(array, at, random) for array in left.inputs}
             results = [
                 evaluate(program, exact=True, **given, **{size: at[size] for size in program.free_sizes})
                 for program in (left, right)
             ]
-        except (ATLError, MemoryError, ZeroDivisionError):  # the last of sizes that are none
+        except (ATLError, MemoryError, ZeroDivisionError):  # the last from invalid sizes
             continue
         first, second = results
         if first.shape != second.shape:
@@ -69,10 +69,10 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
     return None
 
 
-def _meeting(known: Sequence[Predicate], at: dict[str, int], random: Random) -> dict[str, int] | None:
-    """Return the sizes `at` if they meet the known conditions, else others that do; None where none are found.
+def _satisfying_sizes(known: Sequence[Predicate], at: dict[str, int], random: Random) -> dict[str, int] | None:
+    """Return the sizes `at` if they satisfy the known conditions, else others that do; None if none are found.
 
-    One of the others, drawn at random, is at least as large as in `at`. While `at` is tried, array elements are 0.
+    One of the others, drawn at random, is at least as large as in `at`. Array elements are 0 in this check.
     """
     drawn = model_of([(Size(name), value) for name, value in at.items()], ())
     try:
@@ -88,7 +88,7 @@ def _meeting(known: Sequence[Predicate], at: dict[str, int], random: Random) -> 
 
 
 def _work(term: Expr, sizes: Mapping[str, int]) -> int:
-    """About how many elements are computed for a term at these sizes."""
+    """Return a rough count of the elements computed for a term at these sizes."""
     inside = 1 + sum(_work(child.expr, sizes) for child in children(term))
     if not isinstance(term, Gen | Reduce):
         return inside
@@ -104,24 +104,24 @@ def _size(leaf: Leaf, sizes: Mapping[str, int]) -> int:
 
 
 def _no_element(of: Array, at: tuple[int, ...]) -> int:
-    raise MemoryError(f"{of.name}{at} is not known yet")
+    raise MemoryError(f"{of.name}{at} has not been drawn yet")
 
 
-def _telling(program: Program) -> set[int]:
-    """Sizes for which a comparison with a constant of the program may come out otherwise than for small ones."""
+def _boundary_sizes(program: Program) -> set[int]:
+    """Return sizes just above constants of the program, where comparisons may change their result."""
     within = (e for term in subterms(program.body) for e in indices_in(term))
     conditions = (p for term in subterms(program.body) for p in conditions_in(term))
     tested = (e for p in (*program.assumptions, *conditions) for e in expressions(p))
     constants = {abs(e.offset) for e in (*within, *tested)}
-    return {constant + more for constant in constants if LARGEST <= constant < MOST_ELEMENTS for more in (1, 2)}
+    return {constant + more for constant in constants if LARGEST <= constant < MAX_ELEMENTS for more in (1, 2)}
 
 
 def _short(given: Mapping[str, Any]) -> dict[str, int]:
-    """The elements of arrays that have few."""
+    """Return the elements of small arrays."""
     return {
         f"{name}[{', '.join(map(str, position))}]": int(array[position])
         for name, array in given.items()
-        if array.size <= SHOWN
+        if array.size <= MAX_SHOWN
         for position in np.ndindex(array.shape)
     }
 
@@ -132,7 +132,7 @@ def _elements(array: Array, sizes: Mapping[str, int], random: Random) -> Any:
 
     shape = tuple(value_of(extent, value, _no_element) for extent in array.shape)
     count = prod(shape)
-    if count > MOST_ELEMENTS:
+    if count > MAX_ELEMENTS:
         raise MemoryError
     low = -4 if array.low is None else value_of(array.low, value, _no_element)
     high = 5 if array.high is None else value_of(array.high, value, _no_element)

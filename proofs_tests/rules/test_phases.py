@@ -6,14 +6,14 @@ import pytest
 
 from atl.errors import InvalidArgument
 from proofs_tests.rules.rule_directions import direction
-from rewrites.egraph.supplies import SUPPLIES
-from rewrites.egraph.uses import ANY_TERM, ASKS, FEEDS_ITSELF, TABLE, Role, chosen_uses
+from rewrites.egraph.parameters import ENUMERATORS
+from rewrites.egraph.phases import ANY_TERM, NON_TERMINATING, TABLE, UNDERDETERMINED, Phase, requested_rules
 from rewrites.rules import RULES
 
 SAID = {
     **dict.fromkeys(ANY_TERM, "any term"),
-    **dict.fromkeys(ASKS, "arguments"),
-    **dict.fromkeys(FEEDS_ITSELF, "feeds itself"),
+    **dict.fromkeys(UNDERDETERMINED, "arguments"),
+    **dict.fromkeys(NON_TERMINATING, "feeds itself"),
 }
 ENDED_BY = {"gen_interchange+": "transpose_transpose+"}
 """What is used though it applies to its own results, and what of the normal form ends that."""
@@ -26,8 +26,8 @@ def test_every_rule_stands_in_the_table_in_both_directions() -> None:
 @pytest.mark.sampled
 @pytest.mark.parametrize("family", sorted({rule.family for rule in RULES.values()}))
 def test_the_table_says_of_a_direction_what_trying_it_says(family: str) -> None:
-    untried = {use.name for use in TABLE if use.role in (Role.UNUSED, Role.ONCE)}
-    normal = {use.name for use in TABLE if use.role is Role.NORMAL}
+    untried = {use.name for use in TABLE if use.phase in (Phase.UNUSED, Phase.INITIAL)}
+    normal = {use.name for use in TABLE if use.phase is Phase.NORMAL}
     for rule in RULES.values():
         if rule.family != family:
             continue
@@ -39,7 +39,7 @@ def test_the_table_says_of_a_direction_what_trying_it_says(family: str) -> None:
             elif found == "feeds itself":
                 assert ENDED_BY[name] in normal
             elif found != "usable":
-                supplied = [use for use in TABLE if use.name == name and use.supply is not None]
+                supplied = [use for use in TABLE if use.name == name and use.enumerator is not None]
                 assert supplied, name
 
 
@@ -50,25 +50,25 @@ def test_the_table_has_each_direction_once_for_each_form() -> None:
 
 
 def test_a_rule_and_its_inverse_are_never_both_in_the_normal_form() -> None:
-    for roles in ((Role.NORMAL,), (Role.NORMAL, Role.UNFOLDED)):
-        names = {use.name for use in TABLE if use.role in roles}
+    for phases in ((Phase.NORMAL,), (Phase.NORMAL, Phase.UNFOLDED)):
+        names = {use.name for use in TABLE if use.phase in phases}
         assert not [name for name in names if name[:-1] + ("-" if name[-1] == "+" else "+") in names]
 
 
 def test_every_supply_that_is_named_exists_and_is_used() -> None:
-    assert {use.supply for use in TABLE if use.supply is not None} == set(SUPPLIES)
+    assert {use.enumerator for use in TABLE if use.enumerator is not None} == set(ENUMERATORS)
 
 
 def test_whatever_is_unused_says_why() -> None:
-    assert all(bool(use.why) == (use.role is Role.UNUSED) for use in TABLE)
+    assert all(bool(use.why) == (use.phase is Phase.UNUSED) for use in TABLE)
 
 
 def test_a_person_may_ask_for_rules_by_name_and_direction() -> None:
-    asked = chosen_uses(["tile_gen", "gen_add+", "sum_swap-"])
-    assert [(use.name, use.supply) for use in asked] == [
+    asked = requested_rules(["tile_gen", "gen_add+", "sum_swap-"])
+    assert [(use.name, use.enumerator) for use in asked] == [
         ("tile_gen+", "tiles"),
         ("gen_add+", None),
         ("sum_swap-", None),
     ]
     with pytest.raises(InvalidArgument, match="tile_gne"):
-        chosen_uses(["tile_gne"])
+        requested_rules(["tile_gne"])

@@ -1,4 +1,4 @@
-"""Bases of sessions: calls for a GPU, and tactics of a user, which are functions of public calls, recorded as one."""
+"""Base classes of sessions: running user-defined tactics, and the calls for a GPU."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from rewrites.session.diagnosis import attach_call_site
 from rewrites.user_rules.tactics import name_of, tactics
 
 P = ParamSpec("P")
-S = TypeVar("S", bound="Applies")
-G = TypeVar("G", bound="OnGpu")
+S = TypeVar("S", bound="SessionBase")
+G = TypeVar("G", bound="GpuCalls")
 
 
-class Applies(ABC):
-    """What makes calls, with the call by which a tactic of a user's own makes several as one."""
+class SessionBase(ABC):
+    """A session that can run a user-defined tactic, which makes several calls, as one call."""
 
     @property
     @abstractmethod
     def theorem(self) -> Theorem:
-        """What has been proved so far."""
+        """The theorem proved so far."""
 
     @property
     @abstractmethod
@@ -38,21 +38,21 @@ class Applies(ABC):
 
     @abstractmethod
     def branch(self: S) -> S:
-        """One of its own that goes on from here."""
+        """Return an independent session that continues from here."""
 
     @abstractmethod
-    def recorded(self: S, call: Call) -> S:
-        """Adds a call that began at the present goal."""
+    def record_call(self: S, call: Call) -> S:
+        """Append a call that started at the current goal."""
 
     @overload
     def apply(self: S, tactic: Callable[Concatenate[S, P], object], *arguments: P.args, **options: P.kwargs) -> S: ...
     @overload
     def apply(self: S, tactic: str, *arguments: Any, **options: Any) -> S: ...
     def apply(self: S, tactic: Any, *arguments: Any, **options: Any) -> S:
-        """Carries out a tactic of one's own, a function of a session or the name of one under `@tactic`, as one call.
+        """Run a user-defined tactic as one call: a function of a session, or the name of one registered with `@tactic`.
 
-        What it is refused leaves the session as it was. `rewrites.user_rules.tactic` says how one is made; one under `@tactic`
-        may be called by its name as well: `s.tile_rows("i", 8)`.
+        If the tactic fails, the session is unchanged. `rewrites.user_rules.tactic` describes how to write one. A tactic
+        registered with `@tactic` is also a method: `s.tile_rows("i", 8)`.
 
         >>> import atl
         >>> from rewrites import reschedule
@@ -64,98 +64,99 @@ class Applies(ABC):
           0  in_blocks(8)   -- ...
         """
         with attach_call_site():
-            text, theorems, notes = carried_out(tactic_of(tactic), self.branch(), arguments, options)
+            text, theorems, notes = run_user_tactic(find_tactic(tactic), self.branch(), arguments, options)
         if not theorems:
             return self
-        return self.recorded(Call(text, self.theorem, tuple(theorems), tuple(notes)))
+        return self.record_call(Call(text, self.theorem, tuple(theorems), tuple(notes)))
 
 
-def tactic_of(tactic: object) -> Callable[..., object]:
-    """The tactic that is meant, by itself or by its name. Raises `InvalidArgument`."""
+def find_tactic(tactic: object) -> Callable[..., object]:
+    """Return the tactic for a function or a name. Raises `InvalidArgument`."""
     known = tactics()
     if isinstance(tactic, str):
         if tactic not in known:
             raise unknown_name(
-                "tactic of your own", tactic, known, required="the name of a function under @tactic, or the function"
+                "user-defined tactic", tactic, known, required="the name of a function under @tactic, or the function"
             )
         return known[tactic]
     if not callable(tactic):
-        raise InvalidArgument(f"{brief(tactic)} is no tactic", required="a function of a session: def tactic(s, …)")
+        raise InvalidArgument(f"{brief(tactic)} is not a tactic", required="a function of a session: def tactic(s, …)")
     return tactic
 
 
-def carried_out(
-    tactic: Callable[..., object], on: Applies, arguments: Sequence[Any], options: Mapping[str, Any]
+def run_user_tactic(
+    tactic: Callable[..., object], on: SessionBase, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> tuple[str, list[Theorem], list[str]]:
-    """The text of the call, the theorems that it went through after that of the session, and what there is to say.
+    """Run a tactic and return the text of the call, the theorems after the session's own, and the notes.
 
-    `on` is a session of its own: what is refused there leaves the one that asks as it was.
+    `on` is a branch, so that a failure leaves the caller's session unchanged.
     """
     name = name_of(tactic)
     try:
         inspect.signature(tactic).bind(on, *arguments, **options)
     except TypeError as error:
         raise InvalidArgument(
-            f"{name} does not take what is given: {error}",
-            required=f"def {name}{inspect.signature(tactic)}, of which the session comes first",
+            f"wrong arguments for {name}: {error}",
+            required=f"def {name}{inspect.signature(tactic)}, whose first parameter is the session",
         ) from None
     except ValueError:
-        pass  # of what is written in C nothing is known
+        pass  # functions written in C have no signature
     before = list(on.steps)
     made = len(before)
     try:
-        given = tactic(on, *arguments, **options)
+        result = tactic(on, *arguments, **options)
     except ATLError as error:
         done = len(on.steps) - made
         error.summary += f", after {done} call{'s' if done > 1 else ''} of {name}" if done > 0 else ""
         raise
-    if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
-        close = getattr(given, "close", None)
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        close = getattr(result, "close", None)
         if close is not None:
-            close()  # a coroutine that nobody awaits warns
+            close()  # a coroutine that is never awaited warns
         raise InvalidArgument(
-            f"{name} has not run: it gives {brief(given)}", required="a plain function, without yield, async or await"
+            f"{name} did not run: it returned {brief(result)}",
+            required="a plain function, without yield, async or await",
         )
     if list(on.steps[:made]) != before:
         raise InvalidArgument(
-            f"{name} takes back calls that it has not made", required="s.undo() of its own calls only"
+            f"{name} undid calls that it did not make", required="s.undo() only for calls made by the tactic"
         )
     written = [display.written(value) for value in arguments]
     written += [f"{key}={display.written(value)}" for key, value in options.items()]
     theorems: list[Theorem] = []
     for call in on.steps[made:]:
-        # The first theorem of a call says what was said before it, perhaps with other marks.
+        # The first theorem of a call equals the last one of the call before, up to marks.
         theorems = [*theorems[:-1], *call.theorems]
     return f"{name}({', '.join(written)})", theorems, [note for call in on.steps[made:] for note in call.notes]
 
 
-class OnGpu(ABC):
-    """What carries out tactics, with the calls for a GPU."""
+class GpuCalls(ABC):
+    """Methods of a session that map loops and buffers to a GPU."""
 
     @abstractmethod
     def do(self: G, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs) -> G:
-        """Carries out a tactic as one call."""
+        """Run a tactic as one call."""
 
     def gpu_map(self: G, name: Target | Sequence[Target], by: Any, *, in_: Target | None = None) -> G:
-        """Runs loops in tiles, a block for each, and the loops within as its threads; the last one along x."""
+        """Tile loops and map the tiles to thread blocks and the inner loops to threads, the last loop along x."""
         return self.do(built_in.gpu_map, within(name, in_), by)
 
     def coalesce(self: G, what: Target) -> G:
-        """Gives the threads along x to the loop along which what is read lies side by side in memory."""
+        """Move the x threads to the loop along which a read is contiguous in memory."""
         return self.do(built_in.coalesce, what)
 
     def stage_shared(self: G, what: Target, *, at: Target, name: str | None = None) -> G:
-        """Copies what a block reads of an operand to a tile in shared memory, by all of its threads."""
+        """Copy the part of an operand that a block reads to a tile in shared memory, using all threads (cache_read)."""
         return self.do(built_in.stage_shared, what, at=at, name=name)
 
     def stage_registers(self: G, what: Target, *, at: Target, name: str | None = None) -> G:
-        """Keeps a sum, or what is read, in the registers of the threads, within each iteration of a loop."""
+        """Keep a sum or an operand in thread registers within each iteration of a loop (cache_write, cache_read)."""
         return self.do(built_in.stage_registers, what, at=at, name=name)
 
     def pad_rows(self: G, name: Target, by: Any = 1) -> G:
-        """Stores a let with room for so many more elements after each row, which nobody reads."""
+        """Store a let with `by` unused elements after each row, to avoid bank conflicts."""
         return self.do(built_in.pad_rows, name, by)
 
     def store_transposed(self: G, name: Target) -> G:
-        """Stores a let with its last two dimensions exchanged."""
+        """Store a let with its last two dimensions exchanged."""
         return self.do(built_in.store_transposed, name)

@@ -1,4 +1,4 @@
-"""The table of uses: what a search does with each rule, in each direction. No rule is stated here; rules are named.
+"""Table of rule phases: when a search applies each rule, in each direction. Rules are only named here.
 
 `+` after a name is the rule from left to right, `-` from right to left.
 """
@@ -19,53 +19,53 @@ from rewrites.rules import RULES
 from rewrites.tactics.simplification import OF_ACCESSES
 
 
-class Role(Enum):
-    """What a search does with a rule in one direction."""
+class Phase(Enum):
+    """The phase in which a search applies a rule in one direction."""
 
     NORMAL = "normal form"
-    """It belongs to the normal form in which every term enters."""
+    """Part of the normal form in which every term enters."""
     UNFOLDED = "unfolded form"
-    """It belongs to the normal form too where programs are compared: there everything is computed where it is read."""
+    """Part of the normal form when programs are compared, where everything is computed at its use."""
     EXPLORED = "exploration"
-    """The search tries it wherever it applies."""
+    """Explored wherever the rule applies."""
     COMPARED = "comparison"
-    """Tried only where programs are compared, when all else has been found."""
-    SUPPLIED = "with a supply"
-    """The search tries it with the arguments that a supply gives."""
-    ASKED = "with a supply, when asked"
-    """As that, but only where a person names the rule: it finds good schedules, and multiplies the classes."""
-    ONCE = "once"
-    """It is applied where programs begin to be compared, at places that are known, with arguments that are known."""
+    """Explored only when programs are compared, after all else is saturated."""
+    ENUMERATED = "with a enumerator"
+    """Explored with arguments from a parameter enumerator."""
+    ON_REQUEST = "with a enumerator, when asked"
+    """Like `ENUMERATED`, but only if the user names the rule: it finds good schedules but multiplies the classes."""
+    INITIAL = "once"
+    """Applied once before a comparison, at known places with known arguments."""
     UNUSED = "not used"
-    """A search leaves it alone, for the reason given; `s.saturate(rules=[…])` may ask for it all the same."""
+    """Not used by default, for the reason in `why`; `s.saturate(rules=[…])` may still name the rule."""
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """A rule in one direction: what a search does with it, where missing arguments come from, or why it is unused."""
+class DirectedRule:
+    """A rule in one direction: its phase, its parameter enumerator, or why it is unused."""
 
     rule: str
     reverse: bool = False
-    role: Role = Role.EXPLORED
-    supply: str | None = None
+    phase: Phase = Phase.EXPLORED
+    enumerator: str | None = None
     why: str = ""
 
     @property
     def name(self) -> str:
-        """As it is written in this table."""
+        """The name as written in this table."""
         return f"{self.rule}{'-' if self.reverse else '+'}"
 
 
 _SCALAR_OF_ZERO: Final = ("neg", "abs", "sqrt", "tanh")
 
 NORMAL: Final = (
-    # Elements are computed where they are read.
+    # Compute elements where they are read.
     *(f"{name}+" for name in OF_ACCESSES if name not in ("get_gen", "get_gen_guarded", "transpose_access")),
     "get_gen+", "get_gen_guarded+", "transpose_access+",
-    # Conditions are decided and joined, and stand around what is stored.
+    # Decide and merge conditions, and move them to the stored expression.
     "guard_true+", "guard_false+", "guard_guard+", "guard_padding+", "select_true+", "select_false+", "select_same+",
     "select_padding+", "guard_gen+", "guard_concat+", "guard_mul_left+", "guard_mul_right+", "guard_div_left+",
-    # What stores nothing, or does nothing, goes.
+    # Remove padding and identities.
     "nothing_add+", "add_nothing+", "mul_padding+", "sum_padding+", "place_of_padding+",
     *(f"{op}_of_padding+" for op in (*EXCHANGES, *AMOUNTS)), *(f"{op}_zero+" for op in PADS_AND_TRUNCATIONS),
     *(f"{monoid}_empty+" for monoid in MONOIDS), *(f"{monoid}_one+" for monoid in MONOIDS),
@@ -73,31 +73,31 @@ NORMAL: Final = (
     "concat_empty_left+", "concat_empty_right+", "truncr_of_concat+", "truncl_of_concat+", "let_unused+",
     "add_zero+", "mul_one+", "mul_zero+", "neg_neg+", "sub_self+", "min_same+", "max_same+", "unshear_shear+",
 )  # fmt: skip
-"""From left to right what shrinks, or moves one way; tried in this order."""
+"""Rules that shrink a term or move nodes one way, from left to right; tried in this order."""
 
-NORMAL_WITH_SUPPLIES: Final = MappingProxyType(
+NORMAL_WITH_PARAMETERS: Final = MappingProxyType(
     {
         "guard_implied+": "dropped conditions",
         "guard_equivalent+": "smaller conditions",
         "equal_index+": "smaller indices",
     }
 )
-"""What belongs to the normal form and asks for arguments, with the supply that gives them."""
+"""Rules of the normal form that need arguments, with their enumerators."""
 
 UNFOLDED: Final = (
-    # A guard within arithmetic or a sum makes no padding, so that schedules keep it outside of these.
+    # A guard inside arithmetic or a sum does not make padding, so schedules keep it outside.
     "sum_guard+", "guard_add+", "guard_sub+", *(f"guard_{op}+" for op in _SCALAR_OF_ZERO),
     "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATORS_BY_WORD), "unfold_concat+",
     *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_add+", "sum_sub+", "select_guards+", "gen_rebase+",
 )  # fmt: skip
-"""What belongs to the normal form only where programs are compared, each unfolded to its elements."""
+"""Rules of the normal form only for comparisons, where programs are unfolded to their elements."""
 
 EXPLORED: Final = (
     "unfold_let+", "gen_interchange+", "sum_swap+", "sum_gen_swap+", "sum_gen_swap-", "sum_delta+", "sum_delta_only+",
     "sum_restrict+", "ll_gen_indep+", "ll_sum_indep+", "ll_guard+", "ll_gen+", "max_swap+", "min_swap+",
     "product_swap+",
 )  # fmt: skip
-"""What a search tries wherever it matches."""
+"""Rules that a search tries wherever they match."""
 
 COMPARED: Final = (
     "sum_mul_left+", "sum_mul_right+", "sum_mul_left-", "sum_mul_right-", "mul_add-", "add_mul-", "sum_add-",
@@ -105,16 +105,16 @@ COMPARED: Final = (
     *(f"{op}_assoc{way}" for op in ("add", "mul", "min", "max") for way in "+-"),
     "mul_add+", "add_mul+", "sub_neg+", *(f"{monoid}_reverse+" for monoid in MONOIDS),
 )  # fmt: skip
-"""What is tried as well where programs are compared and all else has been found."""
+"""Rules added to a comparison after all else is saturated."""
 
-SUPPLIED: Final = MappingProxyType({"tile_gen+": "tiles", "tile_sum+": "tiles", "sum_delta_only-": "deltas"})
-"""What a search tries with arguments that a supply gives."""
+ENUMERATED: Final = MappingProxyType({"tile_gen+": "tiles", "tile_sum+": "tiles", "sum_delta_only-": "deltas"})
+"""Rules that a search tries with enumerated arguments."""
 
-ASKED: Final = MappingProxyType({"split_gen+": "cuts"})
-"""What it tries with such arguments when it is asked to."""
+ON_REQUEST: Final = MappingProxyType({"split_gen+": "cuts"})
+"""Rules tried with enumerated arguments if the user names them."""
 
-ONCE: Final = ("gen_eta-", "guard_cases+")
-"""What is done before programs are compared: they become generations of elements, and these are cut into cases."""
+INITIAL: Final = ("gen_eta-", "guard_cases+")
+"""Rules applied before a comparison: expand to generations of elements, and split into cases."""
 
 
 ANY_TERM: Final = (
@@ -125,9 +125,9 @@ ANY_TERM: Final = (
     "padr_zero-", "truncl_zero-", "truncr_zero-", "truncr_of_concat-", "truncl_of_concat-", "concat_truncations+",
     "unshear_shear-", "equal_index-", "min_same-", "max_same-", "add_zero-", "mul_one-", "neg_neg-",
 )  # fmt: skip
-"""The side to be rewritten may be any term: these would apply everywhere."""
+"""Rules that match any term, and so would apply everywhere."""
 
-ASKS: Final = (
+UNDERDETERMINED: Final = (
     "get_gen_guarded-", "concat_access_left-", "concat_access_right-", "flatten_access-", "flatten_access_at+",
     "split_access-", "padl_access-", "padr_access-", "truncl_access-", "truncr_access-", "padding_access-",
     "gen_rebase-", "gen_shift+", "gen_shift-", "gen_empty-", "gen_one-", "split_gen_twice+", "gen_collapse-",
@@ -152,74 +152,76 @@ ASKS: Final = (
     "mul_zero-", "sub_self-", "tile_product+", "tile_product-", "tile_max+", "tile_max-", "tile_min+", "tile_min-",
     "max_repeat+", "max_repeat-", "min_repeat+", "min_repeat-",
 )  # fmt: skip
-"""The side to be rewritten does not tell all parameters, or is no pattern; no supply gives them yet."""
+"""Rules whose matched side does not determine all parameters, or is not a pattern, and that have no enumerator."""
 
-FEEDS_ITSELF: Final = (
+NON_TERMINATING: Final = (
     "gen_bounds+", "gen_step+", "sum_step+", "guard_twice+", "access_guard+", "let_let_same-", "let_guard+",
     "transpose_access-", "transpose_of_padding-", "place_place-",
     "flatten_of_tiles+",
 )  # fmt: skip
-"""These apply to what they have made, again and again."""
+"""Rules that apply to their own results without end."""
 
 
-def _stated() -> Iterator[Use]:
-    def named(name: str, role: Role, supply: str | None = None) -> Use:
-        return Use(name[:-1], name[-1] == "-", role, supply)
+def _stated() -> Iterator[DirectedRule]:
+    def named(name: str, phase: Phase, enumerator: str | None = None) -> DirectedRule:
+        return DirectedRule(name[:-1], name[-1] == "-", phase, enumerator)
 
-    yield from (named(name, Role.NORMAL) for name in NORMAL)
-    yield from (named(name, Role.NORMAL, supply) for name, supply in NORMAL_WITH_SUPPLIES.items())
-    yield from (named(name, Role.UNFOLDED) for name in UNFOLDED)
-    yield from (named(name, Role.EXPLORED) for name in EXPLORED)
-    yield from (named(name, Role.COMPARED) for name in COMPARED)
-    yield from (named(name, Role.SUPPLIED, supply) for name, supply in SUPPLIED.items())
-    yield from (named(name, Role.ASKED, supply) for name, supply in ASKED.items())
-    yield from (named(name, Role.ONCE) for name in ONCE)
+    yield from (named(name, Phase.NORMAL) for name in NORMAL)
+    yield from (named(name, Phase.NORMAL, enumerator) for name, enumerator in NORMAL_WITH_PARAMETERS.items())
+    yield from (named(name, Phase.UNFOLDED) for name in UNFOLDED)
+    yield from (named(name, Phase.EXPLORED) for name in EXPLORED)
+    yield from (named(name, Phase.COMPARED) for name in COMPARED)
+    yield from (named(name, Phase.ENUMERATED, enumerator) for name, enumerator in ENUMERATED.items())
+    yield from (named(name, Phase.ON_REQUEST, enumerator) for name, enumerator in ON_REQUEST.items())
+    yield from (named(name, Phase.INITIAL) for name in INITIAL)
 
 
-def _unused(used: Sequence[Use]) -> Iterator[Use]:
+def _unused(used: Sequence[DirectedRule]) -> Iterator[DirectedRule]:
     names = {use.name for use in used}
-    back = {use.name[:-1] + ("+" if use.reverse else "-") for use in used if use.role in (Role.NORMAL, Role.UNFOLDED)}
+    back = {
+        use.name[:-1] + ("+" if use.reverse else "-") for use in used if use.phase in (Phase.NORMAL, Phase.UNFOLDED)
+    }
     for rule in RULES:
         for sign in "+-":
             name = rule + sign
             if name in names:
                 continue
             if name in ANY_TERM:
-                why = "it would apply to every term"
-            elif name in ASKS:
-                why = "its side does not tell all parameters, and no supply gives them"
-            elif name in FEEDS_ITSELF:
-                why = "it applies to what it has made, without end"
+                why = "it matches every term"
+            elif name in UNDERDETERMINED:
+                why = "the matched side does not determine all parameters, and there is no enumerator for them"
+            elif name in NON_TERMINATING:
+                why = "it applies to its own result without end"
             elif name in back:
-                why = "it undoes what the normal form does"
+                why = "it undoes the normal form"
             else:
-                why = "untried: no schedule that was searched for has asked for it, and it would multiply the classes"
-            yield Use(rule, sign == "-", Role.UNUSED, why=why)
+                why = "untested: no schedule so far needs it, and it would multiply the classes"
+            yield DirectedRule(rule, sign == "-", Phase.UNUSED, why=why)
 
 
 _USED: Final = tuple(_stated())
-TABLE: Final[Sequence[Use]] = (*_USED, *_unused(_USED))
-"""Every rule in both directions; what is used comes first, in the order in which it is tried."""
+TABLE: Final[Sequence[DirectedRule]] = (*_USED, *_unused(_USED))
+"""Every rule in both directions; used rules come first, in the order in which they are tried."""
 
 
-def uses(*roles: Role) -> tuple[Use, ...]:
-    """The uses with these roles."""
-    return tuple(use for use in TABLE if use.role in roles)
+def directed_rules(*phases: Phase) -> tuple[DirectedRule, ...]:
+    """Return the rules with these phases."""
+    return tuple(use for use in TABLE if use.phase in phases)
 
 
-def chosen_uses(rules: Sequence[str]) -> tuple[Use, ...]:
-    """What a person asks to be explored: names of rules, with `+` or `-` for one direction, without for from left."""
+def requested_rules(rules: Sequence[str]) -> tuple[DirectedRule, ...]:
+    """Return the rules named by the user: with `+` or `-` for a direction, otherwise from left to right."""
     if not isinstance(rules, list | tuple) or not all(isinstance(each, str) for each in rules):
         raise InvalidArgument(
             f"rules={brief(rules)}",
-            required="a list of names of rules",
+            required="a list of rule names",
             suggestions=(f"[{rules!r}]",) if isinstance(rules, str) else (),
         )
     found = []
-    known = {use.name: use for use in TABLE if use.role in (Role.SUPPLIED, Role.ASKED)}
+    known = {use.name: use for use in TABLE if use.phase in (Phase.ENUMERATED, Phase.ON_REQUEST)}
     for given in rules:
         name = given if given[-1:] in ("+", "-") else f"{given}+"
         if name[:-1] not in RULES:
-            raise unknown_name("rule", name[:-1], RULES, required="a name listed by `atl rules`")
-        found.append(known.get(name, Use(name[:-1], name[-1] == "-")))
+            raise unknown_name("rule", name[:-1], RULES, required="a rule listed by `atl rules`")
+        found.append(known.get(name, DirectedRule(name[:-1], name[-1] == "-")))
     return tuple(found)

@@ -1,6 +1,6 @@
-"""The calls of tactics that are tried at a place: each where something stands that it is about, with usual sizes.
+"""Candidate tactic calls for a place, chosen by the nodes there, with common sizes.
 
-They are only tried: what a tactic refuses is not offered, so that nothing here has to know more than where to look.
+They are only tried: a call that fails is not suggested, so the selection here may be coarse.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from rewrites.cursors.cursor import Cursor, walk
 from rewrites.cursors.targets import Target, named
 
 TILE: Final = 8
-TOGETHER: Final = 4
-MOST_WRITTEN_OUT: Final = 16
-MOST_STAGED: Final = 12
+JAMMED: Final = 4
+MAX_UNROLLED: Final = 16
+MAX_STAGED: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class UsualCall:
-    """A tactic with the arguments with which it is tried."""
+class CandidateCall:
+    """A tactic with the arguments to try."""
 
     tactic: str
     arguments: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def usual_calls(goal: Program, within: list[Cursor], *, everywhere: bool) -> Iterator[UsualCall]:
-    """The calls to try at these places of a goal, those first that are made most often."""
+def candidate_calls(goal: Program, within: list[Cursor], *, everywhere: bool) -> Iterator[CandidateCall]:
+    """Yield the calls to try at these places of a goal, the most common ones first."""
     loops = [cursor for cursor in within if isinstance(cursor.term, Gen | Reduce)]
     lets = [cursor for cursor in within if isinstance(cursor.term, Let)]
     yield from _of_lets(goal, lets)
@@ -41,11 +41,11 @@ def usual_calls(goal: Program, within: list[Cursor], *, everywhere: bool) -> Ite
     if everywhere:
         yield from _of_the_whole(within)
     for word in dict.fromkeys(_word(cursor) for cursor in within if isinstance(cursor.term, Reshape)):
-        yield UsualCall("inline", (word,))
+        yield CandidateCall("inline", (word,))
 
 
-def _tiled(goal: Program, loops: list[Cursor]) -> Iterator[UsualCall]:
-    """Nested generations together, then each loop by itself."""
+def _tiled(goal: Program, loops: list[Cursor]) -> Iterator[CandidateCall]:
+    """Yield tilings of nested generations together, then of each loop separately."""
     for cursor in loops:
         chain = [cursor]
         while isinstance(chain[-1].term, Gen) and isinstance(_below(chain[-1]), Gen):
@@ -53,53 +53,53 @@ def _tiled(goal: Program, loops: list[Cursor]) -> Iterator[UsualCall]:
         inner = cursor.above is not None and isinstance(cursor.above.term, Gen)
         large = [extent for extent in map(_extent, chain) if extent is None or extent > TILE]
         if isinstance(cursor.term, Gen) and len(chain) > 1 and large and not inner:
-            yield UsualCall("tile", ([_chosen(goal, each) for each in chain], [TILE] * len(chain)))
+            yield CandidateCall("tile", ([_chosen(goal, each) for each in chain], [TILE] * len(chain)))
     for cursor in loops:
         extent = _extent(cursor)
         if extent is None or extent > TILE:
-            yield UsualCall("tile", (_chosen(goal, cursor), TILE))
+            yield CandidateCall("tile", (_chosen(goal, cursor), TILE))
 
 
-def _of_loop(goal: Program, cursor: Cursor) -> Iterator[UsualCall]:
+def _of_loop(goal: Program, cursor: Cursor) -> Iterator[CandidateCall]:
     loop = _chosen(goal, cursor)
     inside = _inside(cursor)
     extent = _extent(cursor)
     if isinstance(inside, Gen | Reduce):
-        yield UsualCall("interchange", (loop,))
+        yield CandidateCall("interchange", (loop,))
     if isinstance(cursor.term, Reduce):
-        yield UsualCall("accumulate", (loop,))
+        yield CandidateCall("accumulate", (loop,))
     if any(isinstance(below.term, Guard) for below in _parts(cursor)):
-        yield UsualCall("tails", (loop,))
-        yield UsualCall("split_loop", (loop, 1))
+        yield CandidateCall("tails", (loop,))
+        yield CandidateCall("split_loop", (loop, 1))
     if isinstance(cursor.term, Gen) and isinstance(_below(cursor), Gen):
-        yield UsualCall("flatten_loops", (loop,))
+        yield CandidateCall("flatten_loops", (loop,))
     if isinstance(cursor.term, Gen) and isinstance(inside, Gen):
-        yield UsualCall("unroll_and_jam", (loop, TOGETHER))
-    if extent is not None and 0 < extent <= MOST_WRITTEN_OUT:
-        yield UsualCall("unroll", (loop,))
+        yield CandidateCall("unroll_and_jam", (loop, JAMMED))
+    if extent is not None and 0 < extent <= MAX_UNROLLED:
+        yield CandidateCall("unroll", (loop,))
     if not any(isinstance(above.term, Gen | Reduce) for above in cursor.spine()[:-1]):
-        yield UsualCall("parallelize", (loop,))
+        yield CandidateCall("parallelize", (loop,))
     if not any(isinstance(below.term, Gen | Reduce) for below in _parts(cursor)):
-        yield UsualCall("vectorize", (loop, TILE))
+        yield CandidateCall("vectorize", (loop, TILE))
     if isinstance(cursor.term, Reduce) and isinstance(cursor.term.body, Binary) and cursor.term.body.op == "mul":
         for position in (0, 1):
-            yield UsualCall("factor_out", (cursor.child(0).child(position).path,))
+            yield CandidateCall("factor_out", (cursor.child(0).child(position).path,))
 
 
-def _of_lets(goal: Program, lets: list[Cursor]) -> Iterator[UsualCall]:
+def _of_lets(goal: Program, lets: list[Cursor]) -> Iterator[CandidateCall]:
     for cursor in lets:
         name = _chosen(goal, cursor)
-        yield UsualCall("inline", (name,))
-        yield UsualCall("fuse", (name,))
+        yield CandidateCall("inline", (name,))
+        yield CandidateCall("fuse", (name,))
         if any(isinstance(above.term, Gen | Reduce) for above in cursor.spine()[:-1]):
-            yield UsualCall("hoist", (name,))
+            yield CandidateCall("hoist", (name,))
 
 
-def _staged(goal: Program, within: list[Cursor]) -> Iterator[UsualCall]:
-    """What is read within loops, kept in a buffer at one of these."""
+def _staged(goal: Program, within: list[Cursor]) -> Iterator[CandidateCall]:
+    """Yield stagings of operands read inside loops, in a buffer at one of those loops."""
     paths = {cursor.path for cursor in within}
-    found: dict[tuple[str, Target], UsualCall] = {}
-    padded: dict[str, UsualCall] = {}
+    found: dict[tuple[str, Target], CandidateCall] = {}
+    padded: dict[str, CandidateCall] = {}
     for cursor in within:
         read = _read(cursor)
         if read is None:
@@ -108,25 +108,25 @@ def _staged(goal: Program, within: list[Cursor]) -> Iterator[UsualCall]:
         for loop in (each for each in around[:-1] if each.path in paths):
             at = _chosen(goal, loop)
             key = (read, at if not isinstance(at, list) else tuple(at))
-            found.setdefault(key, UsualCall("stage", (read,), {"at": at}))
+            found.setdefault(key, CandidateCall("stage", (read,), {"at": at}))
         if any(isinstance(above.term, Guard) for above in cursor.spine()[:-1]):
-            padded.setdefault(read, UsualCall("pad", (read,)))
+            padded.setdefault(read, CandidateCall("pad", (read,)))
         elif len(around) > 1:
-            padded.setdefault(read, UsualCall("pack", (read,)))
-    yield from list(found.values())[:MOST_STAGED]
+            padded.setdefault(read, CandidateCall("pack", (read,)))
+    yield from list(found.values())[:MAX_STAGED]
     yield from padded.values()
 
 
-def _of_the_whole(within: list[Cursor]) -> Iterator[UsualCall]:
+def _of_the_whole(within: list[Cursor]) -> Iterator[CandidateCall]:
     if any(isinstance(cursor.term, Guard) for cursor in within):
-        yield UsualCall("simpl_guard")
-        yield UsualCall("solve_for_index")
-    yield UsualCall("simpl_index")
-    yield UsualCall("normalize")
+        yield CandidateCall("simpl_guard")
+        yield CandidateCall("solve_for_index")
+    yield CandidateCall("simpl_index")
+    yield CandidateCall("normalize")
 
 
 def _read(cursor: Cursor) -> str | None:
-    """The name of the tensor of which an element is read here."""
+    """Return the name of the tensor of which an element is read here."""
     at = cursor.term
     while isinstance(at, Access):
         at = at.tensor
@@ -138,7 +138,7 @@ def _read(cursor: Cursor) -> str | None:
 
 
 def _chosen(goal: Program, cursor: Cursor) -> Target:
-    """How a person writes this place: the name of what is bound there, if that is the first one so called; its path."""
+    """Return the selector a user would write for a place: its name if unambiguous, otherwise its path."""
     name = cursor.called[0]
     first = next(named(goal, name, top_down=True), None)
     return name if first is not None and first.path == cursor.path else cursor.path
@@ -149,7 +149,7 @@ def _below(cursor: Cursor) -> Term:
 
 
 def _inside(cursor: Cursor) -> Term:
-    """What stands directly in a loop, below guards."""
+    """Return the node directly inside a loop, below guards."""
     at = cursor.child(0)
     while isinstance(at.term, Guard):
         at = at.child(0)

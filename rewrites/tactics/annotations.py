@@ -1,4 +1,4 @@
-"""How binders are to run and what they are called: calls without a step, for theorems are about neither."""
+"""Marks and names of binders. These calls are not proof steps, since theorems ignore both."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rewrites.errors import DoesNotApply
 
 
 def mark(work: Derivation, what: Target, text: str) -> None:
-    """Marks every binder that is meant, ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes the marks away.
+    """Annotate every selected binder: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None removes marks.
 
-    Of loops and lets of one name, those are marked that can have the mark. Raises `DoesNotApply`, and `UnknownMark` where no
-    binder that is meant can.
+    If loops and lets have the same name, those that accept the mark are marked. Raises `DoesNotApply`, and
+    `UnknownMark` if no selected binder accepts the mark.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.mark("i", "parallel")
@@ -25,7 +25,8 @@ def mark(work: Derivation, what: Target, text: str) -> None:
     places = [(cursor, marked.of) for cursor, marked in found if marked is not None]
     if not places:
         raise DoesNotApply(
-            f"nothing that {what} means has a mark", required="the name of a gen, a sum or a let, or a pattern of one"
+            f"{what} does not select anything with a mark",
+            required="the name of a gen, a sum or a let, or a pattern of one",
         )
     sets = tuple(dict.fromkeys(of for _, of in places))
     known = {of: each for of in sets for each in of if isinstance(text, str) and each.value == text}
@@ -37,9 +38,9 @@ def mark(work: Derivation, what: Target, text: str) -> None:
 
 
 def rename(work: Derivation, what: Target, name: str, *, binder: int | None = None) -> None:
-    """Gives another name to the first binder that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row].
+    """Rename the first selected binder: ⊞[i < n] f[i] → ⊞[row < n] f[row].
 
-    Of several things that are bound at one place, it is the one of that name, or number `binder`.
+    If a node binds several names, the one called `what` is renamed, or number `binder`.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.rename("i", "row")
@@ -49,12 +50,13 @@ def rename(work: Derivation, what: Target, name: str, *, binder: int | None = No
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and name.strip("_")):
         raise InvalidArgument(
             f"{brief(name)} cannot name a loop or a let",
-            required="letters, digits and _, not _ alone, and no digit first",
+            required="letters, digits and _, not only _, and not starting with a digit",
         )
     found = [cursor for cursor in every(work.goal, what) if binds(cursor.term)]
     if not found:
         raise DoesNotApply(
-            f"nothing that {what} means has a name", required="the name of a gen, a sum or a let, or a pattern of one"
+            f"{what} does not select anything with a name",
+            required="the name of a gen, a sum or a let, or a pattern of one",
         )
     names = names_given(found[0].term)
     called = names.index(what) if what in names else 0

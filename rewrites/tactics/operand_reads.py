@@ -1,4 +1,4 @@
-"""What is read of an operand, and conditions on their way from the guards around a product to it."""
+"""Reads of an operand, and moving guard conditions inward from a product to the operand."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.storage.binding import binders_between
 from rewrites.tactics.storage.staging import loops_between, raised
 
-# -- what is read -----------------------------------------------------------------------------------------------------
+# -- reads ------------------------------------------------------------------------------------------------------------
 
 
 def reads_of(work: Derivation, what: Target, below: Path) -> list[Cursor]:
-    """The elements of the operand that are read below a place, but those that are copied to a buffer already."""
+    """Return the elements of the operand that are read below a place, except those that only fill a buffer."""
     meant = list(chosen(work.goal, what, top_down=True))
     if not meant:
         raise nothing_chosen(work.goal, what, operand=True)
@@ -55,15 +55,15 @@ def reads_of(work: Derivation, what: Target, below: Path) -> list[Cursor]:
     scalars = [cursor for cursor in inside if not cursor.term.type.rank and not _copied(cursor)]
     if not scalars:
         raise DoesNotApply(
-            f"{what} is not read there, one element at a time" + (", but for copying it" if inside else ""),
+            f"no element of {what} is read there" + (", except to copy it" if inside else ""),
             place=place_of(work.goal, (inside or elements or meant)[0].path),
-            required="an input, a let, or a pattern of an element of one, read inside of loops",
+            required="an input, a let, or a pattern of an element, read inside loops",
         )
     return scalars
 
 
 def _uses(work: Derivation, let: Cursor) -> Iterator[Cursor]:
-    """Where the tensor of a let is used."""
+    """Yield the uses of a let's tensor."""
     body = (*let.path, 1)
     for cursor in work.cursors(body, top_down=True):
         if isinstance(cursor.term, Local):
@@ -73,21 +73,21 @@ def _uses(work: Derivation, let: Cursor) -> Iterator[Cursor]:
 
 
 def _element(cursor: Cursor) -> Cursor:
-    """The access by which an element of a tensor is read, or what of it is read."""
+    """Return the access that reads an element of a tensor."""
     while cursor.above is not None and isinstance(cursor.above.term, Access) and cursor.path[-1] == 0:
         cursor = cursor.above
     return cursor
 
 
 def _copied(cursor: Cursor) -> bool:
-    """Whether a value is all that an element of a let is."""
+    """Return True if the element is the whole value of a let's element, so that the let is a copy."""
     while cursor.above is not None and isinstance(cursor.above.term, Gen | Guard):
         cursor = cursor.above
     return cursor.above is not None and isinstance(cursor.above.term, Let) and cursor.path[-1] == 0
 
 
-def operand_called(read: Cursor) -> str:
-    """The name of the operand of which an element is read."""
+def operand_name(read: Cursor) -> str:
+    """Return the name of the operand of which an element is read."""
     term = read.term
     while isinstance(term, Access):
         term = term.tensor
@@ -100,41 +100,44 @@ def operand_called(read: Cursor) -> str:
             return "operand"
 
 
-# -- conditions on their way inwards ----------------------------------------------------------------------------------
+# -- moving guards inward ---------------------------------------------------------------------------------------------
 
 
-class Inwards:
-    """Conditions on their way from the guards around a product to the operand; `gone` are to leave those guards.
+class GuardMover:
+    """Moves conditions from the guards around a product to an operand; `dropped` ones are removed from the outer
+    guards.
 
-    Conditions are told apart by how they are written where the operand stands. Through additions they go only if
-    `addends` says so, for the other addend has them too then.
+    Conditions are compared as written at the operand. They move through additions only if `addends` is true, since then
+    the other addend gets them too.
     """
 
     def __init__(
-        self, work: Derivation, read: Path, above: Path, gone: Collection[Predicate], *, addends: bool = False
+        self, work: Derivation, read: Path, above: Path, dropped: Collection[Predicate], *, addends: bool = False
     ) -> None:
         self.work = work
         self.read = read
         self.above = above
-        self.gone = gone
+        self.dropped = dropped
         self.addends = addends
         self.between = {position for position, _, _ in loops_between(work, read, above)}
         self.inside = free_positions(work.term(read))[0]
         self.below = [binders_between(work.term(read[:length]), read[length:])[0] for length in range(len(read) + 1)]
 
-    def own(self) -> list[Predicate]:
-        """The conditions around the product that speak of loops of the operand only."""
+    def operand_conditions(self) -> list[Predicate]:
+        """Return the conditions around the product that depend only on loops of the operand."""
         found: list[Predicate] = []
         for length in range(len(self._top()), len(self.read)):
             term = self.work.term(self.read[:length])
             if isinstance(term, Guard):
                 found += [
-                    at for part in conjuncts(term.predicate) if self._is_own(at := self._at_operand(part, length))
+                    at
+                    for part in conjuncts(term.predicate)
+                    if self._is_operand_condition(at := self._at_operand(part, length))
                 ]
         return list(dict.fromkeys(found))
 
-    def moved(self) -> Path:
-        """Moves them. The place of the guard in which they then stand, or of the operand if there are none."""
+    def move(self) -> Path:
+        """Move the conditions; return the path of the guard at the operand, or of the operand if there are none."""
         at, rest, carried = self._top(), self.read[len(self._top()) :], False
         while rest:
             around = (*at, 0) if carried else at
@@ -147,22 +150,25 @@ class Inwards:
         return at
 
     def _top(self) -> Path:
-        """The highest place from which conditions may move to the operand."""
+        """Return the highest place from which conditions can move to the operand."""
         path = self.read
-        while len(path) > len(self.above) and self._lets_through(path[:-1], path[-1]):
+        while len(path) > len(self.above) and self._may_pass(path[:-1], path[-1]):
             path = path[:-1]
         return path
 
     def _at_operand(self, part: Predicate, length: int) -> Predicate:
-        """A condition of the guard at this length of the operand's path, as it is written at the operand."""
+        """Return a condition of the guard at this depth as written at the operand."""
         return substitute(part, partial(raised, self.below[length]))
 
-    def _is_own(self, part: Predicate) -> bool:
+    def _is_operand_condition(self, part: Predicate) -> bool:
         used = used_positions(part) & self.between
         return bool(used) and used <= self.inside
 
     def _divided(self, at: Path, length: int, *, carried: bool) -> tuple[Path, bool]:
-        """[p ∧ q] · e → [p] · [q] · e; what was carried to this guard goes on. Where the inner one stands, if any."""
+        """Split a guard, [p ∧ q] · e → [p] · [q] · e, and merge the conditions moved so far into q.
+
+        Returns the path of the inner guard, if any, and whether there is one.
+        """
         brought: tuple[Predicate, ...] = ()
         if carried:
             outer = self.work.term(at)
@@ -172,8 +178,8 @@ class Inwards:
         guard = self.work.term(at)
         assert isinstance(guard, Guard)
         parts = [part for part in conjuncts(guard.predicate) if part not in brought]
-        stay = [part for part in parts if self._at_operand(part, length) not in self.gone]
-        go = [*brought, *(part for part in parts if self._is_own(self._at_operand(part, length)))]
+        stay = [part for part in parts if self._at_operand(part, length) not in self.dropped]
+        go = [*brought, *(part for part in parts if self._is_operand_condition(self._at_operand(part, length)))]
         if not go:
             return (*at, 0), False
         together = conjunction((*stay, *go))
@@ -185,43 +191,43 @@ class Inwards:
         return (*at, 0), True
 
     def _through(self, at: Path, term: Expr, side: int) -> Path:
-        """Moves the guard at a place into what stands there, towards one side. Where it stands then."""
-        way = _way_in(term, side, addends=self.addends)
+        """Move the guard at a path into one side of the node below it; return its new path."""
+        way = _inward_rule(term, side, addends=self.addends)
         assert way is not None
         self.work.rewrite(way.rule, at, reverse=way.reverse)
         return (*at, side)
 
-    def _lets_through(self, around: Path, side: int) -> bool:
-        """Whether a guard around a term may stand around this part of it instead, or joins it there."""
+    def _may_pass(self, around: Path, side: int) -> bool:
+        """Return True if a guard around a node can move to, or merge at, this child."""
         term = self.work.term(around)
-        return isinstance(term, Guard) or _way_in(term, side, addends=self.addends) is not None
+        return isinstance(term, Guard) or _inward_rule(term, side, addends=self.addends) is not None
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """The rule by which a guard goes from around a term to around a part of it."""
+class _InwardRule:
+    """The rule that moves a guard from a node to one of its children."""
 
     rule: str
     reverse: bool = False
 
 
-def _way_in(around: Expr, side: int, *, addends: bool) -> _Way | None:
-    """How a guard around a term comes to stand around this part of it instead, if it may."""
+def _inward_rule(around: Expr, side: int, *, addends: bool) -> _InwardRule | None:
+    """Return the rule that moves a guard from a node to this child, if there is one."""
     match around:
         case Gen():
-            return _Way("guard_gen")
+            return _InwardRule("guard_gen")
         case Reduce("sum"):
-            return _Way("sum_guard")
+            return _InwardRule("sum_guard")
         case Let() if side == 1:
-            return _Way("ll_guard")
+            return _InwardRule("ll_guard")
         case Binary("mul"):
-            return _Way("guard_mul_left" if side == 0 else "guard_mul_right", reverse=True)
+            return _InwardRule("guard_mul_left" if side == 0 else "guard_mul_right", reverse=True)
         case Binary("div") if side == 0:
-            return _Way("guard_div_left", reverse=True)
+            return _InwardRule("guard_div_left", reverse=True)
         case Binary("add" | "sub" as op) if addends:
-            return _Way(f"guard_{op}")
+            return _InwardRule(f"guard_{op}")
         case Unary("neg"):
-            return _Way("guard_neg")
+            return _InwardRule("guard_neg")
         case Reduce() | Let() | Binary() | Unary() | Guard():
             return None
         case Access() | Cast() | Concat() | Place() | Reshape() | Select():

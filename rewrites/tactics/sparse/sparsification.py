@@ -1,4 +1,4 @@
-"""From the meaning of a packed operand to loops over its entries, by rules alone."""
+"""Sparsification by rules alone: from the meaning of a sparse operand to loops over its entries."""
 
 from __future__ import annotations
 
@@ -17,34 +17,36 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import WORD_OF
-from rewrites.tactics.nests.guards import apart
+from rewrites.tactics.nests.guards import split_guard
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
-from rewrites.tactics.sparse.meetings import meetings_out
-from rewrites.tactics.sparse.sinking import Stays, fixed_below, sink, solutions, speaks_of
+from rewrites.tactics.sparse.loop_elimination import CannotEliminate, depends_on, eliminate_loop, fixed_below, solutions
+from rewrites.tactics.sparse.matching_sums import hoist_matching_sums
 
 READ: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand that is only multiplied, added, negated or divided, within loops and sums"
-GATHERED: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
-"""Conditions leave products."""
+GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
+"""Rules that move conditions out of products."""
 
 
 def sparsify(work: Derivation) -> None:
-    """Makes of dense loops over what is read of decompressed operands loops over their entries.
+    """Turn dense loops over decompressed operands into loops over their entries.
 
-    Elements are computed where they are read, conditions gather, sums leave products, and sums over entries that meet
-    leave others; each loop whose index an equation fixes sinks to the equation and goes. What is left of a generation
-    is placed. Raises `DoesNotApply` for a loop that is still dense.
+    Reads of elements are reduced, conditions are gathered, sums leave products, and matching sums over entries are
+    hoisted. Each loop whose index is determined by an equation moves inward to the equation and is eliminated; for a
+    generation, the element is scattered. Raises `DoesNotApply` for a loop that is still dense.
     """
-    while work.repeat(work.known((*READ, *GATHERED))) + _sums_out(work):
+    while work.repeat(work.known((*READ, *GATHER_GUARDS))) + _sums_out(work):
         pass
-    _innermost(work)
-    while _divided(work):
+    _eliminate_level_sums(work)
+    while _split_additions(work):
         pass
-    _innermost(work)
+    _eliminate_level_sums(work)
     _guards_out(work)
-    meetings_out(work)
+    hoist_matching_sums(work)
     while any(
-        _sunk(work, cursor.path, within=False) for cursor in list(work.cursors(top_down=True)) if _may_sink(cursor.term)
+        _eliminated(work, cursor.path, within=False)
+        for cursor in list(work.cursors(top_down=True))
+        if _may_eliminate(cursor.term)
     ):
         pass
     simplify_guards(work)
@@ -53,14 +55,14 @@ def sparsify(work: Derivation) -> None:
     _guards_out(work)
     _safe_first(work)
     _sums_into_places(work)
-    _finished(work)
+    _check_sparse(work)
 
 
-# -- before loops sink ------------------------------------------------------------------------------------------------
+# -- preparation ------------------------------------------------------------------------------------------------------
 
 
 def _sums_out(work: Derivation) -> int:
-    """(Σp [q] · a) * b → Σp ([q] · a) * b, where the condition could fix an index; (Σp [q] · a + c) * b is divided."""
+    """Move sums out of products: (Σp [q] · a) * b → Σp ([q] · a) * b; (Σp [q] · a + c) * b is distributed."""
     before = work.taken
     for cursor in list(work.cursors()):
         path = cursor.path
@@ -89,7 +91,7 @@ def _sums_out(work: Derivation) -> int:
 
 
 def _guarded(term: Expr) -> bool:
-    """Whether this is a sum of guarded terms."""
+    """Return True for a sum of guarded terms."""
     while isinstance(term, Reduce) and term.monoid == "sum":
         term = term.body
         if isinstance(term, Guard):
@@ -98,7 +100,7 @@ def _guarded(term: Expr) -> bool:
 
 
 def _as_addition(work: Derivation, path: Path, term: Expr) -> bool:
-    """Whether the term at a path adds a sum of guarded terms to something; a difference becomes an addition."""
+    """Return True if the term adds a sum of guarded terms to something; a difference is rewritten to an addition."""
     if not isinstance(term, Binary) or term.op not in ("add", "sub") or not _adds_guarded(term):
         return False
     return term.op == "add" or work.attempt("sub_neg", path)
@@ -112,16 +114,17 @@ def _adds_guarded(term: Expr) -> bool:
             return _guarded(term)
 
 
-def _divided(work: Derivation) -> int:
-    """⊞i (Σp [i = a] · b) + c → (⊞i Σp [i = a] · b) + ⊞i c, and so for sums: loops that sink in one part only.
+def _split_additions(work: Derivation) -> int:
+    """Split loops over an addition if they can be eliminated in one part only.
 
-    Of (a + b) + c the outer addition leaves the loops first.
+    ⊞i (Σp [i = a] · b) + c → (⊞i Σp [i = a] · b) + ⊞i c, and likewise for sums. Of (a + b) + c the outer addition is
+    moved out first.
     """
     before = work.taken
     for cursor in list(work.cursors()):
         match work.term(cursor.path):
             case Binary("add" | "sub" as op, left, right):
-                for path in _loops_to_divide(cursor, left, right):
+                for path in _loops_to_split(cursor, left, right):
                     rule = {Gen: "gen", Reduce: "sum", Guard: "guard"}[type(work.term(path))]
                     if not work.attempt(f"{rule}_{op}", path):
                         break
@@ -131,7 +134,7 @@ def _divided(work: Derivation) -> int:
 
 
 def _fixed_in_part(term: Expr, position: int) -> bool:
-    """Whether a condition in one of the parts that a term adds fixes the index at a position."""
+    """Return True if a condition in one of the added parts determines the index at a position."""
     match term:
         case Binary("add" | "sub", left, right):
             return _fixed_in_part(left, position) or _fixed_in_part(right, position)
@@ -139,8 +142,8 @@ def _fixed_in_part(term: Expr, position: int) -> bool:
             return fixed_below(term, position)
 
 
-def _loops_to_divide(cursor: Cursor, left: Expr, right: Expr) -> list[Path]:
-    """The places around an addition, from the inside out, up to the last loop whose index is fixed in a part of it."""
+def _loops_to_split(cursor: Cursor, left: Expr, right: Expr) -> list[Path]:
+    """Return the nodes around an addition, inside out, up to the last loop whose index a part determines."""
     around: list[Path] = []
     wanted, position = 0, 0
     for above in reversed(cursor.spine()[:-1]):
@@ -157,20 +160,20 @@ def _loops_to_divide(cursor: Cursor, left: Expr, right: Expr) -> list[Path]:
     return around[:wanted]
 
 
-# -- loops sink -------------------------------------------------------------------------------------------------------
+# -- loop elimination -------------------------------------------------------------------------------------------------
 
 
-def _innermost(work: Derivation) -> None:
-    """The sums of the levels go first, where they only say which entry is meant: Σ[i < n] [k = i] · e(i) → e(k)."""
+def _eliminate_level_sums(work: Derivation) -> None:
+    """Eliminate the sums of the levels that only select an entry: Σ[i < n] [k = i] · e(i) → e(k)."""
     while any(
-        _sunk(work, cursor.path, within=True)
+        _eliminated(work, cursor.path, within=True)
         for cursor in list(work.cursors())
-        if isinstance(cursor.term, Reduce) and _may_sink(cursor.term)
+        if isinstance(cursor.term, Reduce) and _may_eliminate(cursor.term)
     ):
         pass
 
 
-def _may_sink(term: Expr) -> bool:
+def _may_eliminate(term: Expr) -> bool:
     match term:
         case Gen(body=body) | Reduce("sum", body=body):
             return fixed_below(body)
@@ -178,21 +181,21 @@ def _may_sink(term: Expr) -> bool:
             return False
 
 
-def _sunk(work: Derivation, path: Path, *, within: bool) -> bool:
+def _eliminated(work: Derivation, path: Path, *, within: bool) -> bool:
     point = work.checkpoint
     try:
-        sink(work, path, within=within)
-    except (Stays, ATLError):
+        eliminate_loop(work, path, within=within)
+    except (CannotEliminate, ATLError):
         work.rollback(point)
         return False
     return True
 
 
-# -- after that -------------------------------------------------------------------------------------------------------
+# -- clean-up ---------------------------------------------------------------------------------------------------------
 
 
 def _guards_out(work: Derivation) -> None:
-    """Σp [q ∧ r(p)] · e → [q] · Σp [r(p)] · e: what does not depend on an entry is tested before its loop."""
+    """Hoist conditions that do not depend on an entry: Σp [q ∧ r(p)] · e → [q] · Σp [r(p)] · e."""
     for cursor in list(work.cursors()):
         match work.term(cursor.path):
             case Reduce("sum", body=Guard(body=Guard())):
@@ -201,15 +204,18 @@ def _guards_out(work: Derivation) -> None:
                 pass
         match work.term(cursor.path):
             case Reduce("sum", body=Guard(predicate)):
-                out = [part for part in conjuncts(predicate) if not speaks_of(0, *expressions(part))]
-                if apart(work, (*cursor.path, 0), out):
+                out = [part for part in conjuncts(predicate) if not depends_on(0, *expressions(part))]
+                if split_guard(work, (*cursor.path, 0), out):
                     work.rewrite("sum_guard", cursor.path, reverse=True)
             case _:
                 pass
 
 
 def _safe_first(work: Derivation) -> None:
-    """[0 <= crd[k] ∧ k < n] · e → [k < n ∧ 0 <= crd[k]] · e: conditions are tested from the left to the right."""
+    """Order conjuncts so that each read is safe when tested left to right.
+
+    [0 <= crd[k] ∧ k < n] · e → [k < n ∧ 0 <= crd[k]] · e
+    """
     for cursor in list(work.cursors()):
         if isinstance(cursor.term, Guard) and len(parts := conjuncts(cursor.term.predicate)) > 1:
             ordered = safely_tested(cursor.term.predicate, cursor.scope)
@@ -218,7 +224,7 @@ def _safe_first(work: Derivation) -> None:
 
 
 def _sums_into_places(work: Derivation) -> None:
-    """Σp [q] · place n a e → place n a Σp [q] · e, where a is the same for all p: one store for the whole sum."""
+    """Move sums into scatters, so that the whole sum is stored once: Σp [q] · place n a e → place n a Σp [q] · e."""
     for cursor in list(work.cursors()):
         point = work.checkpoint
         term = work.term(cursor.path)
@@ -229,8 +235,8 @@ def _sums_into_places(work: Derivation) -> None:
                 work.rollback(point)
 
 
-def _finished(work: Derivation) -> None:
-    """Raises `DoesNotApply` for a loop whose index is still compared with coordinates that are read, and why it is."""
+def _check_sparse(work: Derivation) -> None:
+    """Raise `DoesNotApply`, with the reason, for a loop whose index is still compared with coordinates."""
     for cursor in work.cursors():
         if not isinstance(cursor.term, Guard):
             continue
@@ -247,42 +253,42 @@ def _finished(work: Derivation) -> None:
 
 
 def _leads(position: int, loops: Sequence[Cursor]) -> bool:
-    """Whether entries are found by the index of a loop: Σ[pos[j] <= p < pos[j + 1]] asks for a dense loop over j."""
+    """Return True if a loop's index is needed to find entries, as j in Σ[pos[j] <= p < pos[j + 1]]."""
     for further, inner in enumerate(loops[:position]):
         assert isinstance(inner.term, Gen | Reduce)
         read = (atom for e in (inner.term.low, inner.term.high) for atom in atoms(e) if isinstance(atom, Read))
-        if any(speaks_of(position - further - 1, *atom.indices) for atom in read):
+        if any(depends_on(position - further - 1, *atom.indices) for atom in read):
             return True
     return False
 
 
 def _is_entry(atom: AnyAtom, loops: Sequence[Cursor]) -> bool:
-    """Whether this stands for an entry of an operand: a coordinate that is read, or the index of a sum."""
+    """Return True for an atom that identifies an entry of an operand: a coordinate read, or the index of a sum."""
     return isinstance(atom, Read) or (isinstance(atom, Bound) and isinstance(loops[atom.position].term, Reduce))
 
 
 def _why(work: Derivation, loop: Cursor, guard: Cursor) -> str:
     if isinstance(loop.term, Reduce) and loop.term.monoid != "sum":
-        return f"it is a fold by {loop.term.monoid}, and no sum"
+        return f"it is a {loop.term.monoid}, not a sum"
     between = guard.spine()[len(loop.path) + 1 : -1]
     for at in between:
         match at.term:
             case Unary(op) | Binary(op):
-                return f"entries are found below {op}, which a sum does not leave"
+                return f"entries are found below {op}, and a sum cannot be moved out of it"
             case Gen() | Guard() | Reshape(Place()):
                 pass
             case Reshape(op):
-                return f"entries are found below {WORD_OF[type(op)]}, which a sum does not leave"
+                return f"entries are found below {WORD_OF[type(op)]}, and a sum cannot be moved out of it"
             case Reduce(monoid):
                 if monoid != "sum":
-                    return f"entries are found below a fold by {monoid}, which a sum does not leave"
+                    return f"entries are found below a {monoid}, and a sum cannot be moved out of it"
             case _:
-                return f"entries are found below {type(at.term).__name__.lower()}, which a sum does not leave"
+                return f"entries are found below {type(at.term).__name__.lower()}, and a sum cannot be moved out of it"
     point = work.checkpoint
     try:
-        sink(work, loop.path, within=False)
-    except Stays as stays:
-        return str(stays)
+        eliminate_loop(work, loop.path, within=False)
+    except CannotEliminate as reason:
+        return str(reason)
     except ATLError as error:
         return error.summary
     finally:

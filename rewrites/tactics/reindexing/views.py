@@ -1,4 +1,4 @@
-"""Inputs that a call gives in a layout, as they lie: what is read of the tensor is read where its elements are."""
+"""Inputs that a call passes in a layout, read through it without a copy."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rewrites.tactics.sparse.operands import Given
 
 
 @dataclass(frozen=True, slots=True)
-class Viewed:
-    """The form of an input that is given in a layout: one array, with the extents of the places."""
+class ViewForm:
+    """The form of an input that is passed in a layout: one array with the extents of the layout's places."""
 
     layout: Storable
     assumptions: tuple[Predicate, ...]
 
     def operand(self, array: Array, taken: Collection[str]) -> Given:
-        """The array that lies in the layout, and the tensor that it means: ⊞[i < n] ⊞[j < m] A_laid[to(i, j)]."""
+        """Return the array in the layout, and the tensor that it represents: ⊞[i < n] ⊞[j < m] A_laid[to(i, j)]."""
         if not array.shape:
             raise InvalidArgument(f"the scalar {array.name} has no layout", required="a tensor of rank 1 or more")
         facts = initial_facts(self.assumptions, (array,))
@@ -44,8 +44,8 @@ class Viewed:
         return Given((laid,), meaning)
 
 
-def read_where_it_lies(work: Derivation) -> None:
-    """(⊞[i < n] ⊞[j < m] A_laid[to(i, j)])[a, b] → A_laid[to(a, b)], everywhere."""
+def read_through_layout(work: Derivation) -> None:
+    """Rewrite (⊞[i < n] ⊞[j < m] A_laid[to(i, j)])[a, b] → A_laid[to(a, b)], everywhere."""
     work.repeat(work.known(OF_ACCESSES))
     simplify_guards(work)
     simplify_indices(work)

@@ -1,4 +1,4 @@
-"""How loops run: shared out among threads, as vectors, written out; in tiles where a number of iterations is given."""
+"""Parallel, vector and unrolled loops, with tiling if a number of iterations is specified."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import simplify_indices
-from rewrites.tactics.loops import as_bound, first_possible, written_out
+from rewrites.tactics.loops import as_bound, first_possible, unroll_fully
 from rewrites.tactics.nests.tails import Strategy, checked_strategy, extent_of, tails_below
-from rewrites.tactics.nests.tiling import one_tile
+from rewrites.tactics.nests.tiling import tile_loop
 from rewrites.tactics.simplification import simplify_guards
 
 
 def parallelize(work: Derivation, name: Target, by: Any = None) -> None:
-    """Shares the iterations of a loop out among threads, one by one or `by` of them together.
+    """Run the iterations of a loop in parallel, one by one or in chunks of `by`.
 
     ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉ | parallel] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii)
 
-    Whether no iteration touches what another one changes is proved when the goal is lowered. It is refused for a sum of
-    tensors, all of whose iterations add to the same cells, and within or around a loop that is shared out already. With
-    `by`, a mark of vectors or of writing out goes to the loop within a tile; without, a loop that has one is refused.
+    Lowering proves that there is no data race. The tactic fails for a sum of tensors, whose iterations all add to the
+    same cells, and inside or around another parallel loop. With `by`, the marks `vector` and `unroll` move to the loop
+    within a tile; without, a loop with another mark is refused.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.parallelize("i", 1024)
@@ -36,8 +36,8 @@ def parallelize(work: Derivation, name: Target, by: Any = None) -> None:
     """
 
     def shared(cursor: Cursor) -> None:
-        _check_cells(work, cursor, "shared out among threads")
-        _check_alone(work, cursor)
+        _check_not_tensor_sum(work, cursor, "parallel")
+        _check_not_nested(work, cursor)
         if by is None:
             _check_mark(work, cursor, LoopMark.PARALLEL)
         outer = cursor.path if by is None else _tiled(work, cursor, by)[:-1]
@@ -47,16 +47,16 @@ def parallelize(work: Derivation, name: Target, by: Any = None) -> None:
 
 
 def vectorize(work: Derivation, name: Target, by: Any = None, *, tails: Strategy | None = None) -> None:
-    """Runs the iterations of a loop as the lanes of vectors: all of them, or `by` at a time, in the loop within a tile.
+    """Run the iterations of a loop as vector lanes (SIMD): all of them, or `by` at a time in the loop within a tile.
 
     ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k | vector] [io*k + ii < n] · e(io*k + ii)
 
-    The last tile is tested for, or `tails` says what becomes of that: by "min" the loop within a tile is bounded, by
-    "split" full tiles come first, whose loops run a constant number of times.
+    The last tile has a guard unless `tails` is set: "min" bounds the loop within a tile, "split" peels the last tile,
+    so that full tiles have a constant extent.
 
-    Whether no iteration touches what another one changes is proved when the goal is lowered. It is refused for a sum of
-    tensors, all of whose iterations add to the same cells. With `by`, `parallel` goes to the loop over tiles;
-    without, a loop that has another mark is refused.
+    Lowering proves that there is no data race. The tactic fails for a sum of tensors, whose iterations all add to the
+    same cells. With `by`, the mark `parallel` moves to the loop over tiles; without, a loop with another mark is
+    refused.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.vectorize("i", 8, tails="split")
@@ -68,7 +68,7 @@ def vectorize(work: Derivation, name: Target, by: Any = None, *, tails: Strategy
     strategy = None if tails is None else checked_strategy("tails", tails)
 
     def in_lanes(cursor: Cursor) -> None:
-        _check_cells(work, cursor, "run as vectors")
+        _check_not_tensor_sum(work, cursor, "vectorized")
         if by is None:
             _check_mark(work, cursor, LoopMark.VECTOR)
         work.mark(cursor.path if by is None else _tiled(work, cursor, by), LoopMark.VECTOR)
@@ -79,14 +79,14 @@ def vectorize(work: Derivation, name: Target, by: Any = None, *, tails: Strategy
 
 
 def unroll(work: Derivation, name: Target, by: Any = None) -> None:
-    """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1).
+    """Unroll a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1).
 
-    With `by` the goal stays short: the loop runs in tiles of so many iterations, which are marked to be written out in
-    the code that is printed; `s.mark(name, "unroll")` says so of a loop as it is.
+    With `by`, the goal stays short: the loop is tiled, and the loop within a tile is marked to be unrolled in the
+    generated code; `s.mark(name, "unroll")` marks a loop without tiling.
 
     Σ[p < k] e(p)  →  Σ[po < ⌈k/4⌉] Σ[pi < 4 | unroll] [4*po + pi < k] · e(4*po + pi)
 
-    A maximum, minimum or product has a last tile that is cut short, and is refused unless `by` divides its extent.
+    For a maximum, minimum or product, `by` must divide the extent, since their last tile would be shorter.
 
     >>> s = reschedule(atl.parse("f (x : float32[n, 3]) : float32[n] := ⊞[i < n] Σ[p < 3] x[i, p]"))
     >>> s.branch().unroll("p")
@@ -99,7 +99,7 @@ def unroll(work: Derivation, name: Target, by: Any = None) -> None:
 
     def unrolled(cursor: Cursor) -> None:
         if by is None:
-            written_out(work, cursor, name)
+            unroll_fully(work, cursor, name)
         else:
             inner = _tiled(work, cursor, by)
             if extent_of(work, inner) is None:
@@ -111,62 +111,62 @@ def unroll(work: Derivation, name: Target, by: Any = None) -> None:
 
 
 def _tiled(work: Derivation, cursor: Cursor, by: Any) -> Path:
-    """Runs a loop in tiles. The path of the loop within a tile, or of its only one where `by` is all of it."""
-    inner = one_tile(work, cursor.path, as_bound(by, cursor))
+    """Tile a loop; return the path of the loop within a tile."""
+    inner = tile_loop(work, cursor.path, as_bound(by, cursor))
     simplify_guards(work, cursor.path)
     return inner
 
 
 def _check_constant(work: Derivation, inner: Path, cursor: Cursor) -> None:
-    """Raises `DoesNotApply` where the loop within a tile has no constant extent, and so cannot be written out."""
+    """Raise `DoesNotApply` if the loop within a tile has no constant extent, and so cannot be unrolled."""
     if extent_of(work, inner) is None:
         raise DoesNotApply(
-            f"the last tile of {cursor.called[0]} would be cut short, and could not be written out",
+            f"the last tile of {cursor.called[0]} would be shorter, and could not be unrolled",
             place=place_of(cursor.program, cursor.path),
-            required="tiles that are full, or of which a condition tells what is left out: of a sum or a generation",
-            suggestions=("a number that divides the extent", "s.tile(…) runs it in tiles that are not written out"),
+            required="full tiles; or a sum or a generation, whose last tile has a guard",
+            suggestions=("a number that divides the extent", "s.tile(…) tiles the loop without unrolling"),
         )
 
 
-def _check_cells(work: Derivation, cursor: Cursor, how: str) -> None:
-    """Raises `DoesNotApply` for a sum of tensors: a loop in which all iterations add to the same cells."""
+def _check_not_tensor_sum(work: Derivation, cursor: Cursor, how: str) -> None:
+    """Raise `DoesNotApply` for a sum of tensors, whose iterations all add to the same cells."""
     if isinstance(cursor.term, Reduce) and cursor.term.type.rank:
         name = cursor.called[0]
         raise DoesNotApply(
             f"the sum {name} of tensors cannot be {how}: all of its iterations add to the same cells",
             place=place_of(work.goal, cursor.path),
             required="a generation, or a sum of scalars",
-            suggestions=(f"s.interchange({name!r}) brings a generation outside, where that is what it adds up",),
+            suggestions=(f"s.interchange({name!r}) moves a generation outside, if the sum is one of generations",),
         )
 
 
 def _check_mark(work: Derivation, cursor: Cursor, wanted: LoopMark) -> None:
-    """Raises `DoesNotApply` where a loop has another mark already: it would be replaced without a word."""
+    """Raise `DoesNotApply` if a loop has another mark, which would be replaced silently."""
     has = cursor.term.mark if isinstance(cursor.term, Gen | Reduce) else LoopMark.NONE
     if has in (LoopMark.NONE, wanted):
         return
     name = cursor.called[0]
     raise DoesNotApply(
-        f"the loop {name} is marked {has.value} already, and has one mark",
+        f"the loop {name} is already marked {has.value}, and a loop has only one mark",
         place=place_of(work.goal, cursor.path),
-        required="a loop without a mark; or tiles: the loop over them and the one within them have a mark each",
-        suggestions=(f's.mark("{name}", "{wanted.value}") puts this mark in the place of that one',),
+        required="a loop without a mark; or by=…, since the two loops of a tiling have a mark each",
+        suggestions=(f's.mark("{name}", "{wanted.value}") replaces the mark',),
     )
 
 
-def _check_alone(work: Derivation, cursor: Cursor) -> None:
-    """Raises `DoesNotApply` where a loop around this one or inside of it is shared out among threads."""
-    around = [at for at in cursor.spine()[:-1] if _is_shared(at)]
-    inside = [at for at in work.cursors((*cursor.path, 0)) if _is_shared(at)]
+def _check_not_nested(work: Derivation, cursor: Cursor) -> None:
+    """Raise `DoesNotApply` if a loop around or inside this one is parallel."""
+    around = [at for at in cursor.spine()[:-1] if _is_parallel(at)]
+    inside = [at for at in work.cursors((*cursor.path, 0)) if _is_parallel(at)]
     for other in (*around, *inside):
-        where = "around" if other in around else "inside of"
+        where = "around" if other in around else "inside"
         raise DoesNotApply(
-            f"the loop {other.called[0]}, {where} the loop {cursor.called[0]}, is shared out among threads already",
+            f"the loop {other.called[0]}, {where} the loop {cursor.called[0]}, is already parallel",
             place=place_of(work.goal, other.path),
-            required="one loop that is, with no other one around it or inside of it",
-            suggestions=(f's.mark("{other.called[0]}", None) takes that mark away',),
+            required="parallel loops that are not nested",
+            suggestions=(f's.mark("{other.called[0]}", None) removes that mark',),
         )
 
 
-def _is_shared(cursor: Cursor) -> bool:
+def _is_parallel(cursor: Cursor) -> bool:
     return isinstance(cursor.term, Gen | Reduce) and cursor.term.mark is LoopMark.PARALLEL

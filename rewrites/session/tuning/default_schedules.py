@@ -1,4 +1,4 @@
-"""What is tried where nobody says: rows together, tiles in registers, lanes, by the form of the main nest of loops."""
+"""Default schedules for autotuning by the form of the main nest: register tiles, unroll-and-jam or vector lanes."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ ROWS: Final[Choices] = {"rows": (1, 4, 2, 6, 8), "vector": (False, True)}
 LANES: Final[Choices] = {"lanes": (0, 8, 16, 64)}
 
 
-def usual(goal: Program) -> tuple[Schedule, Choices]:
-    """A schedule for the loops that make the result of a program, and the choices of its parameters.
+def default_schedule(goal: Program) -> tuple[Schedule, Choices]:
+    """Return a schedule for the loops that compute the result of a program, and the choices of its parameters.
 
-    A sum for each element of a matrix is added up in tiles of rows x columns in registers; of other loops within loops
-    some iterations of the last but one run together, with the let around them that they share; of a single loop some
-    iterations are the lanes of vectors. Raises `InvalidArgument` where there is no loop.
+    A sum for each element of a matrix is accumulated in register tiles of rows x columns. Other nested loops are
+    unrolled and jammed in the second innermost loop, sharing the innermost let around them. A single loop is
+    vectorized. Raises `InvalidArgument` if there is no loop.
 
     >>> import atl
-    >>> usual(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))[1]
+    >>> default_schedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))[1]
     {'lanes': (0, 8, 16, 64)}
     """
     lets, nest, below = _nest(goal)
@@ -63,22 +63,22 @@ def usual(goal: Program) -> tuple[Schedule, Choices]:
         return lambda s, **numbers: _rows(s, around, lets, **numbers), ROWS
     if nest:
         return lambda s, **numbers: _lanes(s, nest[0], **numbers), LANES
-    own = "schedule=lambda s, by: s.tile(…, by), choices={'by': [8, 16]}"
+    custom = "schedule=lambda s, by: s.tile(…, by), choices={'by': [8, 16]}"
     if isinstance(below, Concat):
         raise InvalidArgument(
-            f"the result of {goal.name} is made by several nests of loops, one after the other",
-            required="one nest; or a schedule, and choices of its parameters",
-            suggestions=("tune before tails: s.undo(), then s.autotune(…), which takes the tests away by itself", own),
+            f"the result of {goal.name} is a concatenation of several loop nests",
+            required="one loop nest; or a schedule, and choices of its parameters",
+            suggestions=("tune before s.tails(): s.undo(), then s.autotune(…), which removes guards itself", custom),
         )
     raise InvalidArgument(
-        f"the result of {goal.name} is made by no loop that one knows how to tune",
+        f"{goal.name} has no loop with a default schedule",
         required="a schedule, and choices of its parameters",
-        suggestions=(own,),
+        suggestions=(custom,),
     )
 
 
 def _nest(goal: Program) -> tuple[list[str], list[Path], Expr]:
-    """The lets around the loops that make the result, these loops, and what stands in them."""
+    """Return the lets around the loops that compute the result, these loops, and the term inside them."""
     lets: list[str] = []
     nest: list[Path] = []
     path: Path = ()
@@ -122,13 +122,13 @@ def _tiles(s: Any, nest: tuple[Path, Path], total: Path, name: str, *, rows: int
     outer, inner = nest
     total = s.find(total)
     if swapped:
-        # Columns outside: the part of the right operand that a tile reads stays in the cache for all rows.
+        # Columns outermost: the columns of the right operand that a tile reads stay in cache for all rows.
         s.interchange(outer)
         s.tile([(*outer, 0), (*outer, 0, 0)], [columns, rows]).interchange(f"{name}i")
     else:
         s.tile([outer, inner], [rows, columns])
     s.accumulate(total, name="acc").mark("acc", "registers")
-    _without_tests(s)
+    _remove_guards(s)
 
 
 def _rows(s: Any, around: Path, lets: Sequence[str], *, rows: int, vector: bool) -> None:
@@ -137,13 +137,13 @@ def _rows(s: Any, around: Path, lets: Sequence[str], *, rows: int, vector: bool)
         s.unroll_and_jam(around, rows, share=lets[-1] if lets else None)
     if vector:
         s.mark(loop, "vector")
-    _without_tests(s)
+    _remove_guards(s)
 
 
 def _lanes(s: Any, loop: Path, *, lanes: int) -> None:
     s.vectorize(loop, lanes or None, tails="split" if lanes else None)
 
 
-def _without_tests(s: Any) -> None:
-    with suppress(DoesNotApply):  # there are none
+def _remove_guards(s: Any) -> None:
+    with suppress(DoesNotApply):  # there are no guards
         s.tails(strategy="split")

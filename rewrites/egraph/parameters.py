@@ -1,7 +1,7 @@
-"""Supplies: where a rule has parameters that the side to be rewritten does not tell, candidates for them.
+"""Parameter enumerators: candidate values for rule parameters that the matched side does not determine.
 
-A supply looks at a term and its context, and at what a search wants; it gives arguments that the matcher completes.
-What it gives need not be right: every instance is checked. What tactics work out as well is worked out by one function.
+An enumerator takes a term, its context and the tile sizes of the search, and yields arguments that the matcher
+completes. The values need not be right, since every instance is checked. Enumerators share functions with the tactics.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ Given: TypeAlias = Mapping[str, Argument]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a search is to try: for loops of an extent, sizes of tiles."""
+class TileChoices:
+    """The tile sizes to try, for each loop extent."""
 
     tiles: Mapping[Index, tuple[Index, ...]] = field(default_factory=dict)
 
 
-Supply: TypeAlias = Callable[[Context, Expr, Wanted], Iterator[Given]]
+Enumerator: TypeAlias = Callable[[Context, Expr, TileChoices], Iterator[Given]]
 
 
-def dropped_conditions(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
-    """p, q of `guard_implied`: the conditions of a guard that stay, and those that follow from them here."""
+def dropped_conditions(at: Context, term: Expr, _: TileChoices) -> Iterator[Given]:
+    """Yield p, q of `guard_implied`: the conditions of a guard to keep, and those implied by them here."""
     if isinstance(term, Guard) and len(parts := conjuncts(term.predicate)) > 1:
         stay, dropped = implied(parts, at.scope)
         if dropped:
             yield {"p": conjunction(stay), "q": conjunction(dropped)}
 
 
-def smaller_indices(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
-    """a, b, e of `equal_index`: an index that is made smaller by what is known here."""
+def smaller_indices(at: Context, term: Expr, _: TileChoices) -> Iterator[Given]:
+    """Yield a, b, e of `equal_index`: an index that the known facts simplify."""
     if isinstance(term, Access | Gen | Reduce | Value | Reshape) and any(map(_reducible, indices_in(term))):
         for old, new in simpler_indices(term, at.scope):
             yield {"a": old, "b": new, "e": Function(("index",), function_of(term, (old,)))}
 
 
-def smaller_conditions(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
-    """q of `guard_equivalent`: the condition with its indices made smaller by what is known here."""
+def smaller_conditions(at: Context, term: Expr, _: TileChoices) -> Iterator[Given]:
+    """Yield q of `guard_equivalent`: the condition with its indices simplified by the known facts."""
     if isinstance(term, Guard) and any(map(_reducible, expressions(term.predicate))):
         smaller = simpler_condition(term.predicate, at.scope)
         if smaller != term.predicate and len(str(smaller)) < len(str(term.predicate)):
@@ -60,15 +60,15 @@ def _reducible(expression: Index) -> bool:
     return any(isinstance(atom, Quotient | Extremum | Xor) for atom in atoms(expression))
 
 
-def tiles(_: Context, term: Expr, wanted: Wanted) -> Iterator[Given]:
-    """k of `tile_gen` and `tile_sum`: sizes of tiles for loops whose extents are the program's own."""
+def tiles(_: Context, term: Expr, tile_choices: TileChoices) -> Iterator[Given]:
+    """Yield k of `tile_gen` and `tile_sum`: tile sizes for loops with the program's own extents."""
     if isinstance(term, Gen | Reduce):
-        for size in wanted.tiles.get(term.high - term.low, ()):
+        for size in tile_choices.tiles.get(term.high - term.low, ()):
             yield {"k": size}
 
 
-def deltas(_: Context, term: Expr, __: Wanted) -> Iterator[Given]:
-    """lo, hi, a of `sum_delta_only` in reverse: an index between two bounds, which a sum may run over instead."""
+def deltas(_: Context, term: Expr, __: TileChoices) -> Iterator[Given]:
+    """Yield lo, hi, a of `sum_delta_only` in reverse: an index between two bounds, over which a sum may run instead."""
     if not isinstance(term, Guard):
         return
     parts = conjuncts(term.predicate)
@@ -83,13 +83,15 @@ def deltas(_: Context, term: Expr, __: Wanted) -> Iterator[Given]:
 
 
 def _is_difference(expression: Index) -> bool:
-    """Whether several indices stand in it with the factors 1 and -1: for one alone, and for tiles, there is no need."""
+    """Return True if the expression has several indices, all with factor 1 or -1, which excludes single indices and
+    tiles.
+    """
     bound_ones = [term for term in expression.terms if any(isinstance(atom, Bound) for atom in term[0])]
     return len(bound_ones) > 1 and all(len(monomial) == 1 and abs(value) == 1 for monomial, value in bound_ones)
 
 
-def cuts(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
-    """k of `split_gen`: where a condition on the loop's own index flips within its body."""
+def cuts(at: Context, term: Expr, _: TileChoices) -> Iterator[Given]:
+    """Yield k of `split_gen`: the point where a condition on the loop's index in its body changes."""
     if not isinstance(term, Gen):
         return
     for k in dict.fromkeys(_flips(term.body, 0)):
@@ -115,7 +117,7 @@ def _flip(expression: Index, depth: int) -> Iterator[Index]:
 
 
 def conditions_of_place(body: Expr, rank: int) -> list[Predicate]:
-    """The conditions within a term that speak of no more than the outermost `rank` indices around it."""
+    """Return the conditions in a term that depend only on the outermost `rank` indices around it."""
     found: dict[Predicate, None] = {}
 
     def visit(at: Expr, depth: int) -> None:
@@ -132,7 +134,7 @@ def conditions_of_place(body: Expr, rank: int) -> list[Predicate]:
     return [part for part in found if part.loose <= rank]
 
 
-SUPPLIES: Final[Mapping[str, Supply]] = {
+ENUMERATORS: Final[Mapping[str, Enumerator]] = {
     "dropped conditions": dropped_conditions,
     "smaller indices": smaller_indices,
     "smaller conditions": smaller_conditions,
@@ -140,4 +142,4 @@ SUPPLIES: Final[Mapping[str, Supply]] = {
     "deltas": deltas,
     "cuts": cuts,
 }
-"""The supplies by the names under which the table of uses knows them."""
+"""The enumerators by the names used in the table of phases."""
