@@ -9,14 +9,14 @@ from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
 from lowering.origins.traced import TracedLoop, TracedText, trace
-from lowering.timing.contest import measure
+from lowering.timing.comparison import measure
 from lowering.timing.harness import (
     Clock,
-    Run,
     Sampler,
     Samples,
     Spread,
     ThreadClock,
+    TimedFunction,
     Turn,
     WallClock,
     alternate,
@@ -40,11 +40,11 @@ __all__ = [
     "Kernel",
     "KernelTime",
     "LoopNest",
-    "Run",
     "Sampler",
     "Samples",
     "Spread",
     "ThreadClock",
+    "TimedFunction",
     "TracedLoop",
     "TracedText",
     "Turn",

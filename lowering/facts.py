@@ -19,7 +19,7 @@ from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program
 from lowering.toolchain import build_shared, load
 
-Asked: TypeAlias = tuple[Callable[..., int], Any, Callable[[Sequence[Any]], tuple[Any, ...]]]
+ConstraintCheck: TypeAlias = tuple[Callable[..., int], Any, Callable[[Sequence[Any]], tuple[Any, ...]]]
 """A function of C that finds faults, what it is told, and what picks its pointers out of those of a call."""
 
 SLOTS: Final = (2, 4, 8)
@@ -165,7 +165,7 @@ def _library() -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class ElementConstraint:
     """What is asked of the elements of an input: of so many of them, that they are in a range, the ends included.
 
     That may be all; or in no row of a length may they fall, either, and the second number says whether they rise
@@ -180,27 +180,27 @@ class Limit:
     order: tuple[int, int] = (0, 0)
 
 
-class Limits:
+class ElementConstraints:
     """What is asked of the arrays of a call in which the sizes are these; alike only to itself."""
 
-    __slots__ = ("_agree", "_beyond", "asked", "each")
+    __slots__ = ("_agree", "_beyond", "checks", "each")
 
-    def __init__(self, each: Iterable[Limit]) -> None:
+    def __init__(self, each: Iterable[ElementConstraint]) -> None:
         self.each = tuple(each)
         """The limits, one by one."""
-        self.asked = _asked(self.each)
+        self.checks = _asked(self.each)
         """What finds whether one of them is not met: of each, whether it is truthy, given what it is told and picks."""
-        self._beyond: dict[tuple[tuple[int, ...], ...], tuple[Asked, ...]] = {}
-        self._agree: dict[tuple[Limits, tuple[int, ...]], bool] = {}
+        self._beyond: dict[tuple[tuple[int, ...], ...], tuple[ConstraintCheck, ...]] = {}
+        self._agree: dict[tuple[ElementConstraints, tuple[int, ...]], bool] = {}
 
-    def _of(self, places: tuple[int, ...]) -> list[Limit]:
+    def _of(self, places: tuple[int, ...]) -> list[ElementConstraint]:
         return [limit for limit in self.each if set(places).issuperset(limit.places)]
 
-    def about(self, places: tuple[int, ...]) -> tuple[Asked, ...]:
+    def checks_of(self, places: tuple[int, ...]) -> tuple[ConstraintCheck, ...]:
         """The same for those limits that are about inputs at these places alone."""
         return _asked(self._of(places))
 
-    def agree(self, other: Limits, places: tuple[int, ...]) -> bool:
+    def agrees_on(self, other: ElementConstraints, places: tuple[int, ...]) -> bool:
         """Whether the same is asked by others of inputs at these places alone."""
         if self is other:
             return True
@@ -212,7 +212,7 @@ class Limits:
             self._agree[other, places] = found
         return found
 
-    def beyond(self, met: tuple[tuple[int, ...], ...]) -> tuple[Asked, ...]:
+    def checks_except(self, met: tuple[tuple[int, ...], ...]) -> tuple[ConstraintCheck, ...]:
         """The same but for limits that are about inputs at some of these places alone."""
         if met not in self._beyond:
             known = [set(places) for places in met]
@@ -221,9 +221,9 @@ class Limits:
         return self._beyond[met]
 
 
-def _asked(limits: Iterable[Limit]) -> tuple[Asked, ...]:
+def _asked(limits: Iterable[ElementConstraint]) -> tuple[ConstraintCheck, ...]:
     """As few calls of C as there are slots for."""
-    calls: list[list[Limit]] = []
+    calls: list[list[ElementConstraint]] = []
     for limit in limits:
         if not calls or len(_places((*calls[-1], limit))) > SLOTS[-1]:
             calls.append([])
@@ -231,11 +231,11 @@ def _asked(limits: Iterable[Limit]) -> tuple[Asked, ...]:
     return tuple(map(_together, calls))
 
 
-def _places(limits: Iterable[Limit]) -> list[int]:
+def _places(limits: Iterable[ElementConstraint]) -> list[int]:
     return list(dict.fromkeys(place for limit in limits for place in limit.places))
 
 
-def _together(limits: Sequence[Limit]) -> Asked:
+def _together(limits: Sequence[ElementConstraint]) -> ConstraintCheck:
     ffi, library = _library()
     places = _places(limits)
     told = [len(limits)]
@@ -269,7 +269,7 @@ class Facts:
         """The expressions on which it depends what holds."""
         return [fact.bound for _, array in self.arrays for fact in bounds_of(array)]
 
-    def limits(self, sizes: Mapping[str, int]) -> Limits:
+    def limits(self, sizes: Mapping[str, int]) -> ElementConstraints:
         """What the facts say for these sizes; their bounds must be over sizes alone."""
 
         def leaf(at: Leaf) -> int:
@@ -278,7 +278,7 @@ class Facts:
         def value(expression: Index) -> int:
             return value_of(expression, leaf, _no_element)
 
-        found: list[Limit] = []
+        found: list[ElementConstraint] = []
         for at, array in self.arrays:
             shape = tuple(map(value, array.shape))
             # Nothing is asked of no elements. A scalar is looked at by each call as it is.
@@ -300,9 +300,13 @@ class Facts:
             if order is not None and order.between is not None:
                 question = f"falls {array.dtype} between {order.between.dtype}"
                 rows = value(order.between.shape[0]), int(order.strict)
-                found.append(Limit(question, (at, self.places[order.between.name]), shape[0], within, rows))
+                found.append(ElementConstraint(question, (at, self.places[order.between.name]), shape[0], within, rows))
             elif order is not None:
-                found.append(Limit(f"falls {array.dtype}", (at,), prod(shape), within, (shape[-1], int(order.strict))))
+                found.append(
+                    ElementConstraint(
+                        f"falls {array.dtype}", (at,), prod(shape), within, (shape[-1], int(order.strict))
+                    )
+                )
             elif within != range_of(array.dtype):
-                found.append(Limit(f"outside {array.dtype}", (at,), prod(shape), within))
-        return Limits(found)
+                found.append(ElementConstraint(f"outside {array.dtype}", (at,), prod(shape), within))
+        return ElementConstraints(found)

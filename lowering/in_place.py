@@ -9,9 +9,9 @@ from atl.checks.scope import known_at_the_start
 from atl.core.index import ONE, ZERO, Read, Var, atoms
 from atl.errors import ArrayError
 from lowering.nest.accesses import accesses
-from lowering.nest.computed import Computed, computed
+from lowering.nest.index_expressions import Computed, index_expressions
 from lowering.nest.loopnest import Buffer, Cell, For, LoopNest, unused_ids
-from lowering.nest.overtaking import Overtaken, overtaken
+from lowering.nest.overwrites import OverwrittenRead, find_overwritten_read
 from lowering.nest.substitution import in_other_buffers
 from lowering.nest.text_scope import outermost
 from lowering.nest.tiles import cells_of
@@ -53,7 +53,9 @@ def _check(nest: LoopNest, buffer: Buffer) -> None:
     once = Var(next(unused_ids(nest)), "once")
     whole = For(once, ZERO, ONE, nest.body)
     facts = known_at_the_start(nest.assumptions, nest.inputs)
-    found = overtaken(list(accesses(whole, facts, outermost(nest), inputs=True)), buffer, output, whole.body)
+    found = find_overwritten_read(
+        list(accesses(whole, facts, outermost(nest), inputs=True)), buffer, output, whole.body
+    )
     if found is not None:
         raise _overtaken(name, found)
 
@@ -62,12 +64,12 @@ def _read_in_indices(nest: LoopNest) -> set[str]:
     """The arrays whose elements decide what is computed where."""
     expressions = [
         occurrence.expression if isinstance(occurrence, Computed) else occurrence.condition.expression
-        for occurrence in computed(nest)
+        for occurrence in index_expressions(nest)
     ]
     return {atom.array.name for e in expressions for atom in atoms(e) if isinstance(atom, Read)}
 
 
-def _overtaken(name: str, found: Overtaken) -> ArrayError:
+def _overtaken(name: str, found: OverwrittenRead) -> ArrayError:
     read, store, model = found.read.text, found.store.text, found.model
     loop, instead = found.at_once, None
     if loop is not None:

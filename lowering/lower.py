@@ -144,7 +144,7 @@ class Context:
     def proves(self, goal: Predicate) -> bool:
         return proves(self.scope.facts, goal)
 
-    def natural(self, extent: Index) -> Index:
+    def clamped(self, extent: Index) -> Index:
         """The extent, or zero where it may be less."""
         return extent if self.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
 
@@ -498,7 +498,7 @@ class _Lowering:
             extent = most
         if not all(context.proves(needed.goal) for needed in positive_divisors(extent)):
             extent = _with_positive_divisors(extent)
-        return context.natural(extent)
+        return context.clamped(extent)
 
     def _safely_read(self, extent: Index, context: Context) -> bool:
         """Whether all array elements in an extent are proved to be within their arrays here."""
@@ -512,7 +512,7 @@ class _Lowering:
             bound = upper_bound(outside.scope.facts, extent, context.loops)
             if bound is None or not all(outside.proves(needed.goal) for needed in positive_divisors(bound)):
                 return None
-            bounds.append(outside.natural(bound))
+            bounds.append(outside.clamped(bound))
         return elements(tuple(bounds))
 
 

@@ -32,14 +32,14 @@ IDENTITY: Reindexer = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Placement:
     """Where an element goes, and the condition under which every truncation on the way keeps it."""
 
     pairs: Pairs
     kept: Predicate
 
 
-def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Stored:
+def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Placement:
     """The reindexer applied to an index structure; that of a scalar is empty."""
     kept_by_all: list[Predicate] = []
     for step in reversed(reindexer):
@@ -54,4 +54,4 @@ def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Stored:
                 pairs = destination(step, pairs)
             case _:
                 assert_never(step)
-    return Stored(pairs, conjunction(kept_by_all))
+    return Placement(pairs, conjunction(kept_by_all))

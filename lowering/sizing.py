@@ -32,7 +32,7 @@ from atl.meaning.specialise import LARGEST
 from lowering.c.values.operands import Operand
 from lowering.c.values.ranges import Ranges
 from lowering.facts import Facts
-from lowering.nest.computed import Inside
+from lowering.nest.index_expressions import Inside
 from lowering.nest.loopnest import Allocate, LoopNest, statements
 
 MEMORY: Final = 2**63

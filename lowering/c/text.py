@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from lowering.origins.anchors import without
+from lowering.origins.anchors import strip_anchors
 
 TERNARY, OR, AND, EQUALITY, COMPARISON, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
 """How tightly operators bind; Python has the same order among those that both have."""
@@ -58,7 +58,7 @@ def wrapped(line: str, width: int = WIDTH) -> list[str]:
 
     Of a conditional expression each case is a line: the value to the condition, and then those for where it is false.
     """
-    plain, opening, closing = without(line)
+    plain, opening, closing = strip_anchors(line)
     text = plain.lstrip()
     # A directive is one line.
     lines = [plain] if text.startswith("#") else _broken(len(plain) - len(text), text, width)

@@ -129,11 +129,11 @@ def _entry(name: str, kind: Kind, files: Sequence[Path]) -> list[Entry]:
     return [Entry(name, kind, tuple(there), size, built, used)] if there else []
 
 
-def superfluous(found: Sequence[Entry], *, older_than: float | None = None, most: int | None = None) -> list[Entry]:
+def evictable(found: Sequence[Entry], *, older_than: float | None = None, most: int | None = None) -> list[Entry]:
     """The builds to remove: those not used for so many seconds, and of the others so many, the oldest first, that the
     rest has at most so many bytes. Without either, all.
 
-    >>> superfluous([], most=0)
+    >>> evictable([], most=0)
     []
     """
     if older_than is None and most is None:

@@ -19,7 +19,7 @@ from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, brief
 from atl.meaning.arguments import NOT_HANDED_OUT
 from lowering.c.values.scalars import C_TYPES
-from lowering.calls.looking import WALKED
+from lowering.calls.fast_path import WALKED
 
 IN_MEMORY: Final = (1, 3, 11)
 """DLPack's numbers for memory that a processor reads: its own, and such that a GPU reads too (CUDA's, ROCm's)."""

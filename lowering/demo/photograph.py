@@ -31,8 +31,8 @@ from atl.meaning.scalars import Machine
 from atl.prove import Proved, prove
 from atl.text.printing import show_index, show_predicate, show_program
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
-from lowering.demo.pictures import Picture, Pixels, encoded, read_picture, shipped_picture, write_all
-from lowering.nest.obligations import Report, report
+from lowering.demo.images import Photo, Pixels, encoded, read_picture, shipped_picture, write_all
+from lowering.nest.obligations import ObligationReport, report
 from lowering.nest.pseudocode import print_nest
 from lowering.toolchain import find_compiler
 
@@ -182,7 +182,7 @@ _MEANT: Final = {
 }
 
 
-def _stores(stores: Report) -> list[str]:
+def _stores(stores: ObligationReport) -> list[str]:
     if stores.unproved:
         return str(stores).splitlines()
     counts = Counter(obligation.kind for obligation in stores.proved)
@@ -213,7 +213,7 @@ def _planes(pixels: Pixels) -> Iterator[Array]:
         yield np.ascontiguousarray(pixels[:, :, channel], dtype=np.float32)
 
 
-def _run(kernel: Kernel, picture: Picture, blurred: Array, as_written: Kernel | None) -> Section:
+def _run(kernel: Kernel, picture: Photo, blurred: Array, as_written: Kernel | None) -> Section:
     """Fill `blurred`, one call for each channel, and say how long a call takes, beside the program as written."""
     height, width, channels = picture.pixels.shape
     out = np.empty((height, width), np.float32)
@@ -274,7 +274,7 @@ def processor_name() -> str:
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _comparison(program: Program, picture: Picture, blurred: Array) -> Section:
+def _comparison(program: Program, picture: Photo, blurred: Array) -> Section:
     from_numpy, from_meaning, compared = 0.0, 0.0, 0
     for channel, plane in enumerate(_planes(picture.pixels)):
         mine = blurred[:, :, channel]
@@ -314,7 +314,7 @@ def _number(element: Any) -> float:
     return 0.0 if element is PAD else float(element)
 
 
-def _written(picture: Picture, blurred: Array, out: Path) -> Section:
+def _written(picture: Photo, blurred: Array, out: Path) -> Section:
     after = np.rint(blurred / 9).astype(np.uint8)
     files = {out / "before.png": encoded(picture.pixels), out / "after.png": encoded(after)}
     write_all(files)

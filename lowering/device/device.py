@@ -16,7 +16,7 @@ from atl.errors import InvalidArgument, brief
 from lowering.device.building import Kind
 from lowering.device.calls import Machine
 from lowering.device.runtime import DECLARED, PER_THREAD, Runtime
-from lowering.timing.harness import turned
+from lowering.timing.harness import rotated
 
 NOTHING: Final[Mapping[str, tuple[Kind, ...]]] = MappingProxyType({})
 POISON: Final = 0xFF
@@ -136,7 +136,7 @@ class Device:
     ) -> dict[str, list[float]]:
         """Milliseconds of each contestant, once in every round, each as often in a row as takes `least` milliseconds.
 
-        The order is `turned` from round to round.
+        The order is `rotated` from round to round.
         """
         names = list(contestants)
         times: dict[str, int] = {}
@@ -147,6 +147,6 @@ class Device:
             times[name] = max(1, min(1000, int(least / max(once, 1e-3))))
         found: dict[str, list[float]] = {name: [] for name in names}
         for number in range(rounds):
-            for name in turned(names, number):
+            for name in rotated(names, number):
                 found[name].append(self.milliseconds(contestants[name], times[name]))
         return found

@@ -59,7 +59,7 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str
 
 def names_of(nest: LoopNest, taken: Set[str] = frozenset()) -> TextScope:
     """A scope with the names of parameters, none of which is taken, or has a meaning in C++ or CUDA."""
-    return TextScope(Names(taken=WORDS | taken).bind_all(names_wanted(nest)), frozenset(), nest.natural)
+    return TextScope(Names(taken=WORDS | taken).bind_all(names_wanted(nest)), frozenset(), nest.nonnegative_numerators)
 
 
 def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:

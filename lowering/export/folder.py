@@ -17,12 +17,12 @@ from atl.errors import InvalidArgument, brief
 from atl.files.whole import Writer, reason, write_whole
 from lowering.c.parameters import declaration
 from lowering.c.printer import print_c
-from lowering.calls.on_pattern import values_of
+from lowering.calls.pattern_results import values_of
 from lowering.export.cases import cases
-from lowering.export.checking import Checked, check_text
 from lowering.export.contract import header
-from lowering.export.making import cuda_makefile, makefile
+from lowering.export.makefile import cuda_makefile, makefile
 from lowering.export.plain import plain_nest, unmarked
+from lowering.export.self_check import CheckedKernel, check_text
 from lowering.nest.loopnest import LoopNest
 from lowering.toolchain import LONGEST_NAME
 
@@ -46,7 +46,7 @@ class Certified(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedKernel:
     """What is exported of a kernel: the program, the nest that was printed, the text, and the name of the function.
 
     `flags` are those of the compiler beyond the language. Of a kernel for a GPU, `host` is the text of a function that
@@ -62,7 +62,9 @@ class Exported:
     host: str | None = None
 
 
-def written(exported: Exported, folder: object, *, theorem: Certified | None, sizes: Mapping[str, int] | None) -> Path:
+def write_folder(
+    exported: ExportedKernel, folder: object, *, theorem: Certified | None, sizes: Mapping[str, int] | None
+) -> Path:
     """Writes the files, all or none, and gives the folder. Raises `InvalidArgument`."""
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise InvalidArgument(f"{brief(folder)} is no folder", required="the path of a folder")
@@ -115,7 +117,7 @@ def _certificate(theorem: Certified) -> bytes:
         return saved.read_bytes()
 
 
-def _plain(exported: Exported, theorem: Certified | None) -> Program:
+def _plain(exported: ExportedKernel, theorem: Certified | None) -> Program:
     """The program that a check compares with: the one that the theorem began with, or the same without marks."""
     own = unmarked(exported.program)
     if theorem is None:
@@ -134,7 +136,7 @@ def _plain(exported: Exported, theorem: Certified | None) -> Program:
     return unmarked(lhs) if alike else own
 
 
-def _texts(exported: Exported, plain: Program, sizes: Mapping[str, int] | None, mark: str) -> dict[str, str]:
+def _texts(exported: ExportedKernel, plain: Program, sizes: Mapping[str, int] | None, mark: str) -> dict[str, str]:
     """The files by their names."""
     name, nest = exported.name, exported.nest
     file, plain_name = file_name(name), f"{name}_plain"
@@ -142,7 +144,7 @@ def _texts(exported: Exported, plain: Program, sizes: Mapping[str, int] | None, 
     called = name if exported.host is None else f"{name}_on_host"
     own = f'#include "{file}.h"' if exported.host is None else declaration(nest, called)
     declared = f"{own}\n{declaration(simple, plain_name)}\n"
-    checked = Checked(called, nest, plain_name, simple, declared)
+    checked = CheckedKernel(called, nest, plain_name, simple, declared)
     texts = {
         f"{file}.h": header(exported.program, nest, name, cuda=exported.host is not None, mark=mark),
         f"{file}_plain.c": print_c(simple),

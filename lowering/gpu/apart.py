@@ -24,8 +24,8 @@ from lowering.gpu.folds import waits_for_all
 from lowering.gpu.kernels import Barrier, Branch, HostBlock, HostBranch, HostLoop, Kernels, Launch, Repeat, Run, Steps
 from lowering.gpu.touches import Touch, touches
 from lowering.nest.accesses import after
+from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import Allocate, Clear, Declare, Free, Statement, accessed
-from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost
 
 
@@ -225,16 +225,16 @@ class _Walk:
                 own = own.repeated(loop.variable)
             elif number > outer[id(loop)]:
                 own, later = own.repeated(loop.variable), str(id(loop))
-                known.append(less(index(loop.variable), other(loop.variable)))
+                known.append(less(index(loop.variable), other_run(loop.variable)))
         mark = (id(one), id(another), later)
         if mark in self.stated:
             return
         self.stated.add(mark)
-        facts = meeting(one.cell.pairs, one.facts, own.cell.pairs, own.facts, own.own).assume(*known)
+        facts = same_cell_facts(one.cell.pairs, one.facts, own.cell.pairs, own.facts, own.own).assume(*known)
         mine = {variable.uid for variable in own.own}
 
         def renamed(leaf: Leaf) -> Index:
-            return other(leaf) if isinstance(leaf, Var) and leaf.uid in mine else index(leaf)
+            return other_run(leaf) if isinstance(leaf, Var) and leaf.uid in mine else index(leaf)
 
         axes = [axis for axis, extent in enumerate(self.launch.threads) if extent > 1]
         goal = conjunction(equal(one.threads[axis], map_leaves(own.threads[axis], renamed)) for axis in axes)
@@ -256,8 +256,8 @@ class _Walk:
                 if accessed(one.cell) != accessed(another.cell) or not (one.changes or another.changes):
                     continue
                 own = (*another.own, *grid, *loops)
-                facts = meeting(one.cell.pairs, one.facts, another.cell.pairs, another.facts, own)
-                goal = conjunction(equal(index(variable), other(variable)) for variable in grid)
+                facts = same_cell_facts(one.cell.pairs, one.facts, another.cell.pairs, another.facts, own)
+                goal = conjunction(equal(index(variable), other_run(variable)) for variable in grid)
                 yield self._named(one, another, "blocks", facts, goal)
 
 

@@ -27,8 +27,8 @@ from lowering.gpu.kernels import (
 )
 from lowering.gpu.touches import Met, Touch, met, touches
 from lowering.nest.accesses import after
+from lowering.nest.aliasing import other_run
 from lowering.nest.loopnest import Allocate, Clear, Declare, Free
-from lowering.nest.meeting import other
 from lowering.nest.text_scope import TextScope
 
 
@@ -134,7 +134,7 @@ class Synchronised:
     def _repeated(self, out: _Passed, loop: Repeat, place: Place) -> None:
         _, scope = place.scope.bind(loop.variable, loop.variable.name)
         inside = self._passed(loop.body, Place(place.facts.assume(loop.range), scope))
-        following = less(index(loop.variable), other(loop.variable))
+        following = less(index(loop.variable), other_run(loop.variable))
         found = met(inside.last, inside.first, self.extents, (loop.variable, following))
         if found is not None:
             inside.barrier(found, f", in the next iteration of {loop.variable.name}")

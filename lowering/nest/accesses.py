@@ -9,7 +9,6 @@ from typing import Final, assert_never
 from atl.core.index import ZERO, Var, index
 from atl.core.predicate import Predicate, negation, within
 from atl.prove import Facts
-from lowering.nest.at_once import How
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -35,6 +34,7 @@ from lowering.nest.loopnest import (
     statements,
 )
 from lowering.nest.pseudocode import show_statement
+from lowering.nest.races import AccessKind
 from lowering.nest.text_scope import TextScope
 
 _ANY: Final = 1 << 29
@@ -46,7 +46,7 @@ class Access:
     """One access: to what, with what is known there, in which loops from the one in question on, and in which text."""
 
     storage: Cell | Scalar
-    how: How
+    how: AccessKind
     facts: Facts
     loops: tuple[Var, ...]
     statement: Statement
@@ -90,7 +90,7 @@ class _Place:
     def under(self, predicate: Predicate) -> _Place:
         return replace(self, facts=self.facts.assume(predicate))
 
-    def to(self, storage: Cell | Scalar, how: How, statement: Statement) -> Access:
+    def to(self, storage: Cell | Scalar, how: AccessKind, statement: Statement) -> Access:
         return Access(storage, how, self.facts, self.loops, statement, self.scope)
 
 

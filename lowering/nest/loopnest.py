@@ -64,7 +64,7 @@ class Buffer:
     home: Buffer | None = field(default=None, hash=False)
 
     @property
-    def room(self) -> tuple[Index, ...]:
+    def allocated_extents(self) -> tuple[Index, ...]:
         """The extents of what it holds: those of the tensor, or of a ring those of its rows."""
         return (constant(self.rows), *self.extents[1:]) if self.rows else self.extents
 
@@ -83,7 +83,7 @@ class Cell:
     _address: Index | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def placed(self) -> Pairs:
+    def memory_pairs(self) -> Pairs:
         """The pairs of its place in memory: in a ring, those of the place that its row takes its turn in."""
         rows = self.buffer.rows
         if not rows:
@@ -96,7 +96,7 @@ class Cell:
         """The flat, row-major address (`flatten_index` of §4.4.2). Each cell remembers its own."""
         known = self._address
         if known is None:
-            known = flat(self.placed)
+            known = flat(self.memory_pairs)
             object.__setattr__(self, "_address", known)
         return known
 
@@ -228,7 +228,7 @@ class For:
             object.__setattr__(self, "_range", known)
         return known
 
-    def tell_range(self, other: For) -> None:
+    def share_range(self, other: For) -> None:
         """Tells a loop with the same ends what this one remembers."""
         object.__setattr__(other, "_range", self._range)
 
@@ -303,7 +303,7 @@ class Clear:
     row: Index | None = None
 
     @property
-    def begun(self) -> Cell | None:
+    def row_start(self) -> Cell | None:
         """The first cell of the row of a ring that is emptied."""
         if self.row is None:
             return None
@@ -367,7 +367,7 @@ def under(conditions: Conditions, predicate: Predicate) -> Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class FailedMark:
     """A mark that a pass could not carry out: of the let at this path, and why not."""
 
     name: str
@@ -385,7 +385,7 @@ class LoopNest:
 
     `complete` says that every element of the output is proved to be stored, so that it need not be cleared first.
 
-    `natural` says of numerators of quotients under which conditions they are proved not to be negative: there, rounding
+    `nonnegative_numerators` says of numerators of quotients under which conditions they are proved not to be negative: there, rounding
     down and rounding towards zero are the same. An entry is a statement by itself, which holds wherever the conditions
     do, for the variables of loops are told apart in the whole nest; so to move or to drop a statement makes none of
     them false. What is not in there is not known. The loop-nest interpreter traps an entry that a run contradicts.
@@ -398,7 +398,7 @@ class LoopNest:
 
     `in_place` are the inputs, none of `inputs`, whose elements stand in the output when the nest begins to run.
 
-    `strict` are the positions of merges (`lowering.nest.walks`) whose keys are proved to rise strictly: of the other
+    `strict` are the positions of merges (`lowering.nest.marked_loops`) whose keys are proved to rise strictly: of the other
     ones no two are in one merge, and their keys never fall. The loop-nest interpreter traps what a run contradicts.
 
     `origins` are the paths in the program of the binders that loops came from, by the variables of the loops, where
@@ -412,9 +412,9 @@ class LoopNest:
     body: Block
     assumptions: tuple[Predicate, ...] = field(default=())
     complete: bool = False
-    natural: frozenset[tuple[Conditions, Index]] = frozenset()
+    nonnegative_numerators: frozenset[tuple[Conditions, Index]] = frozenset()
     marks: tuple[MarkedBinder, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[FailedMark, ...] = ()
     vector_bytes: int = VECTOR_BYTES
     in_place: tuple[Buffer, ...] = ()
     strict: frozenset[Var] = frozenset()
@@ -449,7 +449,7 @@ def with_body(statement: Around, body: Block) -> Around:
         return statement
     made = replace(statement, body=body)
     if isinstance(made, For) and isinstance(statement, For):
-        statement.tell_range(made)
+        statement.share_range(made)
     return made
 
 

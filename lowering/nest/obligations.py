@@ -21,6 +21,7 @@ from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
 from atl.prove import Answer, Facts, Proved, Refuted, prove
 from atl.text.printing import show_predicate
+from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -37,9 +38,8 @@ from lowering.nest.loopnest import (
     Scalar,
     elements,
 )
-from lowering.nest.meeting import meeting, other
-from lowering.nest.walks.merges import Merge, is_merge, merge_at
-from lowering.nest.walks.order import rising
+from lowering.nest.marked_loops.key_order import rising
+from lowering.nest.marked_loops.merges import Merge, is_merge, merge_at
 
 Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation", "order"]
 
@@ -66,7 +66,7 @@ class Obligation:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ObligationReport:
     """Which obligations of a nest are proved; the others are checked by the loop-nest interpreter in tests."""
 
     proved: tuple[Obligation, ...]
@@ -98,7 +98,7 @@ class _Store:
     loops: tuple[Var, ...]
 
 
-def report(nest: LoopNest) -> Report:
+def report(nest: LoopNest) -> ObligationReport:
     """States the obligations of a loop nest and asks the prover for each."""
     proved: list[Obligation] = []
     unproved: list[tuple[Obligation, Answer]] = []
@@ -108,7 +108,7 @@ def report(nest: LoopNest) -> Report:
             proved.append(obligation)
         else:
             unproved.append((obligation, answer))
-    return Report(tuple(proved), tuple(unproved))
+    return ObligationReport(tuple(proved), tuple(unproved))
 
 
 def obligations(nest: LoopNest) -> Iterator[Obligation]:
@@ -177,7 +177,7 @@ class _Walk:
     def _empty(self, buffer: Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
         """From here on the buffer holds nothing, and has room for all of its elements."""
         self._emptied[buffer.uid] = len(loops)
-        count = elements(buffer.room)
+        count = elements(buffer.allocated_extents)
         if not _variables(count) <= {variable.uid for variable in loops}:
             return  # hoisted: what it holds is known where it is emptied
         self.found.append(Obligation("allocation", buffer.name, facts, at_most(count, self._room[buffer.uid])))
@@ -196,7 +196,7 @@ def _injectivity(store: _Store) -> Iterator[Obligation]:
     """Two iterations that store to the same pairs are the same iteration."""
     if not store.loops:
         return
-    same = conjunction(equal(index(variable), other(variable)) for variable in store.loops)
+    same = conjunction(equal(index(variable), other_run(variable)) for variable in store.loops)
     yield Obligation("injectivity", store.cell.buffer.name, _both(store, store), same)
 
 
@@ -207,4 +207,4 @@ def _disjointness(store: _Store, another: _Store) -> Obligation:
 
 def _both(store: _Store, another: _Store) -> Facts:
     """That a store and another one, with variables of its own for the loops around it, are to one cell."""
-    return meeting(store.cell.pairs, store.facts, another.cell.pairs, another.facts, another.loops)
+    return same_cell_facts(store.cell.pairs, store.facts, another.cell.pairs, another.facts, another.loops)

@@ -34,8 +34,8 @@ from lowering.nest.loopnest import (
     elements,
     key,
 )
+from lowering.nest.marked_loops.merges import NoMerge, is_merge, merge_at
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
-from lowering.nest.walks.merges import NoMerge, is_merge, merge_at
 
 _PLACES: Final[dict[str, str]] = {"heap": "", "stack": " on the stack", "registers": " in registers"}
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
@@ -82,9 +82,9 @@ def _block(scope: TextScope, block: Block) -> list[str]:
                 lines.append(f"{name} = {first}{_shown_mark(mark)}")
             case Allocate(buffer, capacity, storage, zeroed, mark=mark):
                 _, scope = scope.bind(key(buffer), buffer.name)
-                whole = elements(buffer.room) == capacity
+                whole = elements(buffer.allocated_extents) == capacity
                 turns = ", a ring" if buffer.rows else ""
-                room = shown(scope, key(buffer), buffer.room if whole or buffer.rows else (capacity,))
+                room = shown(scope, key(buffer), buffer.allocated_extents if whole or buffer.rows else (capacity,))
                 text = f"{'zeros' if zeroed else 'room for'} {room}{turns}{_PLACES[storage]}"
                 lines.append(f"{text}{_shown_mark(mark)}")
             case For() | If() | Assign() | Accumulate() | Clear() | Free():

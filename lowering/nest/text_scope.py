@@ -13,21 +13,21 @@ from atl.text.printing import condition_text, index_text
 from lowering.c.names import Names
 from lowering.nest.loopnest import Conditions, LoopNest, key, under
 from lowering.nest.tiles import Tiles
-from lowering.origins.anchors import around, known
+from lowering.origins.anchors import anchored_lines, ids_of
 
 
 @dataclass(frozen=True, slots=True)
 class TextScope:
     """Where a printer stands in a nest.
 
-    Sizes and loop variables stand for themselves among the names, storage by its `key`. `natural` and `strict` are
+    Sizes and loop variables stand for themselves among the names, storage by its `key`. `nonnegative_numerators` and `strict` are
     those of the nest. `tiles` are the buffers in registers. `indices` is the type of indices, where functions of them
     are told it: in C all are of 64 bits. `anchored` are the loops whose lines are to be found again in the text.
     """
 
     names: Names
     conditions: Conditions
-    natural: frozenset[tuple[Conditions, Index]]
+    nonnegative_numerators: frozenset[tuple[Conditions, Index]]
     tiles: Tiles = field(default_factory=dict)
     strict: frozenset[Var] = frozenset()
     indices: str = ""
@@ -51,15 +51,15 @@ class TextScope:
 
     def of_loop(self, variable: Var, lines: list[str]) -> list[str]:
         """The lines that a loop is printed as."""
-        return around(self.anchored, variable, lines)
+        return anchored_lines(self.anchored, variable, lines)
 
     def function(self, name: str) -> str:
         """How a function of indices is called."""
         return f"{name}<{self.indices}>" if self.indices else name
 
-    def is_natural(self, numerator: Index) -> bool:
+    def is_nonnegative(self, numerator: Index) -> bool:
         """Whether the nest says that this numerator of a quotient is not negative here."""
-        return (self.conditions, numerator) in self.natural
+        return (self.conditions, numerator) in self.nonnegative_numerators
 
 
 def names_wanted(nest: LoopNest) -> list[tuple[Hashable, str]]:
@@ -74,7 +74,7 @@ def names_wanted(nest: LoopNest) -> list[tuple[Hashable, str]]:
 def outermost(nest: LoopNest) -> TextScope:
     """Where the body of a loop nest stands: its parameters are in sight."""
     names = Names().bind_all(names_wanted(nest))
-    return TextScope(names, frozenset(), nest.natural, strict=nest.strict, anchored=known(nest.origins))
+    return TextScope(names, frozenset(), nest.nonnegative_numerators, strict=nest.strict, anchored=ids_of(nest.origins))
 
 
 # -- the notation of programs, with the names of a place --------------------------------------------------------------

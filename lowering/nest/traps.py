@@ -22,10 +22,10 @@ TrapKind: TypeAlias = Literal[
     "register",  # an element of a tile in registers at an index that is not constant, or of no vector
     "divisor",  # an index divided by zero or less
     "numerator",  # one that is said not to be negative, and is
-    "taken",  # a read of, or an addition to, a cell where another tensor in the same storage stands, or is left
+    "aliased",  # a read of, or an addition to, a cell where another tensor in the same storage stands, or is left
     "ring",  # a row of a ring that is not the one in its place: not there yet, or there no more
-    "walk",  # loops marked merge or runs that are none, or keys of a merge that fall, or do not rise as is said
-    "meeting",  # two iterations that run at once touch one cell, and one of them changes it
+    "marked loop",  # loops marked merge or runs that are none, or keys of a merge that fall, or do not rise as is said
+    "data race",  # two iterations that run at once touch one cell, and one of them changes it
     "alignment",  # elements that a thread of a GPU reads or stores at once, from a place that is no multiple of them
 ]
 

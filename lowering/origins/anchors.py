@@ -19,7 +19,7 @@ _OPENS, _CLOSES, _END = "\x02", "\x03", "\x04"
 _ANCHOR: Final = re.compile(f"([{_OPENS}{_CLOSES}])([0-9]+){_END}")
 
 
-def around(anchored: frozenset[int], variable: Var, lines: list[str]) -> list[str]:
+def anchored_lines(anchored: frozenset[int], variable: Var, lines: list[str]) -> list[str]:
     """The lines of a loop with anchors on the first and the last one, where such are wanted for it."""
     if variable.uid not in anchored or not lines:
         return lines
@@ -27,7 +27,7 @@ def around(anchored: frozenset[int], variable: Var, lines: list[str]) -> list[st
     return [*opened[:-1], f"{_CLOSES}{variable.uid}{_END}{opened[-1]}"]
 
 
-def without(line: str) -> tuple[str, str, str]:
+def strip_anchors(line: str) -> tuple[str, str, str]:
     """The line without anchors, those that open, and those that close: for a line that becomes several ones."""
     if _END not in line:
         return line, "", ""
@@ -36,7 +36,7 @@ def without(line: str) -> tuple[str, str, str]:
     return _ANCHOR.sub("", line), opening, closing
 
 
-def located(text: str) -> tuple[str, Located]:
+def locate_loops(text: str) -> tuple[str, Located]:
     """The text without its anchors, and where the loops are that had some."""
     if _END not in text:
         return text, ()
@@ -53,6 +53,6 @@ def located(text: str) -> tuple[str, Located]:
     return "\n".join(lines), tuple(sorted(found, key=lambda each: (each[1], -each[2])))
 
 
-def known(uids: Iterable[Var]) -> frozenset[int]:
+def ids_of(uids: Iterable[Var]) -> frozenset[int]:
     """The uids of these variables."""
     return frozenset(variable.uid for variable in uids)

@@ -11,7 +11,7 @@ from atl.core.traversal import Path
 from atl.errors import CompilerMissing
 from atl.meaning.arguments import check_rank
 from lowering.c.printer import print_c_located
-from lowering.calls.on_pattern import values_of
+from lowering.calls.pattern_results import values_of
 from lowering.compiled import Kernel
 from lowering.compiler import find_compiler
 from lowering.cuda.printer import print_cuda_located

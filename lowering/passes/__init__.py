@@ -12,55 +12,55 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from lowering.nest.loopnest import LoopNest
-from lowering.passes.bounds import with_tests_as_bounds
+from lowering.passes.co_iteration import with_strict_keys
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.dead_stores import without_dead_stores
-from lowering.passes.invariants import with_invariant_tests_outside
-from lowering.passes.natural import with_natural_numerators
+from lowering.passes.guard_to_bound import with_guards_as_bounds
+from lowering.passes.nonnegative_division import with_nonnegative_numerators
+from lowering.passes.reduction_fusion import with_fused_reductions
 from lowering.passes.simplification import simplified
-from lowering.passes.single_iterations import with_single_iterations
 from lowering.passes.single_stores import with_single_stores
+from lowering.passes.storage.buffer_reuse import with_lets_in_output_rows, with_reused_buffers
 from lowering.passes.storage.early_frees import with_early_frees
 from lowering.passes.storage.registers import with_tiles_in_registers
-from lowering.passes.storage.rings import with_rings
-from lowering.passes.storage.sharing import with_lets_in_rows, with_storage_shared
-from lowering.passes.storage.stack import with_stack_in_bounds
-from lowering.passes.streams import with_lines
-from lowering.passes.sums_on_the_way import with_sums_on_the_way
-from lowering.passes.walks import with_strict_keys
+from lowering.passes.storage.stack import with_stack_budget
+from lowering.passes.storage.storage_folding import with_folded_storage
+from lowering.passes.streams import with_cache_lines
+from lowering.passes.trivial_loops import without_trivial_loops
+from lowering.passes.unswitching import with_unswitched_loops
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 
 PASSES: Final[tuple[Pass, ...]] = (
     without_dead_stores,  # first: what is left out need not be simplified
-    with_rings,  # before anything is moved: it takes apart what computes a let and what reads it
-    with_stack_in_bounds,  # before the loops and branches are moved that its frees and allocations stand in
+    with_folded_storage,  # before anything is moved: it takes apart what computes a let and what reads it
+    with_stack_budget,  # before the loops and branches are moved that its frees and allocations stand in
     simplified,
-    with_invariant_tests_outside,  # of what is left to be tested
+    with_unswitched_loops,  # of what is left to be tested
     with_tiles_in_registers,  # after the tests that are the same in all iterations have left the loops written out
-    with_sums_on_the_way,  # after the tiles, whose loops are written out statement by statement
+    with_fused_reductions,  # after the tiles, whose loops are written out statement by statement
     with_conditions_joined,  # after both, for they may leave a branch with one statement
-    with_tests_as_bounds,  # of what is tested around whole bodies
-    with_single_iterations,  # after tests have become bounds, for it makes tests of bounds
+    with_guards_as_bounds,  # of what is tested around whole bodies
+    without_trivial_loops,  # after tests have become bounds, for it makes tests of bounds
     with_single_stores,  # of loops as they will run; what is stored once is like any other store from here on
-    with_storage_shared,  # of loops as they will run
-    with_lets_in_rows,  # of the output, if nothing stands there yet
+    with_reused_buffers,  # of loops as they will run
+    with_lets_in_output_rows,  # of the output, if nothing stands there yet
     with_early_frees,  # after all that leaves statements out
     with_strict_keys,  # of loops as they will run
-    with_lines,  # of loops as they will run: no later pass changes them
-    with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
+    with_cache_lines,  # of loops as they will run: no later pass changes them
+    with_nonnegative_numerators,  # last: it speaks of the very expressions that are printed and run
 )
 
 
 _FOR_CPUS: Final = (
-    with_stack_in_bounds,
-    with_invariant_tests_outside,
+    with_stack_budget,
+    with_unswitched_loops,
     with_tiles_in_registers,
-    with_tests_as_bounds,
-    with_single_iterations,
-    with_storage_shared,
-    with_lets_in_rows,
-    with_lines,
+    with_guards_as_bounds,
+    without_trivial_loops,
+    with_reused_buffers,
+    with_lets_in_output_rows,
+    with_cache_lines,
 )
 PASSES_OF: Final[Mapping[str, tuple[Pass, ...]]] = {
     "c": PASSES,

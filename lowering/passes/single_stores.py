@@ -13,6 +13,7 @@ from atl.core.predicate import substitute as substitute_predicate
 from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts, proves, without_smt
 from lowering.nest.accesses import Access, accesses_of
+from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -30,7 +31,6 @@ from lowering.nest.loopnest import (
     statements,
     with_body,
 )
-from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost
 from lowering.passes.preimages import Preimage, preimage
 
@@ -124,7 +124,7 @@ def _reached_once(place: _Emptied, store: Accumulate, scope: TextScope) -> _Reac
     found = preimage([position for position, _ in pairs], access.loops)
     if found is not None and _leads_back(access, found):
         return _Reaching(access, found)
-    facts = meeting(pairs, access.facts, pairs, access.facts, access.loops)
+    facts = same_cell_facts(pairs, access.facts, pairs, access.facts, access.loops)
     # What is read of arrays is declared to rise or is not: there is no long search to be made.
     thorough = not any(isinstance(atom, Read) for position, _ in pairs for atom in atoms(position))
     with without_smt():
@@ -145,10 +145,10 @@ def _leads_back(access: Access, found: Preimage) -> bool:
 def _are_one(facts: Facts, loops: list[Var], *, thorough: bool) -> bool:
     """Whether the runs are one: the variables are shown to be equal one after the other, in whatever order."""
     while loops:
-        here = next((v for v in loops if proves(facts, equal(index(v), other(v)), thorough=thorough)), None)
+        here = next((v for v in loops if proves(facts, equal(index(v), other_run(v)), thorough=thorough)), None)
         if here is None:
             return False
-        facts = facts.assume(equal(index(here), other(here)))
+        facts = facts.assume(equal(index(here), other_run(here)))
         loops = [each for each in loops if each != here]
     return True
 

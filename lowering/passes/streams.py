@@ -25,10 +25,10 @@ from lowering.nest.loopnest import (
     unused_ids,
     with_body,
 )
-from lowering.nest.walks.streams import lines_of
+from lowering.nest.marked_loops.streams import lines_of
 
 
-def with_lines(nest: LoopNest) -> LoopNest:
+def with_cache_lines(nest: LoopNest) -> LoopNest:
     """The loop nest whose loops that are marked `stream` have the `lines` that they store, or why there are none."""
     if not any(isinstance(each, For) and each.mark is LoopMark.STREAM for each in statements(nest.body)):
         return nest

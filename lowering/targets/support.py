@@ -16,11 +16,11 @@ from lowering.nest.loopnest import (
     Block,
     Clear,
     Declare,
+    FailedMark,
     For,
     Free,
     If,
     LoopNest,
-    Refused,
     Statement,
     statements,
 )
@@ -108,7 +108,7 @@ def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMa
     )
 
 
-def _not_carried_out(refused: Refused, nest: LoopNest) -> UnsupportedMark:
+def _not_carried_out(refused: FailedMark, nest: LoopNest) -> UnsupportedMark:
     return UnsupportedMark(
         f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
         binder=refused.name,

@@ -15,19 +15,19 @@ from typing import Final, Protocol, TypeAlias
 
 from atl.errors import InvalidArgument, brief
 
-Run: TypeAlias = Callable[[], object]
+TimedFunction: TypeAlias = Callable[[], object]
 Turn: TypeAlias = Callable[[], tuple[float | None, float]]
 """Takes a sample: milliseconds, None if it does not count, and the nanoseconds that the contestant has spent on it."""
 
-LONG: Final = 4_000_000
+LONG_SAMPLE: Final = 4_000_000
 """A sample of so many nanoseconds counts even if the thread was switched out meanwhile: CPU time hardly sees it."""
-SHORT: Final = 200_000
+SHORT_RUN: Final = 200_000
 """What takes less than so many nanoseconds is run several times for one sample."""
-LEAST: Final = 3
+MIN_SAMPLES: Final = 3
 """So many samples everybody gets, however slow."""
-TRIES: Final = 4
+MOST_RETRIES: Final = 4
 """So often a sample is taken again in its round, when this thread was switched out; then there is none."""
-WARMED: Final = 100_000_000
+NO_WARM_UP: Final = 100_000_000
 """What takes longer than so many nanoseconds needs no run beforehand that fills the caches."""
 
 
@@ -114,7 +114,7 @@ def ratio(samples: Samples, over: str, under: str, scale: float = 1.0) -> Spread
 
 
 def alternate(
-    contestants: Mapping[str, Run],
+    contestants: Mapping[str, TimedFunction],
     *,
     rounds: int,
     seconds: float,
@@ -152,10 +152,10 @@ def take_turns(
     names = list(turns)
     try:
         for number in range(rounds):
-            playing = {name for name in names if spent[name] < share or number < LEAST}
+            playing = {name for name in names if spent[name] < share or number < MIN_SAMPLES}
             if not playing:
                 break
-            for name in turned(names, number):
+            for name in rotated(names, number):
                 taken: float | None = None
                 if name in playing:
                     taken, nanoseconds = turns[name]()
@@ -170,10 +170,10 @@ def take_turns(
     return samples
 
 
-def turned(names: Sequence[str], number: int) -> list[str]:
+def rotated(names: Sequence[str], number: int) -> list[str]:
     """The order of a round, each of which begins one further: nobody always comes after the same neighbour's caches.
 
-    >>> turned(["a", "b", "c"], 4)
+    >>> rotated(["a", "b", "c"], 4)
     ['b', 'c', 'a']
     """
     turn = number % max(1, len(names))
@@ -183,7 +183,7 @@ def turned(names: Sequence[str], number: int) -> list[str]:
 class Sampler:
     """The samples of one contestant, taken in this process; the first one says how many runs make one."""
 
-    def __init__(self, run: Run, clock: Clock) -> None:
+    def __init__(self, run: TimedFunction, clock: Clock) -> None:
         self._run, self._clock = run, clock
         self._repeats: int | None = None
 
@@ -197,20 +197,20 @@ class Sampler:
         """Take a sample after a run that is not timed and fills the caches; what takes long needs none."""
         if self._repeats is None:
             first = max(1, _timed(self._run, 1, self._clock)[0])
-            self._repeats = 0 if first > WARMED else max(1, SHORT // first)
-            if first > WARMED:
+            self._repeats = 0 if first > NO_WARM_UP else max(1, SHORT_RUN // first)
+            if first > NO_WARM_UP:
                 return first / 1e6
         elif self._repeats:
             self._run()
         count = max(1, self._repeats)
-        for _ in range(TRIES):
+        for _ in range(MOST_RETRIES):
             taken, undisturbed = _timed(self._run, count, self._clock)
-            if undisturbed or taken > LONG:
+            if undisturbed or taken > LONG_SAMPLE:
                 return taken / count / 1e6
         return None
 
 
-def _timed(run: Run, count: int, clock: Clock) -> tuple[int, bool]:
+def _timed(run: TimedFunction, count: int, clock: Clock) -> tuple[int, bool]:
     """Nanoseconds of some runs, and whether this thread kept its core meanwhile."""
     before, begun = clock.preemptions(), clock.now()
     for _ in range(count):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from atl.errors import InvalidArgument, brief
-from lowering.timing.harness import Clock, Run, ThreadClock, WallClock, alternate, spread
+from lowering.timing.harness import Clock, ThreadClock, TimedFunction, WallClock, alternate, spread
 
 ROUNDS: Final = 100_000
 """More samples than this nobody needs."""
@@ -37,7 +37,7 @@ class KernelTime:
     __repr__ = __str__
 
 
-def time_of(name: str, run: Run, *, seconds: object, threads: bool) -> KernelTime:
+def time_of(name: str, run: TimedFunction, *, seconds: object, threads: bool) -> KernelTime:
     """The time of what runs for so many seconds in all, thrice at least. An interrupt ends the measuring."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST:
         raise InvalidArgument(
@@ -55,7 +55,7 @@ def time_of(name: str, run: Run, *, seconds: object, threads: bool) -> KernelTim
     return KernelTime(name, found.middle, found.low, found.high, found.count, threads)
 
 
-def _undisturbed_or_not(run: Run, clock: Clock) -> float:
+def _undisturbed_or_not(run: TimedFunction, clock: Clock) -> float:
     begun = clock.now()
     run()
     return (clock.now() - begun) / 1e6

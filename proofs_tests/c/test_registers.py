@@ -22,8 +22,8 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.compiler import find_compiler
 from lowering.nest import tiles as loops
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, Assign, Buffer, Free, If, LoopNest, Number, statements
-from lowering.nest.machine import run
 from lowering.nest.tiles import vectors_of_row
 from lowering.nest.traps import Trap
 from lowering.passes.storage import copies, registers, transposition

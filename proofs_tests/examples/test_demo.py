@@ -19,9 +19,9 @@ from PIL import Image
 from atl.cli import main as command_line
 from atl.cli.foundation.command import FAILED, INTERRUPTED, REFUSED
 from atl.errors import ImageError
-from lowering.demo import photograph, pictures
+from lowering.demo import images, photograph
+from lowering.demo.images import read_picture, shipped_picture, write_all
 from lowering.demo.photograph import blur, by_numpy, demonstrate
-from lowering.demo.pictures import read_picture, shipped_picture, write_all
 from proofs_tests.c.scripts import fake_gcc
 
 HERE = Path(__file__).resolve().parents[2]
@@ -201,7 +201,7 @@ def test_an_unreadable_picture_is_refused(
 
 def test_a_picture_without_pixels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="has no pixels"):
-        pictures._check_size(tmp_path / "empty.tif", 0, 5)
+        images._check_size(tmp_path / "empty.tif", 0, 5)
 
 
 def test_a_truncated_photograph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,7 +229,7 @@ def test_a_place_that_is_no_directory_is_refused(tmp_path: Path, capsys: pytest.
 
 
 def test_without_scikit_image_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
+    monkeypatch.setattr(images, "find_spec", lambda name: None)
     with pytest.raises(ImageError, match=r'pip install "atl-tensor\[demo\]"'):
         shipped_picture()
 

@@ -17,12 +17,12 @@ from lowering import in_place as kernels_in_place
 from lowering import lower, print_nest
 from lowering.in_place import with_inputs_in_place
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import execute, run
 from lowering.nest.loopnest import Allocate, For, LoopNest, statements
-from lowering.nest.machine import execute, run
 from lowering.nest.obligations import report
 from lowering.nest.traps import Trap
 from lowering.passes import after_passes
-from lowering.passes.storage import sharing
+from lowering.passes.storage import buffer_reuse
 from proofs_tests.nests.sharing_programs import (
     APART,
     COPIES,
@@ -102,14 +102,14 @@ def test_marked_lets_stand_where_they_are_marked_to() -> None:
 def test_the_interpreter_traps_what_would_be_read_too_late(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: every let makes room, whatever is read of it later."""
     of = program(APART[name][0])
-    monkeypatch.setattr(sharing, "overtaken", lambda *_: None)
+    monkeypatch.setattr(buffer_reuse, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(of))
     if heap(nest) == APART[name][1]:
         assert "by shape" in name  # such lets are never candidates
         return
     with pytest.raises(Trap) as caught:
         run(nest, {"n": 7}, {"x": vector(7)})
-    assert caught.value.kind in ("taken", "meeting", "overwritten")
+    assert caught.value.kind in ("aliased", "data race", "overwritten")
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -128,17 +128,17 @@ def test_a_let_of_one_row_that_would_be_read_later_or_left_there_has_storage_of_
 @pytest.mark.parametrize("name", ["the element before", "in reverse", "the element after, at once"])
 def test_the_interpreter_traps_what_would_be_read_too_late_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: every row makes room, whatever is read of it later."""
-    monkeypatch.setattr(sharing, "overtaken", lambda *_: None)
+    monkeypatch.setattr(buffer_reuse, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS[name])))
     assert heap(nest) == []
     with pytest.raises(Trap) as caught:
         run(nest, {"n": 3, "m": 7}, {"x": table(3, 7)})
-    assert caught.value.kind in ("taken", "meeting", "overwritten")
+    assert caught.value.kind in ("aliased", "data race", "overwritten")
 
 
 def test_the_interpreter_traps_what_is_left_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: some of a row is taken for all of it."""
-    monkeypatch.setattr(sharing, "_go_over", lambda *_: True)
+    monkeypatch.setattr(buffer_reuse, "_go_over", lambda *_: True)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
     with pytest.raises(Trap, match="out at 3, where another tensor in its storage is left"):
         run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
@@ -223,11 +223,11 @@ def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element
 def test_the_interpreter_traps_a_result_that_comes_too_early(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: nothing is said to be overtaken."""
     nest = lower(program(REFUSED[name][0]))
-    monkeypatch.setattr(kernels_in_place, "overtaken", lambda *_: None)
+    monkeypatch.setattr(kernels_in_place, "find_overwritten_read", lambda *_: None)
     wrong = with_inputs_in_place(nest, ["x"])
     with pytest.raises(Trap) as caught:
         run(wrong, {"n": 7}, {"x": vector(7)})
-    assert caught.value.kind in ("taken", "meeting")
+    assert caught.value.kind in ("aliased", "data race")
 
 
 def test_what_a_refusal_proposes_is_taken() -> None:

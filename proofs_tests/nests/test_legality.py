@@ -24,6 +24,7 @@ from examples.schedules import blur
 from examples.schedules import matmul as matmul_schedules
 from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import execute
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -37,7 +38,6 @@ from lowering.nest.loopnest import (
     Number,
     statements,
 )
-from lowering.nest.machine import execute
 from lowering.nest.text_scope import outermost
 from lowering.nest.traps import Trap
 from lowering.passes import after_passes
@@ -64,7 +64,7 @@ def meets(nest: LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], 
     try:
         execute(nest, sizes, arrays, order=order)
     except Trap as trap:
-        if trap.kind != "meeting":
+        if trap.kind != "data race":
             raise
         return trap.summary
     return ""

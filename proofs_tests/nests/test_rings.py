@@ -19,6 +19,7 @@ from atl.prove import Proved
 from examples.schedules import blur
 from lowering import compile as compile_kernel
 from lowering import lower, print_nest
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -36,12 +37,11 @@ from lowering.nest.loopnest import (
     Scalar,
     statements,
 )
-from lowering.nest.machine import run
 from lowering.nest.obligations import report
 from lowering.nest.substitution import in_other_buffers
 from lowering.nest.traps import Trap
-from lowering.passes.storage import rings as rings_pass
-from lowering.passes.storage.rings import with_rings
+from lowering.passes.storage import storage_folding as rings_pass
+from lowering.passes.storage.storage_folding import with_folded_storage
 from lowering.targets.legality import check_legal
 from proofs_tests.nests.by_hand import at, cell, i, j, loop, n, nest, output, vi, vj
 from proofs_tests.nests.ring_programs import PROGRAMS, ROWS, picture, program, random_program
@@ -56,7 +56,7 @@ def made(name: str) -> tuple[atl.Program, LoopNest]:
     return of, lower(of)
 
 
-def rings(nest: LoopNest) -> list[int]:
+def storage_folding(nest: LoopNest) -> list[int]:
     return [s.buffer.rows for s in statements(nest.body) if isinstance(s, Allocate) and s.mark is LetMark.RING]
 
 
@@ -64,8 +64,8 @@ def rings(nest: LoopNest) -> list[int]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_ring_changes_nothing_of_the_meaning_at_any_size(name: str) -> None:
     of, nest = made(name)
-    assert rings(nest)
-    assert all(rings(nest))
+    assert storage_folding(nest)
+    assert all(storage_folding(nest))
     kernel = compile_kernel(of)
     for rows, columns in SIZES:
         v = picture(rows, columns)
@@ -84,7 +84,7 @@ def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
             nest = lower(of)
         except IllegalMark:
             continue  # of a window only in some iterations
-        seen.update(rings(nest))
+        seen.update(storage_folding(nest))
         for rows in (1, 3, 6):
             v = picture(rows, 2)
             try:
@@ -140,7 +140,7 @@ def test_no_obligation_of_a_nest_with_rings_is_false(name: str) -> None:
     ],
 )
 def test_a_ring_has_the_rows_of_the_window_and_no_more(name: str, rows: list[int]) -> None:
-    assert rings(made(name)[1]) == rows
+    assert storage_folding(made(name)[1]) == rows
 
 
 def test_each_row_is_computed_once_and_only_where_the_let_has_it() -> None:
@@ -234,7 +234,7 @@ def test_rows_stay_before_what_changes_what_they_are_computed_from() -> None:
     rows = loop(vi, n, Assign(cell(b, i), Load(total)))
     counted = loop(vj, n, Assign(cell(out, j), at(b, j)), Accumulate(total, "add", Number(1, "float32")))
     start = Declare(total, Number(0, "float32"))
-    made = with_rings(nest("counted", [], out, start, let, rows, counted, Free(b), sizes="n"))
+    made = with_folded_storage(nest("counted", [], out, start, let, rows, counted, Free(b), sizes="n"))
     (refused,) = made.refused
     assert "changes what its rows are computed from" in refused.summary
     assert run(made, {"n": 4}, {}).tolist() == [0] * 4

@@ -22,7 +22,7 @@ from bench.outcome import Case
 from examples.schedules import anchors, blur
 from lowering import compile as compiled
 from lowering import measure
-from lowering.timing.contest import KernelContest
+from lowering.timing.comparison import KernelComparison
 from lowering.timing.inputs import random_inputs
 from rewrites import Session, Tuned, autotune, load, reschedule
 from rewrites.session.tuning.measuring import interval
@@ -50,14 +50,14 @@ class ByHand:
         assert sizes == SIZES
         return self
 
-    def entrant(self, program: Program) -> Any:
+    def candidate(self, program: Program) -> Any:
         text = str(program)
         return _Built(next((by for by in self.times if f"ii < {by}]" in text or f"ii < {by} |" in text), 1))
 
-    def fault_of(self, entrant: Any) -> str | None:
-        return "the element at (0) is 7" if entrant.by in self.wrong else None
+    def fault_of(self, candidate: Any) -> str | None:
+        return "the element at (0) is 7" if candidate.by in self.wrong else None
 
-    def race(self, new: Any, best: Any, *, rounds: int, seconds: float) -> list[tuple[float, float]]:
+    def time_pair(self, new: Any, best: Any, *, rounds: int, seconds: float) -> list[tuple[float, float]]:
         assert seconds > 0
         if new.by == self.interrupt_at:
             raise KeyboardInterrupt
@@ -375,13 +375,13 @@ def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) 
 @pytest.mark.long
 def test_a_result_that_is_wrong_anywhere_is_found() -> None:
     contest = measure(TWICE, SIZES)
-    right = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
+    right = contest.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
     assert contest.fault_of(right) is None
     last = "f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i] + ([i = n - 1] · 0.001)"
-    fault = contest.fault_of(contest.entrant(atl.parse(last)))
+    fault = contest.fault_of(contest.candidate(atl.parse(last)))
     assert fault is not None
     assert "the element at (999)" in fault
-    none = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] / 0.0 - x[i] / 0.0"))
+    none = contest.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] / 0.0 - x[i] / 0.0"))
     assert "nan" in str(contest.fault_of(none))
 
 
@@ -396,7 +396,7 @@ def _centred(body: str) -> Program:
     return atl.parse(f"f {CENTRED} {body}")
 
 
-def _far_from_zero(body: str) -> KernelContest:
+def _far_from_zero(body: str) -> KernelComparison:
     """Elements that are small beside those that they are differences of."""
     x = 1000 + np.random.default_rng(1).random((200, 8), np.float32)
     return partial(measure, inputs={"x": x, "c": np.array(1000, np.float32)})(_centred(body), {"m": 200, "n": 8})
@@ -407,35 +407,35 @@ def _far_from_zero(body: str) -> KernelContest:
 @pytest.mark.parametrize("around", ["{}", "{0} * {0}", "1 / {}", "sqrt({})", "exp({})", "log({})", "tanh({})"])
 def test_a_schedule_that_cancels_is_not_wrong(left: str, right: str, around: str) -> None:
     contest = _far_from_zero(around.format(left))
-    assert contest.fault_of(contest.entrant(_centred(around.format(right)))) is None
+    assert contest.fault_of(contest.candidate(_centred(around.format(right)))) is None
 
 
 def test_a_small_fault_among_elements_that_cancel_is_found() -> None:
     contest = _far_from_zero(SQUARES["differences"])
-    fault = contest.fault_of(contest.entrant(_centred(f"{SQUARES['cancelling']} + [j = 7] · 0.01")))
+    fault = contest.fault_of(contest.candidate(_centred(f"{SQUARES['cancelling']} + [j = 7] · 0.01")))
     assert "the element at (7)" in str(fault)
 
 
 def test_machine_code_that_rounding_does_not_explain_is_found() -> None:
     contest = _far_from_zero(SQUARES["differences"])
     right, wrong = (_centred(f"{SQUARES['cancelling']} + [j = 7] · {more}") for more in (0, 1000))
-    entrant = contest.entrant(right)
-    assert contest.fault_of(entrant) is None
-    assert "the element at (7)" in str(contest.fault_of(replace(entrant, run=contest.entrant(wrong).run)))
+    candidate = contest.candidate(right)
+    assert contest.fault_of(candidate) is None
+    assert "the element at (7)" in str(contest.fault_of(replace(candidate, run=contest.candidate(wrong).run)))
 
 
 def test_integers_are_compared_exactly() -> None:
     start = atl.parse("f (x : int64[n]) : int64[n] := ⊞[i < n] 1000000007 * x[i]")
     contest = measure(start, SIZES)
-    assert contest.fault_of(contest.entrant(start)) is None
+    assert contest.fault_of(contest.candidate(start)) is None
     off = atl.parse("f (x : int64[n]) : int64[n] := ⊞[i < n] 1000000007 * x[i] + ([i = 5] · 1)")
-    assert "the element at (5)" in str(contest.fault_of(contest.entrant(off)))
+    assert "the element at (5)" in str(contest.fault_of(contest.candidate(off)))
 
 
 def test_a_result_may_have_a_quotient_of_sizes_as_its_extent() -> None:
     halves = atl.parse("f (x : float32[n]) : float32[n // 2] := ⊞[i < n // 2] Σ[p < 2] x[2*i + p]")
     contest = measure(halves, {"n": 1001})
-    assert contest.fault_of(contest.entrant(halves)) is None
+    assert contest.fault_of(contest.candidate(halves)) is None
 
 
 def test_inputs_meet_what_is_declared_of_them() -> None:
@@ -458,7 +458,7 @@ def test_inputs_meet_what_is_declared_of_them() -> None:
 def test_inputs_of_ones_own_are_taken_and_checked() -> None:
     x = np.zeros(1000, np.float32)
     contest = partial(measure, inputs={"x": x})(TWICE, SIZES)
-    assert contest.fault_of(contest.entrant(TWICE)) is None
+    assert contest.fault_of(contest.candidate(TWICE)) is None
     with pytest.raises(atl.ATLError):
         measure(TWICE, {"n": 999}, inputs={"x": x})
     with pytest.raises(InvalidArgument, match="sizes="):

@@ -23,8 +23,8 @@ from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, statements
-from lowering.nest.machine import run
 from lowering.targets.stack import storage_of
 from lowering.targets.supported import SUPPORT, marked_binders
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline

@@ -28,11 +28,11 @@ from lowering.nest.loopnest import (
     Cell,
     Clear,
     Declare,
+    FailedMark,
     For,
     Free,
     If,
     LoopNest,
-    Refused,
     Statement,
     statements,
     unused_ids,
@@ -107,9 +107,9 @@ def _stored_by_element(body: Block, tiles: AbstractSet[int]) -> frozenset[int]:
     return frozenset(tiles & (of_elements - of_lanes))
 
 
-def _too_large(allocate: Allocate) -> Refused:
+def _too_large(allocate: Allocate) -> FailedMark:
     said = too_large_for_registers(allocate.capacity, allocate.buffer.dtype)
-    return Refused(allocate.buffer.name, allocate.mark, allocate.let, *said)
+    return FailedMark(allocate.buffer.name, allocate.mark, allocate.let, *said)
 
 
 class _NoTile(Exception):
@@ -121,9 +121,9 @@ class _NoTile(Exception):
         self.summary: Final = summary
         self.required: Final = required
 
-    def refused(self, allocate: Allocate) -> Refused:
+    def refused(self, allocate: Allocate) -> FailedMark:
         stack = f's.mark("{allocate.buffer.name}", "stack") keeps it in memory'
-        return Refused(allocate.buffer.name, allocate.mark, allocate.let, self.summary, self.required, (stack,))
+        return FailedMark(allocate.buffer.name, allocate.mark, allocate.let, self.summary, self.required, (stack,))
 
 
 @dataclass(slots=True)

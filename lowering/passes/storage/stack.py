@@ -30,7 +30,7 @@ FIRST: Final = (LetMark.STACK, LetMark.REGISTERS)
 """What is marked so is given room before the rest: a later pass may put it in registers."""
 
 
-def with_stack_in_bounds(nest: LoopNest) -> LoopNest:
+def with_stack_budget(nest: LoopNest) -> LoopNest:
     """The loop nest with no more than `STACK_BUDGET` bytes of buffers on the stack at any place.
 
     What is marked for the stack stays there first, then what is allocated in the most loops. What has no room is on the

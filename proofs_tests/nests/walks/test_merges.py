@@ -12,8 +12,8 @@ import pytest
 
 import atl
 import lowering.c.walks
-import lowering.nest.walks.running
-import lowering.passes.walks
+import lowering.nest.marked_loops.execution
+import lowering.passes.co_iteration
 import lowering.targets.walks
 from atl.core.marks import LoopMark
 from atl.core.program import Program
@@ -21,7 +21,7 @@ from atl.errors import IllegalMark, InvalidArgument
 from atl.prove import Proved
 from lowering import compile as compiled
 from lowering import lower, print_nest
-from lowering.nest.machine import execute, run
+from lowering.nest.interpreter import execute, run
 from lowering.nest.obligations import report
 from lowering.nest.traps import Trap
 from proofs_tests.nests.walks.programs import with_all_sums_marked
@@ -272,8 +272,8 @@ def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatc
     def all_go_on(fingers: Any, value: Any, at: Any, ends: Any, strict: Any) -> Iterator[None]:
         return original(fingers, value, at, ends, [finger.variable for finger in fingers])
 
-    original = lowering.nest.walks.running._met
-    monkeypatch.setattr(lowering.nest.walks.running, "_met", all_go_on)
+    original = lowering.nest.marked_loops.execution._met
+    monkeypatch.setattr(lowering.nest.marked_loops.execution, "_met", all_go_on)
     given = arrays((1,), (1, 1))
     assert run(lower(dot("strict", "rising")), {"x": 1, "y": 2}, given) != atl.evaluate(
         dot("strict", "rising"), **given
@@ -282,7 +282,7 @@ def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("module", "order", "row"),
-    [(lowering.passes.walks, "rising", (1, 1)), (lowering.targets.walks, None, (2, 1))],
+    [(lowering.passes.co_iteration, "rising", (1, 1)), (lowering.targets.walks, None, (2, 1))],
     ids=["strictness", "legality"],
 )
 def test_an_order_that_is_believed_without_a_proof_is_trapped(

@@ -11,17 +11,17 @@ import pytest
 
 import atl
 import lowering.c.streams
-import lowering.nest.walks.running
+import lowering.nest.marked_loops.execution
 from atl.core.index import constant
 from atl.core.marks import LoopMark
 from atl.errors import IllegalMark, RefusedMark, UnsupportedMark
 from lowering import compile as compiled
 from lowering import lower, print_c
 from lowering.in_place import with_inputs_in_place
+from lowering.nest.interpreter import execute, run
 from lowering.nest.loopnest import CacheLines, For, LoopNest, statements
-from lowering.nest.machine import execute, run
+from lowering.nest.marked_loops.streams import Stream, of_lines, row_of, stream_at
 from lowering.nest.traps import Trap
-from lowering.nest.walks.streams import Stream, of_lines, row_of, stream_at
 from proofs_tests.programs.batch import Call, Sanitized
 from rewrites import Session, reschedule
 
@@ -244,7 +244,7 @@ def test_lines_that_are_stored_before_they_are_computed_are_trapped(monkeypatch:
         made, computed, stored, *freed = of_lines(stream)
         return (made, stored, computed, *freed)
 
-    monkeypatch.setattr(lowering.nest.walks.running, "of_lines", turned)
+    monkeypatch.setattr(lowering.nest.marked_loops.execution, "of_lines", turned)
     with pytest.raises(Trap, match="uninitialised"):
         run(lower(doubled().goal), {"n": 2, "m": 60}, {"a": np.ones((2, 60), np.float32)})
 

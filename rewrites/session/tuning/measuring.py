@@ -41,13 +41,13 @@ class Contest(Protocol):
     def folder(self) -> Path:
         """Where a table of times may be kept."""
 
-    def entrant(self, program: Program) -> Any:
+    def candidate(self, program: Program) -> Any:
         """A candidate, built. Raises `ATLError` where it cannot be."""
 
-    def fault_of(self, entrant: Any) -> str | None:
+    def fault_of(self, candidate: Any) -> str | None:
         """What is wrong with the result of a candidate, if anything is."""
 
-    def race(self, new: Any, best: Any, *, rounds: int, seconds: float) -> Sequence[tuple[float, float]]:
+    def time_pair(self, new: Any, best: Any, *, rounds: int, seconds: float) -> Sequence[tuple[float, float]]:
         """Milliseconds of both, for each round in which neither was disturbed."""
 
 
@@ -99,9 +99,9 @@ def interval(ratios: Sequence[float]) -> Interval:
 
 def compared(contest: Contest, new: Any, best: Any, seconds: float) -> tuple[Interval, float] | None:
     """How many times as fast as the best so far a candidate is, and its milliseconds; None without a clean round."""
-    pairs = list(contest.race(new, best, rounds=FIRST, seconds=seconds / 3))
+    pairs = list(contest.time_pair(new, best, rounds=FIRST, seconds=seconds / 3))
     if not pairs or interval([b / a for a, b in pairs]).verdict == "even" or len(pairs) < FIRST:
-        pairs += contest.race(new, best, rounds=ROUNDS, seconds=seconds)
+        pairs += contest.time_pair(new, best, rounds=ROUNDS, seconds=seconds)
     if not pairs:
         return None
     return interval([b / a for a, b in pairs]), median(a for a, _ in pairs)

@@ -130,7 +130,7 @@ class _Tuner(Generic[S]):
         self.watch = watch
         self.tried: list[Tried] = []
         self.by_identity: dict[str, Tried] = {}
-        self.at_start = contest.entrant(start)
+        self.at_start = contest.candidate(start)
         self.start_ms: float | None = None
         # The best so far: what it is called, how fast it is, built, and derived.
         self.best: Tried | None = None
@@ -184,22 +184,22 @@ class _Tuner(Generic[S]):
             self.progress.says(f"deriving {name}")
             session = self._derived(parameters)
             self.progress.says(f"building {name}")
-            entrant = self.contest.entrant(session.goal)
-            known = self._known(parameters, entrant)
+            candidate = self.contest.candidate(session.goal)
+            known = self._known(parameters, candidate)
             if known is None:
                 self.progress.says(f"checking {name}")
-                fault = self.contest.fault_of(entrant)
+                fault = self.contest.fault_of(candidate)
         except ATLError as error:
             self._note(Tried(parameters, "refused", f"{error.summary} [{error.code}]", error=error))
             return
         if fault is not None:
             self._note(Tried(parameters, "wrong", fault))
             return
-        tried, beside_best = known or self._timed(parameters, entrant, seconds)
-        self.by_identity.setdefault(entrant.identity, tried)
+        tried, beside_best = known or self._timed(parameters, candidate, seconds)
+        self.by_identity.setdefault(candidate.identity, tried)
         if beside_best is not None and beside_best.verdict == "faster":
             assert tried.speed is not None
-            self.best, self.speed, self.fastest, self.session = tried, tried.speed, entrant, session
+            self.best, self.speed, self.fastest, self.session = tried, tried.speed, candidate, session
             self.progress.best = f"{name}, {tried.speed.middle:.2f} x"
         self._note(tried)
 
@@ -212,14 +212,14 @@ class _Tuner(Generic[S]):
             )
         return session
 
-    def _known(self, parameters: Parameters, entrant: Any) -> tuple[Tried, Interval | None] | None:
+    def _known(self, parameters: Parameters, candidate: Any) -> tuple[Tried, Interval | None] | None:
         """What need not be measured: the machine code of an earlier candidate or of the start, or one of the table."""
-        if entrant.identity == self.at_start.identity:
+        if candidate.identity == self.at_start.identity:
             return Tried(parameters, "same", f"the code of the program {START}", AT_START, self.start_ms), None
-        earlier = self.by_identity.get(entrant.identity)
+        earlier = self.by_identity.get(candidate.identity)
         if earlier is not None:
             return replace(earlier, parameters=parameters, outcome="same", said=f"the code of {earlier.name}"), None
-        row = self.table.measured.get(entrant.identity)
+        row = self.table.measured.get(candidate.identity)
         if row is None:
             return None
         speed = row.interval
@@ -227,18 +227,18 @@ class _Tuner(Generic[S]):
             self.start_ms = row.speed * row.ms
         return Tried(parameters, "remembered", "from the table", speed, row.ms), speed.times(1 / self.speed.middle)
 
-    def _timed(self, parameters: Parameters, entrant: Any, seconds: float) -> tuple[Tried, Interval | None]:
+    def _timed(self, parameters: Parameters, candidate: Any, seconds: float) -> tuple[Tried, Interval | None]:
         """A candidate with its time, and how many times as fast as the best so far it is."""
         name = called(parameters)
         self.progress.says(f"measuring {name}")
-        result = compared(self.contest, entrant, self.fastest, seconds)
+        result = compared(self.contest, candidate, self.fastest, seconds)
         if result is None:
             return Tried(parameters, "disturbed", "no round in which nothing else took the core"), None
         beside_best, ms = result
         speed = beside_best.times(self.speed.middle)
         if self.start_ms is None:
             self.start_ms = speed.middle * ms
-        self.table.keep(entrant.identity, Measured.of(name, speed, ms))
+        self.table.keep(candidate.identity, Measured.of(name, speed, ms))
         return Tried(parameters, "measured", "", speed, ms), beside_best
 
     def _note(self, tried: Tried) -> None:

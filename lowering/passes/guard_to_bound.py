@@ -32,7 +32,7 @@ from lowering.passes.simplification import each_replaced, until_settled
 from lowering.targets.supported import WRITTEN_OUT
 
 
-def with_tests_as_bounds(nest: LoopNest) -> LoopNest:
+def with_guards_as_bounds(nest: LoopNest) -> LoopNest:
     """The loop nest with `for i in max(a, l)..b: s` in place of `for i in a..b: if l <= i: s`, and so for its end.
 
     A test that is linear in the variable of a loop whose whole body stands under it becomes a bound of the loop. Bounds

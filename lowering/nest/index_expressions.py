@@ -33,8 +33,8 @@ from lowering.nest.loopnest import (
     Statement,
     elements,
 )
-from lowering.nest.walks.merges import Merge, NoMerge, is_merge, merge_at
-from lowering.nest.walks.runs import NoRuns, Runs, runs_at
+from lowering.nest.marked_loops.merges import Merge, NoMerge, is_merge, merge_at
+from lowering.nest.marked_loops.runs import NoRuns, Runs, runs_at
 
 Comparison: TypeAlias = NonNegative | Zero | NonZero
 """A condition that is not made of others."""
@@ -51,7 +51,7 @@ class Inside:
         return Inside(self, predicate)
 
 
-class Use(Enum):
+class IndexUse(Enum):
     """What an index expression is computed for."""
 
     COUNT = auto()
@@ -67,7 +67,7 @@ class Computed:
     """An expression that is computed at a place."""
 
     inside: Inside
-    use: Use
+    use: IndexUse
     expression: Index
 
 
@@ -82,11 +82,11 @@ class Compared:
 Occurrences: TypeAlias = Iterator[Computed | Compared]
 
 
-def computed(nest: LoopNest) -> Occurrences:
+def index_expressions(nest: LoopNest) -> Occurrences:
     """All of them, in the order of the text."""
     outermost = Inside()
     for extent in nest.output.extents:
-        yield Computed(outermost, Use.ADDRESS, extent)
+        yield Computed(outermost, IndexUse.ADDRESS, extent)
     yield from _in_block(outermost, nest.body)
 
 
@@ -98,8 +98,8 @@ def _in_block(inside: Inside, block: Block) -> Occurrences:
 def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
     match statement:
         case For(_, low, high, body):
-            yield Computed(inside, Use.COUNT, low)
-            yield Computed(inside, Use.COUNT, high)
+            yield Computed(inside, IndexUse.COUNT, low)
+            yield Computed(inside, IndexUse.COUNT, high)
             yield from _keys(inside, statement)
             yield from _in_block(inside.under(statement.range), body)
         case If(predicate, body):
@@ -111,12 +111,12 @@ def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
         case Declare(_, initial):
             yield from _in_scalar(inside, initial)
         case Clear(row=row) if row is not None:
-            yield from _in_storage(inside, statement.begun)
-            yield Computed(inside, Use.COUNT, statement.count)
+            yield from _in_storage(inside, statement.row_start)
+            yield Computed(inside, IndexUse.COUNT, statement.count)
         case Allocate(buffer, count) | Clear(buffer, count):
             # The extents of a buffer that is allocated outside of a loop may speak of the loop's variable.
-            for part in buffer.room if count == elements(buffer.room) else (count,):
-                yield Computed(inside, Use.COUNT, part)
+            for part in buffer.allocated_extents if count == elements(buffer.allocated_extents) else (count,):
+                yield Computed(inside, IndexUse.COUNT, part)
         case Free():
             return
         case _:
@@ -131,10 +131,10 @@ def _keys(inside: Inside, loop: For) -> Occurrences:
             for each in walk.ranges:
                 inside = inside.under(each)
             for finger in fingers:
-                yield Computed(inside, Use.COUNT, finger.key)
+                yield Computed(inside, IndexUse.COUNT, finger.key)
         case Runs(keys=keys):
             for key in keys:
-                yield Computed(inside.under(loop.range), Use.COUNT, key)
+                yield Computed(inside.under(loop.range), IndexUse.COUNT, key)
         case NoMerge() | NoRuns() | None:
             return
         case _:
@@ -143,9 +143,9 @@ def _keys(inside: Inside, loop: For) -> Occurrences:
 
 def _in_storage(inside: Inside, at: Cell | Scalar | None) -> Occurrences:
     if isinstance(at, Cell):
-        for pair in at.placed:
+        for pair in at.memory_pairs:
             for part in pair:
-                yield Computed(inside, Use.ADDRESS, part)
+                yield Computed(inside, IndexUse.ADDRESS, part)
 
 
 def _in_scalar(inside: Inside, e: ScalarExpr) -> Occurrences:
@@ -155,7 +155,7 @@ def _in_scalar(inside: Inside, e: ScalarExpr) -> Occurrences:
         case Load(source):
             yield from _in_storage(inside, source)
         case FromIndex(index):
-            yield Computed(inside, Use.SCALAR, index)
+            yield Computed(inside, IndexUse.SCALAR, index)
         case Apply(_, arguments):
             for argument in arguments:
                 yield from _in_scalar(inside, argument)

@@ -8,7 +8,7 @@ from lowering.c.parameters import parameters_of
 from lowering.c.text import indented, wrapped
 from lowering.c.values.scalars import C_TYPES
 from lowering.export.contract import names_of
-from lowering.export.drawing import Own, elements_text
+from lowering.export.input_generation import Own, elements_text
 from lowering.nest.loopnest import LoopNest, key
 
 _THERE = """\

@@ -36,13 +36,13 @@ from lowering.nest.loopnest import (
     statements,
     with_body,
 )
-from lowering.nest.overtaking import overtaken
+from lowering.nest.overwrites import find_overwritten_read
 from lowering.nest.substitution import in_other_buffers, in_rows
 from lowering.nest.text_scope import TextScope, outermost
 from lowering.nest.tiles import cells_of, stores_to
 
 
-def with_storage_shared(nest: LoopNest) -> LoopNest:
+def with_reused_buffers(nest: LoopNest) -> LoopNest:
     """The loop nest in which tensors share storage where none of them is read after another one took its place."""
     if not any(_is_free_to_move(statement) for statement in statements(nest.body)):
         return nest
@@ -197,7 +197,7 @@ def _makes_room(facts: Facts, scopes: list[TextScope], block: Block, output: Buf
             if not _are_alike(buffer, other):
                 continue
             done = list(accesses(loop, facts, scopes[reading[0]]))
-            if overtaken(done, buffer, other, (loop,)) is None:
+            if find_overwritten_read(done, buffer, other, (loop,)) is None:
                 found[buffer] = other
                 break
     return found
@@ -244,7 +244,7 @@ def _chains(following: Mapping[Buffer, Buffer]) -> Iterator[list[Buffer]]:
 # -- rows of the output -----------------------------------------------------------------------------------------------
 
 
-def with_lets_in_rows(nest: LoopNest) -> LoopNest:
+def with_lets_in_output_rows(nest: LoopNest) -> LoopNest:
     """The loop nest in which a let of one row's elements stands in the row of the output that is computed from it.
 
     It is computed in full wherever it is read, and the loop that reads it last stores every element of the row: nothing
@@ -300,7 +300,9 @@ def _in_row_of_block(
         return None
     reading = in_rows((last,), buffer, there, row)
     for loop in reading:
-        if not isinstance(loop, For) or overtaken(list(accesses(loop, facts, scope)), there, output, reading):
+        if not isinstance(loop, For) or find_overwritten_read(
+            list(accesses(loop, facts, scope)), there, output, reading
+        ):
             return None
     return in_rows(_without_storage(block, buffer), buffer, there, row)
 

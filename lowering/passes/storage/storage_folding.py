@@ -29,11 +29,11 @@ from lowering.nest.loopnest import (
     Cell,
     Clear,
     Declare,
+    FailedMark,
     For,
     Free,
     If,
     LoopNest,
-    Refused,
     Statement,
     accessed,
     elements,
@@ -50,7 +50,7 @@ from lowering.passes.simplification import in_a_block
 from lowering.targets.stack import storage_of
 
 
-def with_rings(nest: LoopNest) -> LoopNest:
+def with_folded_storage(nest: LoopNest) -> LoopNest:
     """The loop nest in which every buffer marked `ring` holds the rows of a window only.
 
     One that cannot stays what it is, and the nest's `refused` say why.
@@ -102,7 +102,7 @@ class _Turning:
     """One run of the pass: it numbers the loops that it makes, and collects what it refuses."""
 
     ids: Iterator[int]
-    refused: list[Refused]
+    refused: list[FailedMark]
 
     def block(self, facts: Facts, scope: TextScope, block: Block) -> Block:
         """The statements with all rings in them; of lets within each other the inner one comes first."""
@@ -129,7 +129,7 @@ class _Turning:
                     made = (*made[:at], *self._turned(facts, scopes[at], found, made[at + 1 :]))
                 except _NoRing as error:
                     said = (error.summary, error.required, (), error.numbers)
-                    self.refused.append(Refused(found.buffer.name, found.mark, found.let, *said))
+                    self.refused.append(FailedMark(found.buffer.name, found.mark, found.let, *said))
         return made
 
     def _turned(self, facts: Facts, scope: TextScope, allocate: Allocate, rest: Block) -> Block:

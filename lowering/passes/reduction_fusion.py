@@ -46,7 +46,7 @@ from lowering.passes.simplification import in_a_block
 _SUMS: Final = ("add", "sub", "mul")
 
 
-def with_sums_on_the_way(nest: LoopNest) -> LoopNest:
+def with_fused_reductions(nest: LoopNest) -> LoopNest:
     """The loop nest in which a sum over what a loop has just stored is a part of that loop."""
     return replace(nest, body=_block(nest.body, tiles_of(nest).keys()))
 

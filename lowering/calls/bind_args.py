@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from atl.core.program import Program
-from lowering.calls.looking import Input, Notable, Operand, Taken, looking
-from lowering.calls.noted import AnyArray, Note, over_same_bytes
-from lowering.facts import Limits
+from lowering.calls.fast_path import BoundArguments, CacheSlots, InputSpec, OperandSpec, compile_fast_path
+from lowering.calls.validation_cache import AnyArray, CachedValidation, view_of_bytes
+from lowering.facts import ElementConstraints
 
 
-class Taking:
+class ArgumentBinder:
     """Takes the arguments of the calls of a program, whose inputs are passed to C as these."""
 
-    def __init__(self, program: Program, inputs: Sequence[Input], from_buffer: Callable[..., Any]) -> None:
+    def __init__(self, program: Program, inputs: Sequence[InputSpec], from_buffer: Callable[..., Any]) -> None:
         self._from_buffer = from_buffer
         at = {array.name: number for number, array in enumerate(program.inputs)}
         packed = {each.name: each for each in program.packed}
@@ -25,12 +25,12 @@ class Taking:
             order += places
             own = tuple(inputs[place] for place in places)
             ways = (tuple(places[:-1]), each.unpack, each.validation_cache) if each else ()
-            operands.append(Operand(name, own, *ways))
+            operands.append(OperandSpec(name, own, *ways))
         self._operands = tuple(operands)
         # What a packed operand is need not stand together among the inputs; such calls are looked at closely.
-        self._look = looking(operands, from_buffer) if order == [*range(len(inputs))] else _at_nothing
+        self._look = compile_fast_path(operands, from_buffer) if order == [*range(len(inputs))] else _at_nothing
 
-    def __call__(self, arrays: tuple[object, ...], named: Mapping[str, object]) -> Taken:
+    def __call__(self, arrays: tuple[object, ...], named: Mapping[str, object]) -> BoundArguments:
         """What is taken at first sight. Raises what a packed operand refuses."""
         if not named and len(arrays) == len(self._operands):
             return self._look(*arrays) or (arrays, (), None, ())
@@ -41,10 +41,10 @@ class Taking:
         passed, pointers, key, notable = self._look(*arrays, *[named[name] for name in rest]) or (arrays, (), None, ())
         return passed, pointers, key if key is None else (*key, sizes), notable
 
-    def note(self, limits: Limits, notable: Notable, pointers: Sequence[Any]) -> None:
+    def note(self, limits: ElementConstraints, notable: CacheSlots, pointers: Sequence[Any]) -> None:
         """Notes of the operands of a call that their indices meet these limits."""
         for operand, notes, note, value in notable:
-            if note is not None and limits.agree(note.limits, operand.indices):
+            if note is not None and limits.agrees_on(note.limits, operand.indices):
                 continue
             # Another thread may have done something to the arrays since they were looked at, but not to these.
             found = self._found(operand, value, limits)
@@ -53,32 +53,34 @@ class Taking:
             given = [*pointers]
             for place, pointer in zip(operand.indices, found.pointers, strict=True):
                 given[place] = pointer
-            if not any(finds_fault(told, *pick(given)) for finds_fault, told, pick in limits.about(operand.indices)):
+            if not any(
+                finds_fault(told, *pick(given)) for finds_fault, told, pick in limits.checks_of(operand.indices)
+            ):
                 notes[operand] = found
 
-    def _found(self, operand: Operand, value: object, limits: Limits) -> Note | None:
+    def _found(self, operand: OperandSpec, value: object, limits: ElementConstraints) -> CachedValidation | None:
         """What may be noted of an operand once its indices are found to meet the limits."""
         assert operand.apart is not None
         (*indices, values), shape = operand.apart(value)
         own: list[AnyArray] = []
         pointers: list[Any] = []
         for each, wanted in zip(indices, operand.inputs, strict=False):
-            held = over_same_bytes(each)
+            held = view_of_bytes(each)
             if held is None or held.dtype is not wanted.dtype:
                 return None
             own.append(held)
             pointers.append(self._from_buffer(wanted.kind, held))
         shapes = (shape, *(each.shape for each in own))
-        return Note(limits, (*own, values), tuple(pointers), shapes)
+        return CachedValidation(limits, (*own, values), tuple(pointers), shapes)
 
 
-def met_by(limits: Limits, notable: Notable) -> tuple[tuple[int, ...], ...]:
+def validated_indices(limits: ElementConstraints, notable: CacheSlots) -> tuple[tuple[int, ...], ...]:
     """The places of the indices of each operand of which it is noted that they meet the limits."""
     return tuple(
         [
             operand.indices
             for operand, _, note, _ in notable
-            if note is not None and (note.limits is limits or limits.agree(note.limits, operand.indices))
+            if note is not None and (note.limits is limits or limits.agrees_on(note.limits, operand.indices))
         ]
     )
 

@@ -44,7 +44,7 @@ def measure(
     *,
     inputs: Mapping[str, AnyArray] | None = None,
     fast_math: bool = False,
-) -> KernelContest:
+) -> KernelComparison:
     """A contest of schedules of a program at these sizes, as `s.autotune` takes it.
 
     The inputs are random, or the ones given; `functools.partial(lowering.measure, fast_math=True)` is a measure of
@@ -58,10 +58,10 @@ def measure(
     >>> from lowering import measure
     >>> twice = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
     >>> contest = measure(twice, {"n": 1000})
-    >>> entrant = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
-    >>> contest.fault_of(entrant) is None
+    >>> candidate = contest.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
+    >>> contest.fault_of(candidate) is None
     True
-    >>> all(a > 0 and b > 0 for a, b in contest.race(entrant, contest.entrant(twice), rounds=3, seconds=1))
+    >>> all(a > 0 and b > 0 for a, b in contest.time_pair(candidate, contest.candidate(twice), rounds=3, seconds=1))
     True
     """
     checked_program(program)
@@ -73,7 +73,9 @@ def measure(
             f"{program.name} has no size {', '.join(map(str, unknown))}",
             required=f"numbers for the sizes {', '.join(program.sizes) or 'of the program, of which it has none'}",
         )
-    return KernelContest(program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math)
+    return KernelComparison(
+        program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class BuiltSchedule:
     threaded: bool
 
 
-class KernelContest:
+class KernelComparison:
     """Schedules of one program with its inputs, at some sizes; what they write is compared, and then timed."""
 
     def __init__(
@@ -125,7 +127,7 @@ class KernelContest:
         finite = self._expected[np.isfinite(self._expected)]
         return float(np.abs(finite).mean()) if finite.size else 0.0
 
-    def entrant(self, program: Program) -> BuiltSchedule:
+    def candidate(self, program: Program) -> BuiltSchedule:
         """The program built. Raises what `compile` raises."""
         kernel = compile(program.whole, fast_math=self._fast_math)
         threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
@@ -133,18 +135,18 @@ class KernelContest:
         identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name
         return BuiltSchedule(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), identity, threaded)
 
-    def fault_of(self, entrant: BuiltSchedule) -> str | None:
+    def fault_of(self, candidate: BuiltSchedule) -> str | None:
         """What is wrong with the result of a schedule; nothing if it is that of the program, up to rounding.
 
         A schedule may cancel where the program does not. So float32 that is further off is judged in double precision:
         of float64 nothing wider is at hand, and what is further off is wrong.
         """
         self._out.fill(-1 if self._exact else np.nan)
-        entrant.run()
+        candidate.run()
         off = list(self._differing(self._out, self._expected))
         wrong = None
         if off and self._out.dtype == np.float32:
-            wrong = self._beyond_rounding(entrant.kernel.program, off)
+            wrong = self._beyond_rounding(candidate.kernel.program, off)
         elif off:
             wrong = int(off[0][-1]), self._out, self._expected
         if wrong is None:
@@ -202,7 +204,7 @@ class KernelContest:
     def _terms(self, program: Program) -> int:
         return _terms(program.body, lambda extent: _extent(extent, self._call.sizes, self._call.arrays))
 
-    def race(
+    def time_pair(
         self, new: BuiltSchedule, best: BuiltSchedule, *, rounds: int, seconds: float
     ) -> Sequence[tuple[float, float]]:
         """Milliseconds of both, of each round in which neither was disturbed. Raises `KeyboardInterrupt`."""

@@ -31,7 +31,7 @@ INSTALL: Final = 'pip install "atl-tensor[demo]"'
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Photo:
     """The pixels of a picture, and what was done to get them."""
 
     pixels: Pixels
@@ -56,7 +56,7 @@ def shipped_picture() -> Path:
     )
 
 
-def read_picture(path: Path, *, into: Path | None = None) -> Picture:
+def read_picture(path: Path, *, into: Path | None = None) -> Photo:
     """The picture in a file, as 8-bit grey or colour; if given, `into` is checked to be a possible place for results.
 
     Raises `ImageError`.
@@ -117,7 +117,7 @@ def _too_large(path: Path, numbers: Mapping[str, object] | None = None) -> Image
     )
 
 
-def _pixels(image: Any) -> Picture:
+def _pixels(image: Any) -> Photo:
     from PIL import ImageOps
 
     image = ImageOps.exif_transpose(image)
@@ -130,11 +130,11 @@ def _pixels(image: Any) -> Picture:
     if image.mode.startswith("I;16"):
         # The upper byte; sums of nine 16-bit values would be exact as well, but could not be written as 8-bit PNG.
         held = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
-        return Picture(held[:, :, None], " (the upper 8 of 16 bits)")
+        return Photo(held[:, :, None], " (the upper 8 of 16 bits)")
     transparent = image.has_transparency_data
     grey = image.mode in ("1", "L", "LA", "La")
     held = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.uint8)
-    return Picture(held[:, :, None] if grey else held, " (transparency is left out)" if transparent else "")
+    return Photo(held[:, :, None] if grey else held, " (transparency is left out)" if transparent else "")
 
 
 def encoded(pixels: Pixels) -> bytes:

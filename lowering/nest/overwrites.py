@@ -12,12 +12,12 @@ from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
 from lowering.nest.accesses import Access
+from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import Block, Buffer, Cell, For, accessed, key, statements
-from lowering.nest.meeting import meeting, other
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken:
+class OverwrittenRead:
     """A read of a cell for which it is not proved that nothing is stored there before; `model` is where, if known.
 
     Where the store comes first only because the iterations of a loop run at once, `at_once` is that loop.
@@ -29,13 +29,13 @@ class Overtaken:
     at_once: For | None
 
 
-def overtaken(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block) -> Overtaken | None:
+def find_overwritten_read(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block) -> OverwrittenRead | None:
     """A read of one buffer that may come after a store to the other one at the same indices, if there is any.
 
     `done` are the accesses of a loop in the order of its text, `block` its body. The two have the same shape.
     """
     at_once = {s.variable.uid: s for s in statements(block) if isinstance(s, For) and s.mark in AT_ONCE}
-    unknown: Overtaken | None = None
+    unknown: OverwrittenRead | None = None
     for at, reading in enumerate(done):
         if reading.how != "read" or not _is_of(reading, read):
             continue
@@ -45,9 +45,9 @@ def overtaken(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block
             for facts, loop in _earlier(storing, reading, at_once, textually=before < at):
                 answer = prove(facts, FALSE)
                 if isinstance(answer, Refuted):
-                    return Overtaken(reading, storing, answer.model, loop)
+                    return OverwrittenRead(reading, storing, answer.model, loop)
                 if not isinstance(answer, Proved):
-                    unknown = unknown or Overtaken(reading, storing, None, loop)
+                    unknown = unknown or OverwrittenRead(reading, storing, None, loop)
     return unknown
 
 
@@ -59,11 +59,11 @@ def _earlier(
     Or in the same iterations of all of them, where its text is the earlier one. Of a loop whose iterations run at once
     a later one may be the earlier, too; with it comes that loop.
     """
-    facts = meeting(_pairs(storing), storing.facts, _pairs(reading), reading.facts, reading.loops)
+    facts = same_cell_facts(_pairs(storing), storing.facts, _pairs(reading), reading.facts, reading.loops)
     for one, another in zip(storing.loops, reading.loops, strict=False):
         if one != another:
             break
-        here, there = index(one), other(one)
+        here, there = index(one), other_run(one)
         yield facts.assume(less(here, there)), None
         if one.uid in at_once:
             yield facts.assume(less(there, here)), at_once[one.uid]

@@ -56,7 +56,7 @@ MOST_TESTS: Final = 2
 """Where an innermost loop has more tests than that in its midst, all stay: each that leaves it doubles its text."""
 
 
-def with_invariant_tests_outside(nest: LoopNest) -> LoopNest:
+def with_unswitched_loops(nest: LoopNest) -> LoopNest:
     """The loop nest with `if p: for i: s` in place of `for i: if p: s`, where p is the same in all iterations.
 
     Of a conjunction the parts that are the same leave the loop; so do those that all statements of the loop share, and

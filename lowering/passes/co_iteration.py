@@ -10,8 +10,8 @@ from atl.checks.scope import known_at_the_start
 from atl.core.index import Var
 from atl.prove import Facts, Proved
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Clear, Declare, For, Free, If, LoopNest
-from lowering.nest.walks.merges import Merge, fingers_in, is_merge, merge_at
-from lowering.nest.walks.order import rises
+from lowering.nest.marked_loops.key_order import rises
+from lowering.nest.marked_loops.merges import Merge, fingers_in, is_merge, merge_at
 
 
 def with_strict_keys(nest: LoopNest) -> LoopNest:

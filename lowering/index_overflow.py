@@ -23,7 +23,7 @@ USUAL_POWER: Final = 20
 """Elements of which more must be known than their type even with sizes up to 2^20 are looked at in every call."""
 
 
-class Fitting:
+class IndexOverflowCheck:
     """The sums of a loop nest that may leave 64 bits, and up to which sizes and elements none of them does.
 
     While sizes are within `reach`, a call looks at the elements of the `scanned` arrays and at nothing else: of most

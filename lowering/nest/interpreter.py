@@ -28,7 +28,6 @@ from atl.core.predicate import Any as AnyOf
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import TooLarge
 from atl.meaning.scalars import Machine
-from lowering.nest.at_once import How, Watch
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -56,12 +55,13 @@ from lowering.nest.loopnest import (
     numerators,
     under,
 )
+from lowering.nest.marked_loops.execution import co_iterations, marked_loop_at, run_positions, stream_blocks
+from lowering.nest.marked_loops.merges import Merge, NoMerge
+from lowering.nest.marked_loops.runs import NoRuns, Runs
+from lowering.nest.marked_loops.streams import Stream
+from lowering.nest.races import AccessKind, RaceDetector
 from lowering.nest.tiles import Lanes, cells_of, over_lanes, tiles_of
 from lowering.nest.traps import Trap
-from lowering.nest.walks.merges import Merge, NoMerge
-from lowering.nest.walks.running import meetings, runs_in, streamed_in, walk_at
-from lowering.nest.walks.runs import NoRuns, Runs
-from lowering.nest.walks.streams import Stream
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
@@ -106,7 +106,7 @@ def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]
 
     >>> import atl, numpy as np
     >>> from lowering.lower import lower
-    >>> from lowering.nest.machine import run
+    >>> from lowering.nest.interpreter import run
     >>> n = atl.sizes("n")
     >>> x = atl.tensor("x", n)
     >>> run(lower(atl.program("padded", [x], atl.padr(1, x))), {"n": 2}, {"x": np.ones(2, np.float32)})
@@ -131,12 +131,12 @@ def execute(
     Raises `Trap`, and `TooLarge` when it takes more than this many `steps`: statements carried out.
     """
     try:
-        return Run(nest, sizes, arrays, steps, order).outcome()
+        return Interpreter(nest, sizes, arrays, steps, order).outcome()
     except ZeroDivisionError as error:
         raise Trap("divisor", f"an index is divided by {error.args[0]}") from None
 
 
-class Run:
+class Interpreter:
     """The state of a run: loop variables (v in Fig. 5.4), scalars (st) and buffers (h)."""
 
     def __init__(
@@ -162,7 +162,7 @@ class Run:
         self._tiles = tiles_of(nest)
         self._lane: Var | None = None
         self._chance = None if order is None else Random(order)
-        self._watch = Watch()
+        self._watch = RaceDetector()
         self._made: dict[Scalar, int] = {}  # as `Memory.made`
 
     def outcome(self) -> Outcome:
@@ -180,7 +180,7 @@ class Run:
             missing = next(address for address in range(count) if address not in stored)
             raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is said to be complete")
         if (left := next((address for address in memory.cells if address not in stored), None)) is not None:
-            raise Trap("taken", f"{output.name} at {left}, where another tensor in its storage is left")
+            raise Trap("aliased", f"{output.name} at {left}, where another tensor in its storage is left")
         return Outcome(shape, output.dtype, stored, self._scalars.divisions_by_zero, self._scalars.undefined)
 
     def _whole(self) -> None:
@@ -223,7 +223,7 @@ class Run:
             case For(variable, low, high, body):
                 if variable in self._variables:
                     raise Trap("redeclared", f"the loop variable {variable.name} is in use")
-                if self._chance is not None and (walk := walk_at(statement)) is not None:
+                if self._chance is not None and (walk := marked_loop_at(statement)) is not None:
                     self._walk(walk)
                     return
                 values = range(self._index(low), self._index(high))
@@ -267,13 +267,13 @@ class Run:
         outside = self._conditions
         match walk:
             case Merge(_, conditions, within, body):
-                for _ in meetings(walk, self._index, self._variables, self._nest.strict):
+                for _ in co_iterations(walk, self._index, self._variables, self._nest.strict):
                     self._conditions = reduce(under, within, outside)
                     if all(self._holds(condition) for condition in conditions):
                         self._block(body)
             case Runs(loop, _, total, body, last):
                 self._made[total] = self._watch.depth
-                for begins, ends in runs_in(walk, self._index, self._variables):
+                for begins, ends in run_positions(walk, self._index, self._variables):
                     self._conditions = under(outside, loop.range)
                     if begins:
                         self._stack[total] = self._scalars.constant(0, total.dtype)
@@ -284,12 +284,12 @@ class Run:
             case Stream(loop):
                 self._conditions = under(outside, loop.range)
                 self._watch.begin(loop.variable.name, loop.mark)
-                for position, block in streamed_in(walk, self._index, self._variables, cast(Random, self._chance)):
+                for position, block in stream_blocks(walk, self._index, self._variables, cast(Random, self._chance)):
                     self._watch.iterate(position)
                     self._block(block)
                 self._watch.end()
             case NoMerge(summary) | NoRuns(summary):
-                raise Trap("walk", summary)
+                raise Trap("marked loop", summary)
             case _:
                 assert_never(walk)
         self._conditions = outside
@@ -327,14 +327,14 @@ class Run:
             yield value
         self._watch.end()
 
-    def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: How) -> None:
+    def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: AccessKind) -> None:
         """Looks on while something is done to a cell at an address, or to a scalar."""
         met = self._watch.touch((key(storage), at), made, how) if self._watch.depth > made else None
         if met is not None:
             where = storage.name if isinstance(storage, Scalar) else f"{storage.name} at {at}"
             first, second = met.iterations
             raise Trap(
-                "meeting",
+                "data race",
                 f"{where}: {met.done[0]} in iteration {first} of the {met.mark.value} loop {met.loop}, "
                 f"{met.done[1]} in iteration {second}",
             )
@@ -372,7 +372,7 @@ class Run:
 
     def _check_owner(self, buffer: Buffer, memory: Memory, address: int) -> None:
         if memory.owners.get(address, buffer.uid) != buffer.uid and address in memory.cells:
-            raise Trap("taken", f"{buffer.name} at {address}, where another tensor in its storage stands")
+            raise Trap("aliased", f"{buffer.name} at {address}, where another tensor in its storage stands")
 
     # -- buffers ------------------------------------------------------------------------------------------------------
 
@@ -521,7 +521,7 @@ class Run:
     # -- indices ------------------------------------------------------------------------------------------------------
 
     def _index(self, expression: Index) -> int:
-        if self._nest.natural and expression.constant is None:
+        if self._nest.nonnegative_numerators and expression.constant is None:
             self._look_at_numerators(expression)
         value = self._fixed.get(expression.identity)
         if value is None:
@@ -560,7 +560,7 @@ class Run:
     def _enter(self, branch: Predicate | For) -> Conditions:
         """Goes into a branch or a loop; the conditions outside. Nobody asks for them where nothing is said of any."""
         outside = self._conditions
-        if self._nest.natural:
+        if self._nest.nonnegative_numerators:
             self._conditions = under(outside, branch.range if isinstance(branch, For) else branch)
         return outside
 
@@ -570,7 +570,7 @@ class Run:
         if found is None:
             found = self._numerators[expression] = tuple(numerators(expression))
         for numerator in found:
-            stated = (self._conditions, numerator) in self._nest.natural
+            stated = (self._conditions, numerator) in self._nest.nonnegative_numerators
             if stated and (value := value_of(numerator, self._leaf, self._element)) < 0:
                 raise Trap("numerator", f"{value} is divided where the nest says that it is not negative")
 

@@ -29,7 +29,7 @@ from lowering.nest.tiles import Tiles, over_lanes, tiles_of
 from lowering.passes.simplification import simplified_block
 
 
-def with_single_iterations(nest: LoopNest) -> LoopNest:
+def without_trivial_loops(nest: LoopNest) -> LoopNest:
     """The loop nest with `if l < h: s(l)` in place of `for i in l..h: s(i)`, where that is at most one iteration.
 
     Of innermost loops without a mark over assignments and sums, such as those of the first and the last cell of a row.

@@ -15,7 +15,7 @@ _OTHER: Final = 1 << 30
 """Added to the ids of variables of the other run."""
 
 
-def meeting(one: Pairs, facts: Facts, another: Pairs, known: Facts, loops: Collection[Var]) -> Facts:
+def same_cell_facts(one: Pairs, facts: Facts, another: Pairs, known: Facts, loops: Collection[Var]) -> Facts:
     """What holds where an access at these pairs, with its facts, and another one with its own, are to the same cell.
 
     The other one happens in another run of these loops: it has values of its own for their variables (`other`).
@@ -23,14 +23,14 @@ def meeting(one: Pairs, facts: Facts, another: Pairs, known: Facts, loops: Colle
     own = {variable.uid for variable in loops}
 
     def renamed(leaf: Leaf) -> Index:
-        return other(leaf) if isinstance(leaf, Var) and leaf.uid in own else index(leaf)
+        return other_run(leaf) if isinstance(leaf, Var) and leaf.uid in own else index(leaf)
 
     pairs = zip(one, another, strict=True)
     same = conjunction(equal(a, map_leaves(b, renamed)) for (a, _), (b, _) in pairs)
     return facts.assume(*(substitute_predicate(fact, renamed) for fact in known.predicates)).assume(same)
 
 
-def other(variable: Leaf) -> Index:
+def other_run(variable: Leaf) -> Index:
     """The variable of a loop in another run of it; sizes are the same there."""
     match variable:
         case Var(uid, name):

@@ -10,7 +10,7 @@ from atl.core.program import Program, Rebuild
 
 
 @dataclass(frozen=True, slots=True)
-class OnPattern:
+class PatternResult:
     """The operand as which a result is stored: its place in a call, its arrays, and what puts them together."""
 
     name: str
@@ -29,7 +29,7 @@ class OnPattern:
         return self.rebuild(operand, [passed[at] for at in self.arrays], values)
 
 
-def values_of(program: Program) -> tuple[Program, OnPattern | None]:
+def values_of(program: Program) -> tuple[Program, PatternResult | None]:
     """The program of the values of a result that is stored as an operand is; any other program as it is."""
     stored = program.stored
     if stored is None:
@@ -38,5 +38,5 @@ def values_of(program: Program) -> tuple[Program, OnPattern | None]:
     assert operand.rebuild is not None
     at = {array.name: number for number, array in enumerate(program.inputs)}
     place = program.operands.index(operand.name)
-    pattern = OnPattern(operand.name, place, tuple(at[name] for name in operand.arrays), operand.rebuild)
+    pattern = PatternResult(operand.name, place, tuple(at[name] for name in operand.arrays), operand.rebuild)
     return replace(program, body=values), pattern

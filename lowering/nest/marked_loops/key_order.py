@@ -5,8 +5,8 @@ from __future__ import annotations
 from atl.core.index import Index, Leaf, index, map_leaves
 from atl.core.predicate import Predicate, at_most, less, within
 from atl.prove import Answer, Facts, prove
-from lowering.nest.meeting import other
-from lowering.nest.walks.merges import Finger
+from lowering.nest.aliasing import other_run
+from lowering.nest.marked_loops.merges import Finger
 
 
 def rises(finger: Finger, facts: Facts, *, strict: bool) -> Answer:
@@ -17,7 +17,7 @@ def rises(finger: Finger, facts: Facts, *, strict: bool) -> Answer:
 def rising(finger: Finger, facts: Facts, *, strict: bool) -> tuple[Facts, Predicate]:
     """What is known of two positions in the range of a finger, one after the other, and what is asked of the keys."""
     loop = finger.loop
-    later = other(loop.variable)
+    later = other_run(loop.variable)
 
     def moved(leaf: Leaf) -> Index:
         return later if leaf == loop.variable else index(leaf)

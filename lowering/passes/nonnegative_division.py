@@ -9,24 +9,24 @@ from atl.checks.scope import known_at_the_start
 from atl.core.index import Index
 from atl.core.predicate import non_negative
 from atl.prove import Facts, holds
-from lowering.nest.computed import Compared, Computed, Inside, computed
+from lowering.nest.index_expressions import Compared, Computed, Inside, index_expressions
 from lowering.nest.loopnest import Conditions, LoopNest, numerators, under
 
 
-def with_natural_numerators(nest: LoopNest) -> LoopNest:
-    """The loop nest whose `natural` has every numerator that is proved not to be negative where it stands."""
+def with_nonnegative_numerators(nest: LoopNest) -> LoopNest:
+    """The loop nest whose `nonnegative_numerators` has every numerator that is proved not to be negative where it stands."""
     known = _Known(known_at_the_start(nest.assumptions, nest.inputs))
     asked = {
         (known.conditions(occurrence.inside), numerator): occurrence.inside
-        for occurrence in computed(nest)
+        for occurrence in index_expressions(nest)
         for numerator in numerators(_expression(occurrence))
     }
-    natural = frozenset(
+    nonnegative_numerators = frozenset(
         (conditions, numerator)
         for (conditions, numerator), inside in asked.items()
         if holds(known.facts(inside), non_negative(numerator))
     )
-    return replace(nest, natural=natural)
+    return replace(nest, nonnegative_numerators=nonnegative_numerators)
 
 
 def _expression(occurrence: Computed | Compared) -> Index:

@@ -8,13 +8,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lowering.facts import Limits
+from lowering.facts import ElementConstraints
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class CachedValidation:
     """What a kernel found out of a packed operand: that its indices meet these limits, what C is passed for them.
 
     The arrays are those of indices, and the values as they were passed, of which nothing is known. Those of indices are
@@ -22,13 +22,13 @@ class Note:
     stays as it was checked. The shapes are that of the operand and those of its indices.
     """
 
-    limits: Limits
+    limits: ElementConstraints
     arrays: tuple[AnyArray, ...]
     pointers: tuple[Any, ...]
     shapes: tuple[tuple[int, ...], ...]
 
 
-def over_same_bytes(array: AnyArray) -> AnyArray | None:
+def view_of_bytes(array: AnyArray) -> AnyArray | None:
     """A contiguous array once more, straight over the bytes that it is a view of; None where it is no such thing."""
     held: Any = array
     while isinstance(held, np.ndarray):

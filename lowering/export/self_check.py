@@ -18,7 +18,7 @@ from lowering.c.names import Names
 from lowering.c.text import AND, COMPARISON, indented, wrapped
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
-from lowering.export.drawing import HELPERS, THERE, Drawing, Own, elements_text
+from lowering.export.input_generation import HELPERS, THERE, InputGenerator, Own, elements_text
 from lowering.nest.loopnest import LoopNest, key
 from lowering.nest.text_scope import TextScope, names_wanted
 
@@ -116,7 +116,7 @@ ${table}
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedKernel:
     """What a check calls: a function and its plain version, each with its nest, whose sizes may stand in another order.
 
     `declared` are the declarations of both; both take the inputs and fill an array in memory.
@@ -129,7 +129,7 @@ class Checked:
     declared: str
 
 
-def check_text(program: Program, checked: Checked, cases: Sequence[tuple[int, ...]]) -> str:
+def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[int, ...]]) -> str:
     """The file of a check. Each function that it defines begins with `atl_`."""
     nest = checked.nest
     out_type = C_TYPES[nest.output.dtype]
@@ -174,12 +174,12 @@ WANT, FAILED, BYTES, KEPT, K, FOUND = map(Own, ("want", "failed", "bytes", "kept
 def _scope(nest: LoopNest, taken: frozenset[str]) -> TextScope:
     own = [(each, each.hint) for each in (WANT, FAILED, BYTES, KEPT, K, FOUND)]
     names = Names(taken=taken).bind_all([*names_wanted(nest), *own])
-    return TextScope(names, frozenset(), nest.natural)
+    return TextScope(names, frozenset(), nest.nonnegative_numerators)
 
 
-def _case(program: Program, checked: Checked) -> str:
+def _case(program: Program, checked: CheckedKernel) -> str:
     nest = checked.nest
-    drawing = Drawing.of(_scope(nest, frozenset({checked.name, checked.plain})), nest.inputs)
+    drawing = InputGenerator.of(_scope(nest, frozenset({checked.name, checked.plain})), nest.inputs)
     scope = drawing.scope
     name = scope.name
     out, there = name(key(nest.output)), name(THERE)
@@ -234,7 +234,7 @@ def _case(program: Program, checked: Checked) -> str:
     return "\n".join([comment, *(part for line in text for part in wrapped(line))]) + "\n"
 
 
-def _told(checked: Checked, sizes: Sequence[str], there: str) -> list[str]:
+def _told(checked: CheckedKernel, sizes: Sequence[str], there: str) -> list[str]:
     """What prints the case. A size a line: lines that are too long are broken at commas, in texts too."""
     lines = [f'printf("{checked.name}");']
     for named, each in zip(checked.nest.sizes, sizes, strict=True):

@@ -153,18 +153,18 @@ def _drawn(array: Array) -> Own:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class InputGenerator:
     """The C that declares and draws the inputs of a nest, and what frees them, in a scope where all of it has names."""
 
     scope: TextScope
     inputs: tuple[Array, ...]
 
     @staticmethod
-    def of(scope: TextScope, inputs: tuple[Array, ...]) -> Drawing:
+    def of(scope: TextScope, inputs: tuple[Array, ...]) -> InputGenerator:
         """The drawing in a scope in which inputs and sizes have names; what it declares besides gets some."""
         for own in (THERE, AT, *(of(array) for array in inputs for of in (_count, _drawn))):
             _, scope = scope.bind(own, own.hint)
-        return Drawing(scope, inputs)
+        return InputGenerator(scope, inputs)
 
     def lines(self) -> list[str]:
         """Declarations of all inputs; a variable tells whether there are such integers."""

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from atl.core.program import FindCache, Unpacked
-from lowering.calls.noted import Note
+from lowering.calls.validation_cache import CachedValidation
 
 WALKED: Final = 0x101
 """The flags of NumPy's for an array that is C-contiguous and aligned."""
@@ -17,7 +17,7 @@ FLOAT32_LIMIT: Final = 3.4e38
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class InputSpec:
     """An input as C takes it: its element type and rank, and cffi's type of a pointer to an array."""
 
     dtype: np.dtype[Any]
@@ -26,29 +26,31 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Operand:
+class OperandSpec:
     """An operand of a kernel: its inputs, in the order of a call, and where among all of them its indices stand.
 
     A packed one is taken `apart` into its inputs. The notes of a tensor have what is noted of it under this object.
     """
 
     name: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputSpec, ...]
     indices: tuple[int, ...] = ()
     apart: Callable[[object], Unpacked] | None = None
     notes: FindCache | None = None
 
 
-Notable: TypeAlias = Sequence[tuple[Operand, dict[object, Any], Note | None, object]]
+CacheSlots: TypeAlias = Sequence[tuple[OperandSpec, dict[object, Any], CachedValidation | None, object]]
 """The operands of a call that have notes: where these are, what is noted, and the operand as it was passed."""
-Taken: TypeAlias = tuple[Sequence[Any], Sequence[Any], tuple[object, ...] | None, Notable]
+BoundArguments: TypeAlias = tuple[Sequence[Any], Sequence[Any], tuple[object, ...] | None, CacheSlots]
 """The inputs in order, what C is passed for them, a key of all that decides whether they fit, and what has notes.
 
 There is no key where a closer look is needed.
 """
 
 
-def looking(operands: Sequence[Operand], from_buffer: Callable[..., Any]) -> Callable[..., Taken | None]:
+def compile_fast_path(
+    operands: Sequence[OperandSpec], from_buffer: Callable[..., Any]
+) -> Callable[..., BoundArguments | None]:
     """What takes these operands, passed by position, as C takes them; it gives None where a closer look is needed.
 
     What is taken for an array is one of NumPy's and of no other class, of the element type, contiguous and aligned; its
@@ -63,7 +65,7 @@ def looking(operands: Sequence[Operand], from_buffer: Callable[..., Any]) -> Cal
             text.take_packed(f"_of_{number}", operand)
     known = text.known
     exec(text.whole(), known)
-    look: Callable[..., Taken | None] = known["look"]
+    look: Callable[..., BoundArguments | None] = known["look"]
     return look
 
 
@@ -80,13 +82,13 @@ class _Text:
         self._key: list[str] = []
         self._notable: list[str] = []
 
-    def take_array(self, wanted: Input) -> None:
+    def take_array(self, wanted: InputSpec) -> None:
         """Takes one array, or one number."""
         (name,) = names = self._named((wanted,))
         self._parameters.append(name)
         self._look_at(names, (wanted,))
 
-    def take_packed(self, of: str, operand: Operand) -> None:
+    def take_packed(self, of: str, operand: OperandSpec) -> None:
         """Takes a packed operand apart, or its indices as they are noted; its values are looked at."""
         *indices, values = names = self._named(operand.inputs)
         self._parameters.append(f"packed{of}")
@@ -121,19 +123,19 @@ class _Text:
         ]
         return "\n    ".join((f"def look({', '.join(self._parameters)}):", *lines))
 
-    def _named(self, inputs: Sequence[Input]) -> list[str]:
+    def _named(self, inputs: Sequence[InputSpec]) -> list[str]:
         names = [f"a{len(self._passed) + number}" for number in range(len(inputs))]
         self._passed += names
         for name, each in zip(names, inputs, strict=True):
             self.known |= {f"{name}_dtype": each.dtype, f"{name}_kind": each.kind}
         return names
 
-    def _look_at(self, names: Sequence[str], inputs: Sequence[Input]) -> None:
+    def _look_at(self, names: Sequence[str], inputs: Sequence[InputSpec]) -> None:
         self._wanted.append(self._fit(names, inputs))
         self._pointers += map(_pointer, names, inputs)
         self._key += _shapes(names, inputs)
 
-    def _fit(self, names: Sequence[str], inputs: Sequence[Input]) -> str:
+    def _fit(self, names: Sequence[str], inputs: Sequence[InputSpec]) -> str:
         return " and ".join(map(_fits, names, inputs)) or "True"
 
 
@@ -141,7 +143,7 @@ def _all(parts: Iterable[str]) -> str:
     return "".join(f"{each}, " for each in parts)
 
 
-def _fits(name: str, wanted: Input) -> str:
+def _fits(name: str, wanted: InputSpec) -> str:
     if wanted.rank:
         return f"type({name}) is ndarray and {name}.dtype is {name}_dtype and {name}.flags.num & {WALKED} == {WALKED}"
     if wanted.dtype.kind != "f":
@@ -150,9 +152,9 @@ def _fits(name: str, wanted: Input) -> str:
     return f"type({name}) is float{within}"
 
 
-def _pointer(name: str, wanted: Input) -> str:
+def _pointer(name: str, wanted: InputSpec) -> str:
     return f"from_buffer({name}_kind, {name})" if wanted.rank else name
 
 
-def _shapes(names: Sequence[str], inputs: Sequence[Input]) -> list[str]:
+def _shapes(names: Sequence[str], inputs: Sequence[InputSpec]) -> list[str]:
     return [f"{name}.shape" for name, wanted in zip(names, inputs, strict=False) if wanted.rank]

@@ -9,16 +9,16 @@ from random import Random
 from atl.core.index import Index, Var
 from atl.core.marks import LoopMark
 from lowering.nest.loopnest import Block, For
+from lowering.nest.marked_loops.merges import Finger, Merge, NoMerge, is_merge, merge_at
+from lowering.nest.marked_loops.runs import NoRuns, Runs, runs_at
+from lowering.nest.marked_loops.streams import Stream, of_lines, stream_at
 from lowering.nest.traps import Trap
-from lowering.nest.walks.merges import Finger, Merge, NoMerge, is_merge, merge_at
-from lowering.nest.walks.runs import NoRuns, Runs, runs_at
-from lowering.nest.walks.streams import Stream, of_lines, stream_at
 
 Value = Callable[[Index], int]
 Positions = MutableMapping[Var, int]
 
 
-def meetings(merge: Merge, value: Value, at: Positions, strict: Collection[Var]) -> Iterator[None]:
+def co_iterations(merge: Merge, value: Value, at: Positions, strict: Collection[Var]) -> Iterator[None]:
     """Moves the fingers of a merge, and stops wherever all keys are equal.
 
     Those that stand at a lesser key than another finger go on. Where all are equal that finger goes on whose keys may
@@ -60,7 +60,7 @@ def _look_at_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int
     """Raises a trap where a merge would miss keys that are equal."""
     repeating = [finger.variable.name for finger in merge.fingers if finger.variable not in strict]
     if len(repeating) > 1:
-        raise Trap("walk", f"the keys of {' and of '.join(repeating)} may repeat")
+        raise Trap("marked loop", f"the keys of {' and of '.join(repeating)} may repeat")
     for finger in merge.fingers:
         variable = finger.variable
         first = at[variable]
@@ -71,10 +71,10 @@ def _look_at_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int
         at[variable] = first
         for before, after in pairwise(keys):
             if after < before or (after == before and variable in strict):
-                raise Trap("walk", f"a key of {variable.name} is {before}, and the next one is {after}")
+                raise Trap("marked loop", f"a key of {variable.name} is {before}, and the next one is {after}")
 
 
-def runs_in(runs: Runs, value: Value, at: Positions) -> Iterator[tuple[bool, bool]]:
+def run_positions(runs: Runs, value: Value, at: Positions) -> Iterator[tuple[bool, bool]]:
     """Moves the position through its range; whether a run begins there, and whether one ends."""
     variable = runs.loop.variable
     if variable in at:
@@ -94,7 +94,7 @@ def runs_in(runs: Runs, value: Value, at: Positions) -> Iterator[tuple[bool, boo
     at.pop(variable, None)
 
 
-def walk_at(loop: For) -> Merge | NoMerge | Runs | NoRuns | Stream | None:
+def marked_loop_at(loop: For) -> Merge | NoMerge | Runs | NoRuns | Stream | None:
     """How a loop is run that is not run position by position."""
     if is_merge(loop):
         return merge_at(loop)
@@ -103,7 +103,7 @@ def walk_at(loop: For) -> Merge | NoMerge | Runs | NoRuns | Stream | None:
     return stream_at(loop)
 
 
-def streamed_in(stream: Stream, value: Value, at: Positions, chance: Random) -> Iterator[tuple[int, Block]]:
+def stream_blocks(stream: Stream, value: Value, at: Positions, chance: Random) -> Iterator[tuple[int, Block]]:
     """The statements of each line and of each iteration beside lines, with the first iteration that they are of.
 
     Where the first line begins is left to chance, and so is the order.
