@@ -1,4 +1,4 @@
-"""From a program to code that runs: reindexers, loop nests, C and CUDA, building and calling kernels."""
+"""Compilation of programs to loop nests, C and CUDA, and kernels that are built, called and timed."""
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, check, compile  # noqa: A004 (the contract's name)

@@ -1,4 +1,4 @@
-"""Whether the integers that a kernel computes for its indices fit into 64 bits: asked by each call, once."""
+"""The check, once per call, that the index arithmetic of a kernel does not overflow 64 bits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from lowering.c.values.ranges import Range, Ranges, fits
 from lowering.nest.loopnest import LoopNest
 
 MOST_POWER: Final = 62
-"""Sizes and elements are asked about up to 2^62 at once; beyond, about those of the call."""
+"""Exponent of the largest power of two for which all sums are checked in advance."""
 USUAL_POWER: Final = 20
-"""Elements of which more must be known than their type even with sizes up to 2^20 are looked at in every call."""
+"""Exponent of usual sizes. Arrays whose element types allow an overflow at these sizes are scanned in every call."""
 
 
 class IndexOverflowCheck:
-    """The sums of a loop nest that may leave 64 bits, and up to which sizes and elements none of them does.
+    """The sums of a loop nest that may overflow 64 bits, and a bound on sizes and elements below which none does.
 
-    While sizes are within `reach`, a call looks at the elements of the `scanned` arrays and at nothing else: of most
-    nests, at none. Beyond, the ranges of the very call decide.
+    For sizes up to `reach`, a call scans only the elements of the `scanned` arrays, which are none for most nests.
+    For larger sizes, the check uses the actual ranges of the call.
     """
 
     def __init__(self, nest: LoopNest) -> None:
@@ -39,17 +39,17 @@ class IndexOverflowCheck:
         usual = self._failing(self._doubtful, 2**USUAL_POWER)
         names = {array.name for operand in usual for array in _arrays_read(operand) if not is_limited(array)}
         self.scanned: Final = tuple(sorted(names))
-        """The arrays whose elements decide, whatever the sizes are."""
+        """Names of the arrays whose elements may cause an overflow even at usual sizes."""
         self.reach: Final = self._reach()
-        """Sizes up to this one, with elements up to it in the scanned arrays, make all sums fit."""
+        """Largest size, and magnitude of scanned elements, for which all sums are known to fit."""
 
     def _failing(self, among: Iterable[Operand], limit: int) -> tuple[Operand, ...]:
-        """The operands that may not fit with sizes up to the limit and any elements of their types."""
+        """Return the operands that may overflow with sizes up to the limit and any elements of their types."""
         ranges = Ranges(dict.fromkeys(self._sizes, (0, min(limit, LARGEST))), lambda array: range_of(array.dtype))
         return tuple(operand for operand in among if not fits(ranges.of(operand)))
 
     def _reach(self) -> int:
-        """The greatest power of two that will do; -1, when none does."""
+        """Return the greatest power of two up to which all sums fit, or -1."""
         enough, too_far = -1, MOST_POWER + 1
         while too_far - enough > 1:
             middle = (enough + too_far) // 2
@@ -69,19 +69,21 @@ class IndexOverflowCheck:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def check(self, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> bool:
-        """Whether elements of the arrays had to be looked at to see that all sums fit in a call; else sizes decide.
+        """Check a call, and return whether its elements were scanned. If not, the result depends on its sizes alone.
 
-        Raises `IndexOverflow` when a sum may not fit.
+        Raises `IndexOverflow` if a sum may overflow.
         """
-        held = _Held(arrays)
-        if max(sizes.values(), default=0) <= self.reach and all(held.within(name, self.reach) for name in self.scanned):
-            return held.asked
-        ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: held.range(array.name))
+        elements = _ElementRanges(arrays)
+        if max(sizes.values(), default=0) <= self.reach and all(
+            elements.within(name, self.reach) for name in self.scanned
+        ):
+            return elements.were_scanned
+        ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: elements.range(array.name))
         for operand in self._doubtful:
             found = ranges.of(operand)
             if found is not None and not fits(found):
                 raise self._refused(operand, found, ranges)
-        return held.asked
+        return elements.were_scanned
 
     def _refused(self, operand: Operand, found: Range, ranges: Ranges) -> IndexOverflow:
         whole = _as_index(operand.terms)
@@ -95,7 +97,7 @@ class IndexOverflowCheck:
             )
         return IndexOverflow(
             f"{show_index(whole)}, which {self._name} computes, may not fit into 64 bits in this call",
-            required=f"-2**63 <= {show_index(whole)} < 2**63; it is from {found[0]} to {found[1]}, as far as is known",
+            required=f"-2**63 <= {show_index(whole)} < 2**63; its known range is {found[0]} to {found[1]}",
             numbers={
                 show_index(index(atom)): _written(ranges.of(Operand(operand.inside, {(atom,): 1})))
                 for atom in dict.fromkeys(atoms(whole))
@@ -105,8 +107,8 @@ class IndexOverflowCheck:
         )
 
 
-class _Held:
-    """The least and the greatest element of each array of a call, looked for when they are asked for."""
+class _ElementRanges:
+    """The least and greatest element of each array of a call, computed on demand."""
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self._arrays = arrays
@@ -119,7 +121,7 @@ class _Held:
         return self._found[name]
 
     @property
-    def asked(self) -> bool:
+    def were_scanned(self) -> bool:
         return bool(self._found)
 
     def within(self, name: str, limit: int) -> bool:
@@ -128,7 +130,7 @@ class _Held:
 
 
 def _arrays_read(operand: Operand) -> Iterator[Array]:
-    """The arrays of which an element is in the sum, or in a condition that it stands under."""
+    """Yield the arrays whose elements occur in the sum or in a condition around it."""
     stated = [_as_index(operand.terms)]
     inside = operand.inside
     while inside.outside is not None and inside.predicate is not None:

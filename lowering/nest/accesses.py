@@ -1,4 +1,4 @@
-"""What the iterations of a loop touch that is there outside of them: cells of buffers, and scalar variables."""
+"""Accesses of loop iterations to cells of buffers and scalar variables that outlive the iteration."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from lowering.nest.races import AccessKind
 from lowering.nest.text_scope import TextScope
 
 _ANY: Final = 1 << 29
-"""The first id of the variables that stand for any cell of a buffer that is emptied."""
+"""First id of the variables that denote an arbitrary cell of a cleared buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One access: to what, with what is known there, in which loops from the one in question on, and in which text."""
+    """An access to storage, with the facts known there, the loops around it from the analysed one on, and its scope."""
 
     storage: Cell | Scalar
     how: AccessKind
@@ -54,14 +54,14 @@ class Access:
 
     @property
     def text(self) -> str:
-        """The statement, as it is shown in the loop nest."""
+        """The statement as the pseudocode of the loop nest shows it."""
         return show_statement(self.scope, self.statement)
 
 
 def accesses(loop: For, facts: Facts, scope: TextScope, *, inputs: bool = False) -> Iterator[Access]:
-    """What an iteration does to storage that other iterations see: what is no input, and not made in the iteration.
+    """Yield the accesses of an iteration to storage that other iterations share.
 
-    With `inputs` also what it reads of these.
+    Storage that the iteration allocates is excluded, and so are inputs unless `inputs` is set.
     """
     own = {
         key(made.buffer if isinstance(made, Allocate) else made.variable)
@@ -77,7 +77,7 @@ def accesses(loop: For, facts: Facts, scope: TextScope, *, inputs: bool = False)
 
 
 def accesses_of(statement: Statement, facts: Facts, scope: TextScope) -> Iterator[Access]:
-    """What a statement does to storage, also to what is made in it; the loops are those within it."""
+    """Yield all accesses of a statement, also to storage that it allocates. Their loops are those within it."""
     yield from _in_statement(_Place(facts, (), scope), statement)
 
 
@@ -101,7 +101,7 @@ def _in_block(place: _Place, block: Block) -> Iterator[Access]:
 
 
 def after(scope: TextScope, statement: Statement) -> TextScope:
-    """Where the next statement of a block stands: what was declared or allocated is in sight."""
+    """Return the scope of the next statement of a block, in which declarations of this one are visible."""
     match statement:
         case Declare(variable):
             return scope.bind(key(variable), variable.name)[1]

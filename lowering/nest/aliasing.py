@@ -1,4 +1,4 @@
-"""Two accesses to one buffer, in two runs of the loops around them: what is known where both are to one cell."""
+"""Facts under which two accesses to a buffer, in different iterations, are to the same cell."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts
 
 _OTHER: Final = 1 << 30
-"""Added to the ids of variables of the other run."""
+"""Offset of the ids of the second iteration's variables."""
 
 
 def same_cell_facts(one: Pairs, facts: Facts, another: Pairs, known: Facts, loops: Collection[Var]) -> Facts:
-    """What holds where an access at these pairs, with its facts, and another one with its own, are to the same cell.
+    """Return the facts that hold where two accesses, each with its pairs and facts, are to the same cell.
 
-    The other one happens in another run of these loops: it has values of its own for their variables (`other`).
+    The second access is in another iteration of `loops`, whose variables are renamed by `other_run`.
     """
     own = {variable.uid for variable in loops}
 
@@ -31,7 +31,7 @@ def same_cell_facts(one: Pairs, facts: Facts, another: Pairs, known: Facts, loop
 
 
 def other_run(variable: Leaf) -> Index:
-    """The variable of a loop in another run of it; sizes are the same there."""
+    """Return the variable of a loop in another iteration. Sizes are the same there."""
     match variable:
         case Var(uid, name):
             return index(Var(uid + _OTHER, f"{name}'"))

@@ -1,4 +1,4 @@
-"""The index expressions that a loop nest computes: each with where it stands, and what it is computed for."""
+"""Enumeration of the index expressions that a loop nest computes, with their surroundings and uses."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from lowering.nest.marked_loops.merges import Merge, NoMerge, is_merge, merge_at
 from lowering.nest.marked_loops.runs import NoRuns, Runs, runs_at
 
 Comparison: TypeAlias = NonNegative | Zero | NonZero
-"""A condition that is not made of others."""
+"""An atomic condition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inside:
-    """The inside of a loop or a branch: `predicate` holds there, by its range or its test; `outside` is around it."""
+    """The inside of a loop or branch, where `predicate` holds (its range or test); `outside` encloses it."""
 
     outside: Inside | None = None
     predicate: Predicate | None = None
@@ -52,19 +52,19 @@ class Inside:
 
 
 class IndexUse(Enum):
-    """What an index expression is computed for."""
+    """The use of an index expression."""
 
     COUNT = auto()
-    """The end of a loop, or how much a buffer holds."""
+    """A bound of a loop, or the size of a buffer."""
     ADDRESS = auto()
-    """A part of the address of a cell: an index, or the extent that it lies in."""
+    """A part of the address of a cell: an index or an extent."""
     SCALAR = auto()
-    """A value to compute with."""
+    """An operand of scalar arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """An expression that is computed at a place."""
+    """An occurrence of a computed expression."""
 
     inside: Inside
     use: IndexUse
@@ -73,7 +73,7 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A condition that is tested at a place, by comparing."""
+    """An occurrence of a comparison."""
 
     inside: Inside
     condition: Comparison
@@ -83,7 +83,7 @@ Occurrences: TypeAlias = Iterator[Computed | Compared]
 
 
 def index_expressions(nest: LoopNest) -> Occurrences:
-    """All of them, in the order of the text."""
+    """Yield all index expressions and comparisons of a nest, in the order of its text."""
     outermost = Inside()
     for extent in nest.output.extents:
         yield Computed(outermost, IndexUse.ADDRESS, extent)
@@ -114,7 +114,7 @@ def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
             yield from _in_storage(inside, statement.row_start)
             yield Computed(inside, IndexUse.COUNT, statement.count)
         case Allocate(buffer, count) | Clear(buffer, count):
-            # The extents of a buffer that is allocated outside of a loop may speak of the loop's variable.
+            # The extents of a hoisted buffer may contain the variable of a loop that its allocation is outside of.
             for part in buffer.allocated_extents if count == elements(buffer.allocated_extents) else (count,):
                 yield Computed(inside, IndexUse.COUNT, part)
         case Free():
@@ -124,7 +124,7 @@ def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
 
 
 def _keys(inside: Inside, loop: For) -> Occurrences:
-    """What is compared where a loop walks through keys."""
+    """Yield the keys that a merge or a loop marked `runs` compares."""
     walk = merge_at(loop) if is_merge(loop) else runs_at(loop) if loop.mark is LoopMark.RUNS else None
     match walk:
         case Merge(fingers):
@@ -170,7 +170,7 @@ def _in_scalar(inside: Inside, e: ScalarExpr) -> Occurrences:
 
 
 def _in_predicate(inside: Inside, predicate: Predicate) -> Occurrences:
-    """A part is tested only where those to the left of it hold, or in a disjunction where they do not."""
+    """Yield the comparisons of a predicate. Parts are evaluated from left to right, with short-circuiting."""
     match predicate:
         case NonNegative() | Zero() | NonZero():
             yield Compared(inside, predicate)

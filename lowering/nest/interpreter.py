@@ -1,11 +1,11 @@
-"""An interpreter of loop nests (Fig. 5.4): what C does with them, on a heap of partial maps.
+"""An interpreter of loop nests (Fig. 5.4) with the semantics of the printed C, on a heap of partial maps.
 
-An array is a partial map from flat addresses to values, so that what C would do silently is a `Trap` here: an access
-outside of a buffer or of one of its dimensions, a read of a cell that holds nothing, a second assignment to a cell, a
-buffer that is used after it was freed, or is never freed, a quotient that would be rounded the wrong way.
+An array is a partial map from flat addresses to values. Errors that C would not report raise `Trap` here: out-of-bounds
+accesses, reads of cells without a value, second assignments to a cell, uses after free, leaks, and quotients that
+would round the wrong way.
 
-Where the mark of a loop says that its iterations run at once, they run one by one in an order by chance, and it is a
-trap when two of them meet: one changes a cell or a variable that the other one touches. No proof has a part in that.
+Iterations of loops whose mark makes them concurrent run one by one in random order, and a data race between two of
+them is a trap. This check does not use the prover.
 """
 
 from __future__ import annotations
@@ -68,21 +68,21 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 
 @dataclass(slots=True)
 class Memory:
-    """A flat array: the cells that hold a value. The others read as zero below `zeroed`; beyond they hold nothing."""
+    """A flat array with the values of its cells. Cells without a value read as zero below `zeroed`, and trap beyond."""
 
     capacity: int
     zeroed: int
-    made: int = 0  # so many loops around whose iterations run at once: no other iterations of them see it
+    made: int = 0  # the number of concurrent loops around the allocation, to whose iterations it is private
     cells: dict[int, Any] = field(default_factory=dict)
-    held: dict[int, tuple[int, bool]] = field(default_factory=dict)  # of a ring: by place the row, and if it is zeroed
-    owners: dict[int, int] = field(default_factory=dict)  # the buffer whose value is in a cell
+    held: dict[int, tuple[int, bool]] = field(default_factory=dict)  # circular buffer: place -> its row, and if zeroed
+    owners: dict[int, int] = field(default_factory=dict)  # address -> the buffer whose value is in the cell
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run leaves in the output: `cells` are the values stored, by flat address. The rest is padding.
+    """The result of a run: `cells` are the stored values of the output, by flat address. All others are padding.
 
-    `divisions_by_zero` and `undefined` count the operations to which C and the interpreters may give different values.
+    `divisions_by_zero` and `undefined` count operations for which C and the interpreters may compute different values.
     """
 
     shape: tuple[int, ...]
@@ -92,7 +92,7 @@ class Outcome:
     undefined: int
 
     def to_numpy(self) -> AnyArray:
-        """The output, padding as zero."""
+        """Return the output as an array, with zeros for padding."""
         flat = np.zeros(prod(self.shape), dtype=self.dtype)
         for address, value in self.cells.items():
             flat[address] = value
@@ -100,9 +100,9 @@ class Outcome:
 
 
 def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
-    """The output of a loop nest for sizes and arrays that meet its declarations (`atl.meaning.arguments.bind`).
+    """Run a loop nest and return its output. Sizes and arrays must be valid (`atl.meaning.arguments.bind`).
 
-    Raises `Trap` where the nest does what no lowered program may do.
+    Raises `Trap` for errors that a correctly lowered program cannot have.
 
     >>> import atl, numpy as np
     >>> from lowering.lower import lower
@@ -123,12 +123,12 @@ def execute(
     steps: int | None = None,
     order: int | None = 0,
 ) -> Outcome:
-    """A run of a loop nest, with the set of output cells that it stores.
+    """Run a loop nest and return its outcome, with the set of stored output cells.
 
-    The number `order` chooses the order of iterations that are marked to run at once. Without one, with None, marks are
-    ignored: all loops run from their low end to their high one, and no meeting is looked for.
+    `order` is the seed of the order of concurrent iterations. With None, marks are ignored: all loops run in order, and
+    data races are not detected.
 
-    Raises `Trap`, and `TooLarge` when it takes more than this many `steps`: statements carried out.
+    Raises `Trap`, and `TooLarge` if more than `steps` statements are executed.
     """
     try:
         return Interpreter(nest, sizes, arrays, steps, order).outcome()
@@ -155,15 +155,15 @@ class Interpreter:
         self._stack: dict[Scalar, Any] = {}
         self._heap: dict[int, Memory] = {}
         self._freed: set[int] = set()
-        self._conditions: Conditions = frozenset()  # that the run stands under
-        self._fixed: dict[Identity, int] = {}  # by expressions in which there is no loop variable
+        self._conditions: Conditions = frozenset()  # of the current place
+        self._fixed: dict[Identity, int] = {}  # values of expressions without loop variables
         self._numerators: dict[Index, tuple[Index, ...]] = {}
         self._scalars = Machine()
         self._tiles = tiles_of(nest)
         self._lane: Var | None = None
         self._chance = None if order is None else Random(order)
         self._watch = RaceDetector()
-        self._made: dict[Scalar, int] = {}  # as `Memory.made`
+        self._made: dict[Scalar, int] = {}  # like `Memory.made`
 
     def outcome(self) -> Outcome:
         output = self._nest.output
@@ -178,19 +178,19 @@ class Interpreter:
         stored = {at: value for at, value in memory.cells.items() if memory.owners[at] == output.uid}
         if self._nest.complete and len(stored) < count:
             missing = next(address for address in range(count) if address not in stored)
-            raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is said to be complete")
+            raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is marked complete")
         if (left := next((address for address in memory.cells if address not in stored), None)) is not None:
-            raise Trap("aliased", f"{output.name} at {left}, where another tensor in its storage is left")
+            raise Trap("aliased", f"{output.name} at {left} still has a value of another tensor in its storage")
         return Outcome(shape, output.dtype, stored, self._scalars.divisions_by_zero, self._scalars.undefined)
 
     def _whole(self) -> None:
-        """Runs the body of the nest."""
+        """Run the body of the nest."""
         self._block(self._nest.body)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def _block(self, block: Block) -> None:
-        """The statements in order. What the block declares and allocates goes with it."""
+        """Run the statements of a block in order, and end the lifetime of its variables and buffers."""
         if self._steps is not None:
             self._steps -= len(block)
             if self._steps < 0:
@@ -263,7 +263,7 @@ class Interpreter:
                 assert_never(statement)
 
     def _walk(self, walk: Merge | NoMerge | Runs | NoRuns | Stream) -> None:
-        """Runs a merge, a loop in runs or a streamed loop as it is printed."""
+        """Run a loop marked `merge`, `runs` or `stream` in the way in which it is printed."""
         outside = self._conditions
         match walk:
             case Merge(_, conditions, within, body):
@@ -295,11 +295,11 @@ class Interpreter:
         self._conditions = outside
 
     def _lanes(self, loop: For, values: range) -> None:
-        """A loop over the lanes of a vector: all are read before any is stored, into consecutive cells."""
+        """Run a loop over the lanes of a vector: read all lanes, then store them to consecutive cells."""
         (statement,) = loop.body
         self._lane = loop.variable
         if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
-            raise Trap("register", f"{type(statement).__name__} is no operation on vectors")
+            raise Trap("register", f"{type(statement).__name__} is not an operation on vectors")
         lanes = Lanes(self._tiles, loop.variable, len(values))
         found: list[Any] = []
         for lane, value in enumerate(values):
@@ -317,7 +317,7 @@ class Interpreter:
         self._lane = None
 
     def _ordered(self, loop: For, values: range) -> Iterator[int]:
-        """The iterations of a loop as they are to run; those that run at once are watched."""
+        """Yield the iterations of a loop in the order of the run, recording those of concurrent loops."""
         if self._chance is None or loop.mark not in AT_ONCE:
             yield from values
             return
@@ -328,7 +328,7 @@ class Interpreter:
         self._watch.end()
 
     def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: AccessKind) -> None:
-        """Looks on while something is done to a cell at an address, or to a scalar."""
+        """Record an access to a cell or scalar. Raises `Trap` for a data race."""
         met = self._watch.touch((key(storage), at), made, how) if self._watch.depth > made else None
         if met is not None:
             where = storage.name if isinstance(storage, Scalar) else f"{storage.name} at {at}"
@@ -343,28 +343,28 @@ class Interpreter:
         match target:
             case Scalar(_, name):
                 if target not in self._stack:
-                    raise Trap("undeclared", f"the scalar {name} is assigned")
+                    raise Trap("undeclared", f"an assignment to the scalar {name}")
                 self._touch(target, 0, self._made[target], "write")
                 self._stack[target] = value
             case Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
                 if address in memory.cells and memory.owners[address] == buffer.uid:
-                    raise Trap("overwritten", f"{buffer.name} holds a value at {address} when another is assigned")
+                    raise Trap("overwritten", f"{buffer.name} at {address} is assigned, but has a value already")
                 memory.cells[address], memory.owners[address] = value, buffer.uid
 
     def _accumulate(self, target: Cell | Scalar, op: BinaryOp, value: Any) -> None:
         match target:
             case Scalar(_, name, dtype):
                 if target not in self._stack:
-                    raise Trap("undeclared", f"the scalar {name} is added to")
+                    raise Trap("undeclared", f"an addition to the scalar {name}")
                 self._touch(target, 0, self._made[target], op)
                 self._stack[target] = self._scalars.binary(op, dtype, self._stack[target], value)
             case Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
                 if address not in memory.cells and (op not in ("add", "sub") or not self._is_zero(target)):
-                    raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which holds nothing")
+                    raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which has no value")
                 self._check_owner(buffer, memory, address)
                 old = memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
                 memory.cells[address] = self._scalars.binary(op, buffer.dtype, old, value)
@@ -372,22 +372,22 @@ class Interpreter:
 
     def _check_owner(self, buffer: Buffer, memory: Memory, address: int) -> None:
         if memory.owners.get(address, buffer.uid) != buffer.uid and address in memory.cells:
-            raise Trap("aliased", f"{buffer.name} at {address}, where another tensor in its storage stands")
+            raise Trap("aliased", f"{buffer.name} at {address} has a value of another tensor in its storage")
 
     # -- buffers ------------------------------------------------------------------------------------------------------
 
     def _allocate(self, buffer: Buffer, capacity: int, *, zeroed: bool) -> None:
         if buffer.uid in self._heap:
-            raise Trap("leak", f"{buffer.name} is allocated once more before it is freed")
+            raise Trap("leak", f"{buffer.name} is allocated again before it is freed")
         if capacity < 0:
-            raise Trap("capacity", f"{buffer.name} is given room for {capacity} elements")
+            raise Trap("capacity", f"{buffer.name} is allocated with {capacity} elements")
         self._freed.discard(buffer.uid)
         self._heap[buffer.uid] = Memory(capacity, zeroed=capacity if zeroed else 0, made=self._watch.depth)
 
     def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
         memory = self._memory(buffer)
         if not 0 <= count <= memory.capacity:
-            raise Trap("capacity", f"{count} elements of {buffer.name} are cleared; it has {memory.capacity}")
+            raise Trap("capacity", f"{count} elements of {buffer.name} are cleared, but it has {memory.capacity}")
         for address in range(count):
             self._touch(buffer, address, memory.made, "write")
         memory.zeroed = max(memory.zeroed, count) if zeroed else 0
@@ -396,11 +396,11 @@ class Interpreter:
         memory.held.clear()
 
     def _begin(self, cleared: Clear, row: int) -> None:
-        """A row of a ring takes its place, and the row that was there is there no more."""
+        """Start a row of a circular buffer, which replaces the row at its place."""
         buffer, memory = cleared.buffer, self._memory(cleared.buffer)
         length = prod(self._index(extent) for extent in buffer.extents[1:])
         if not 0 <= row < self._index(buffer.extents[0]):
-            raise Trap("out of bounds", f"row {row} of the ring {buffer.name}")
+            raise Trap("out of bounds", f"row {row} of the circular buffer {buffer.name}")
         if self._index(cleared.count) != length or length * buffer.rows > memory.capacity:
             raise Trap("capacity", f"{buffer.rows} rows of {length} elements in {buffer.name}")
         place = row % buffer.rows
@@ -410,7 +410,7 @@ class Interpreter:
             memory.cells.pop(address, None)
 
     def _is_zero(self, cell: Cell) -> bool:
-        """Whether a cell that holds nothing reads as zero."""
+        """Return whether a cell without a value reads as zero."""
         memory = self._memory(cell.buffer)
         if cell.buffer.rows:
             return memory.held[self._index(cell.pairs[0][0]) % cell.buffer.rows][1]
@@ -418,7 +418,7 @@ class Interpreter:
 
     def _free(self, buffer: Buffer) -> None:
         if buffer.uid in self._freed:
-            raise Trap("double free", f"{buffer.name} is freed, and was before")
+            raise Trap("double free", f"{buffer.name} is freed twice")
         self._memory(buffer)
         del self._heap[buffer.uid]
         self._freed.add(buffer.uid)
@@ -431,7 +431,7 @@ class Interpreter:
         return found
 
     def _place(self, cell: Cell) -> tuple[Memory, int]:
-        """The memory of the cell's buffer, which is no input, and the address there."""
+        """Return the memory of the cell's buffer, which is not an input, and the address there."""
         if cell.buffer.storage.role == "input":
             raise Trap("read-only", f"a store to the input {cell.buffer.name}")
         memory = self._memory(cell.buffer)
@@ -444,23 +444,23 @@ class Interpreter:
         if rows := cell.buffer.rows:
             at, extents = self._turn(cell.buffer, at, memory), (rows, *extents[1:])
         if prod(extents) > memory.capacity:
-            raise Trap("capacity", f"{cell.buffer.name} of shape {extents} has room for {memory.capacity} elements")
+            raise Trap("capacity", f"{cell.buffer.name} of shape {extents} has only {memory.capacity} elements")
         address = 0
         for position, extent in zip(at, extents, strict=True):
             address = address * extent + position
         return memory, address
 
     def _turn(self, buffer: Buffer, at: tuple[int, ...], memory: Memory) -> tuple[int, ...]:
-        """The position in a ring of an element, whose row must be the one in its place."""
+        """Return the position of an element in a circular buffer. Raises `Trap` if its row is not there."""
         row, *rest = at
         held, _ = memory.held.get(row % buffer.rows, (None, False))
         if held != row:
-            there = "no row" if held is None else f"row {held}"
-            raise Trap("ring", f"row {row} of {buffer.name} is asked for, and {there} is in its place")
+            found = "no row" if held is None else f"row {held}"
+            raise Trap("ring", f"row {row} of {buffer.name} is accessed, but {found} is at its place")
         return (row % buffer.rows, *rest)
 
     def _positions(self, cell: Cell) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The values of a cell's pairs, each index within its extent, and the extents those of the buffer."""
+        """Return the values of a cell's pairs, checked against its extents and those of the buffer."""
         at = tuple([self._index(position) for position, _ in cell.pairs])
         extents = tuple([self._index(extent) for _, extent in cell.pairs])
         name = cell.buffer.name
@@ -504,7 +504,7 @@ class Interpreter:
         match source:
             case Scalar(_, name):
                 if source not in self._stack:
-                    raise Trap("undeclared", f"the scalar {name} is read")
+                    raise Trap("undeclared", f"a read of the scalar {name}")
                 self._touch(source, 0, self._made[source], "read")
                 return self._stack[source]
             case Cell(Buffer(role="input", home=None) as buffer):
@@ -514,7 +514,7 @@ class Interpreter:
                 memory, address = self._place(source)
                 self._touch(buffer, address, memory.made, "read")
                 if address not in memory.cells and not self._is_zero(source):
-                    raise Trap("uninitialised", f"a read of {buffer.name} at {address}, which holds nothing")
+                    raise Trap("uninitialised", f"a read of {buffer.name} at {address}, which has no value")
                 self._check_owner(buffer, memory, address)
                 return memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
 
@@ -531,7 +531,7 @@ class Interpreter:
         return value
 
     def _holds(self, predicate: Predicate) -> bool:
-        """Whether the predicate is true; its parts are tested from left to right, each under those before it."""
+        """Evaluate a predicate. Its parts are tested from left to right, each under the conditions before it."""
         match predicate:
             case NonNegative(expression):
                 return self._index(expression) >= 0
@@ -558,21 +558,21 @@ class Interpreter:
             self._conditions = outside
 
     def _enter(self, branch: Predicate | For) -> Conditions:
-        """Goes into a branch or a loop; the conditions outside. Nobody asks for them where nothing is said of any."""
+        """Enter a branch or loop, and return the conditions outside. Nests without entries need no conditions."""
         outside = self._conditions
         if self._nest.nonnegative_numerators:
             self._conditions = under(outside, branch.range if isinstance(branch, For) else branch)
         return outside
 
     def _look_at_numerators(self, expression: Index) -> None:
-        """Raises a trap where the expression has a negative numerator that the nest says is none."""
+        """Raise `Trap` if a numerator in the expression is negative although the nest lists it as non-negative."""
         found = self._numerators.get(expression)
         if found is None:
             found = self._numerators[expression] = tuple(numerators(expression))
         for numerator in found:
             stated = (self._conditions, numerator) in self._nest.nonnegative_numerators
             if stated and (value := value_of(numerator, self._leaf, self._element)) < 0:
-                raise Trap("numerator", f"{value} is divided where the nest says that it is not negative")
+                raise Trap("numerator", f"{value} is divided, but the nest lists the numerator as non-negative")
 
     def _leaf(self, leaf: Leaf) -> int:
         if isinstance(leaf, Size):

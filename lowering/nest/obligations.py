@@ -1,13 +1,16 @@
-"""What must hold of a loop nest for it to mean its program (§5.3.2, §5.3.3, §5.5.5), stated and put to the prover.
+"""Proof obligations of loop nests (§5.3.2, §5.3.3, §5.5.5), under which a nest computes its program.
 
-Each store lies within its buffer, pair by pair; an assignment never meets a cell that holds a value: its reindexer is
-injective on what is stored, and two assignments to one buffer have no cell in common; each buffer has room for what it
-holds; the keys of a merge rise. That the flat address is within the buffer, and differs where the pairs do, follows:
-Horner's rule is injective on indices within their extents. That reindexers preserve variables, commute with
-substitution and respect equality needs no query: they are compositions of functions on canonical index expressions.
+- Each store is within the bounds of its buffer, pair by pair.
+- No assignment overwrites a value: its reindexer is injective, and assignments to one buffer have no common cell.
+- Each buffer is large enough for its elements.
+- The keys of a merge increase.
 
-Nothing rests on these answers: a program is compiled because its pad-sets allow it, and the loop-nest interpreter
-checks the same things as it runs. They say how much is known before any run.
+It follows that flat addresses are in bounds, and differ where the pairs do: Horner's rule is injective on indices
+within their extents. Reindexers preserve variables, commute with substitution and respect equality without a proof
+obligation, since they are compositions of functions on canonical index expressions.
+
+These answers are informative: compilation relies on pad-sets, and the loop-nest interpreter checks the same properties
+at run time.
 """
 
 from __future__ import annotations
@@ -46,9 +49,9 @@ Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation",
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """A goal to be proved from facts; a goal of false says that the facts contradict each other.
+    """A goal to be proved from facts. The goal false means that the facts must contradict each other.
 
-    It is about a buffer of this name, or the order of keys at the position that has it.
+    `buffer` is the name of the buffer, or of the position whose keys must be ordered.
     """
 
     kind: Kind
@@ -67,14 +70,14 @@ class Obligation:
 
 @dataclass(frozen=True, slots=True)
 class ObligationReport:
-    """Which obligations of a nest are proved; the others are checked by the loop-nest interpreter in tests."""
+    """The proved and unproved obligations of a nest. Tests check the latter by the loop-nest interpreter."""
 
     proved: tuple[Obligation, ...]
     unproved: tuple[tuple[Obligation, Answer], ...]
 
     @property
     def refuted(self) -> tuple[Obligation, ...]:
-        """Those that are false: there are none in what `lower` makes."""
+        """The obligations that are false. Nests that `lower` returns have none."""
         return tuple(obligation for obligation, answer in self.unproved if isinstance(answer, Refuted))
 
     def __str__(self) -> str:
@@ -90,7 +93,7 @@ class ObligationReport:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A store into a buffer: what is known there, and the loops between the buffer's emptying and the store."""
+    """A store into a buffer, with the facts there and the loops since the buffer was cleared."""
 
     cell: Cell
     assigns: bool
@@ -99,7 +102,7 @@ class _Store:
 
 
 def report(nest: LoopNest) -> ObligationReport:
-    """States the obligations of a loop nest and asks the prover for each."""
+    """Try to prove each obligation of a loop nest."""
     proved: list[Obligation] = []
     unproved: list[tuple[Obligation, Answer]] = []
     for obligation in obligations(nest):
@@ -112,7 +115,7 @@ def report(nest: LoopNest) -> ObligationReport:
 
 
 def obligations(nest: LoopNest) -> Iterator[Obligation]:
-    """All obligations of a nest, in the order of its text."""
+    """Yield all obligations of a nest, in the order of its text."""
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     walk = _Walk(nest)
     walk.block(nest.body, facts, ())
@@ -128,13 +131,13 @@ def obligations(nest: LoopNest) -> Iterator[Obligation]:
 
 
 class _Walk:
-    """Collects the stores of a nest, buffer by buffer, and the obligations of its allocations."""
+    """A traversal that collects the stores to each buffer, and the obligations of allocations and merges."""
 
     def __init__(self, nest: LoopNest) -> None:
         self.found: list[Obligation] = []
         self.stores: dict[int, list[_Store]] = {nest.output.uid: []}
         self._strict = nest.strict
-        self._fingers: set[Var] = set()  # the loops of merges that were looked at with those around them
+        self._fingers: set[Var] = set()  # variables of loops whose merges were visited
         self._room: dict[int, Index] = {}
         self._emptied: dict[int, int] = {nest.output.uid: 0}
 
@@ -161,12 +164,12 @@ class _Walk:
                     assert_never(statement)
 
     def _order(self, loop: For, facts: Facts) -> None:
-        """The keys of a merge rise."""
-        walk = merge_at(loop) if is_merge(loop) and loop.variable not in self._fingers else None
-        for finger in walk.fingers if isinstance(walk, Merge) else ():
+        """Record that the keys of a merge increase."""
+        merge = merge_at(loop) if is_merge(loop) and loop.variable not in self._fingers else None
+        for finger in merge.fingers if isinstance(merge, Merge) else ():
             self._fingers.add(finger.variable)
-            asked = rising(finger, facts, strict=finger.variable in self._strict)
-            self.found.append(Obligation("order", finger.variable.name, *asked))
+            goal = rising(finger, facts, strict=finger.variable in self._strict)
+            self.found.append(Obligation("order", finger.variable.name, *goal))
 
     def _store(self, cell: Cell | Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
         if isinstance(cell, Scalar):
@@ -175,11 +178,11 @@ class _Walk:
         self.stores.setdefault(cell.buffer.uid, []).append(_Store(cell, assigns, facts, since))
 
     def _empty(self, buffer: Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
-        """From here on the buffer holds nothing, and has room for all of its elements."""
+        """Record that the buffer is cleared, and that its capacity suffices."""
         self._emptied[buffer.uid] = len(loops)
         count = elements(buffer.allocated_extents)
         if not _variables(count) <= {variable.uid for variable in loops}:
-            return  # hoisted: what it holds is known where it is emptied
+            return  # hoisted: its number of elements is known where it is cleared
         self.found.append(Obligation("allocation", buffer.name, facts, at_most(count, self._room[buffer.uid])))
 
 
@@ -193,7 +196,7 @@ def _bounds(store: _Store) -> Iterator[Obligation]:
 
 
 def _injectivity(store: _Store) -> Iterator[Obligation]:
-    """Two iterations that store to the same pairs are the same iteration."""
+    """Yield the goal that two iterations that store to the same pairs are equal."""
     if not store.loops:
         return
     same = conjunction(equal(index(variable), other_run(variable)) for variable in store.loops)
@@ -201,10 +204,10 @@ def _injectivity(store: _Store) -> Iterator[Obligation]:
 
 
 def _disjointness(store: _Store, another: _Store) -> Obligation:
-    """No two iterations of two assignments store to the same pairs."""
+    """Return the goal that no iterations of two assignments store to the same pairs."""
     return Obligation("disjointness", store.cell.buffer.name, _both(store, another), FALSE)
 
 
 def _both(store: _Store, another: _Store) -> Facts:
-    """That a store and another one, with variables of its own for the loops around it, are to one cell."""
+    """Return the facts that two stores, in any two iterations, are to one cell."""
     return same_cell_facts(store.cell.pairs, store.facts, another.cell.pairs, another.facts, another.loops)

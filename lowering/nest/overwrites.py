@@ -1,4 +1,4 @@
-"""Whether one tensor may be stored in the place of another: no cell is read after it was stored to."""
+"""Analysis of tensors that share storage: reads of one that may follow a store to the other."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lowering.nest.loopnest import Block, Buffer, Cell, For, accessed, key, stat
 
 @dataclass(frozen=True, slots=True)
 class OverwrittenRead:
-    """A read of a cell for which it is not proved that nothing is stored there before; `model` is where, if known.
+    """A read of a cell that may follow a store to it. `model` is a counterexample, if one is known.
 
-    Where the store comes first only because the iterations of a loop run at once, `at_once` is that loop.
+    `at_once` is the concurrent loop, if the store precedes the read only because iterations may run in any order.
     """
 
     read: Access
@@ -30,9 +30,9 @@ class OverwrittenRead:
 
 
 def find_overwritten_read(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block) -> OverwrittenRead | None:
-    """A read of one buffer that may come after a store to the other one at the same indices, if there is any.
+    """Return a read of buffer `read` that may follow a store to buffer `stored` at the same indices, if any.
 
-    `done` are the accesses of a loop in the order of its text, `block` its body. The two have the same shape.
+    `done` are the accesses of a loop in the order of its text, and `block` is its body. The buffers have one shape.
     """
     at_once = {s.variable.uid: s for s in statements(block) if isinstance(s, For) and s.mark in AT_ONCE}
     unknown: OverwrittenRead | None = None
@@ -54,10 +54,10 @@ def find_overwritten_read(done: Sequence[Access], read: Buffer, stored: Buffer, 
 def _earlier(
     storing: Access, reading: Access, at_once: Mapping[int, For], *, textually: bool
 ) -> Iterator[tuple[Facts, For | None]]:
-    """What holds where both are to one cell and the store comes first: in an earlier iteration of a loop around both.
+    """Yield the facts of each case in which both accesses are to one cell and the store precedes the read.
 
-    Or in the same iterations of all of them, where its text is the earlier one. Of a loop whose iterations run at once
-    a later one may be the earlier, too; with it comes that loop.
+    The store is in an earlier iteration of a common loop, or in the same iteration and earlier in the text. For a
+    concurrent loop, which is then returned with the facts, it may also be in a later iteration.
     """
     facts = same_cell_facts(_pairs(storing), storing.facts, _pairs(reading), reading.facts, reading.loops)
     for one, another in zip(storing.loops, reading.loops, strict=False):

@@ -1,4 +1,4 @@
-"""Loop nests for people: as they are, with the storage order in view as indices and not as flat addresses."""
+"""Pseudocode of loop nests. It shows indices, not flat addresses."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from lowering.nest.loopnest import (
 from lowering.nest.marked_loops.merges import NoMerge, is_merge, merge_at
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
 
-_PLACES: Final[dict[str, str]] = {"heap": "", "stack": " on the stack", "registers": " in registers"}
+_PLACES: Final[dict[str, str]] = {"heap": "", "stack": " on stack", "registers": " in registers"}
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 
 
 def print_nest(nest: LoopNest) -> str:
-    """The loop nest as a text, statement by statement, as it is.
+    """Return the pseudocode of a loop nest.
 
     >>> import atl
     >>> from lowering import lower, print_nest
@@ -65,7 +65,7 @@ def print_nest(nest: LoopNest) -> str:
 
 
 def show_statement(scope: TextScope, statement: Statement) -> str:
-    """A statement at a place of a nest, or the first line of it."""
+    """Return the first line of a statement's pseudocode."""
     return _block(scope, (statement,))[0]
 
 
@@ -83,9 +83,9 @@ def _block(scope: TextScope, block: Block) -> list[str]:
             case Allocate(buffer, capacity, storage, zeroed, mark=mark):
                 _, scope = scope.bind(key(buffer), buffer.name)
                 whole = elements(buffer.allocated_extents) == capacity
-                turns = ", a ring" if buffer.rows else ""
-                room = shown(scope, key(buffer), buffer.allocated_extents if whole or buffer.rows else (capacity,))
-                text = f"{'zeros' if zeroed else 'room for'} {room}{turns}{_PLACES[storage]}"
+                circular = ", circular" if buffer.rows else ""
+                extents = shown(scope, key(buffer), buffer.allocated_extents if whole or buffer.rows else (capacity,))
+                text = f"{'zeros' if zeroed else 'alloc'} {extents}{circular}{_PLACES[storage]}"
                 lines.append(f"{text}{_shown_mark(mark)}")
             case For() | If() | Assign() | Accumulate() | Clear() | Free():
                 lines += _statement(scope, statement)
@@ -110,20 +110,20 @@ def _statement(scope: TextScope, statement: For | If | Assign | Accumulate | Cle
             into, by = _stored(scope, target), _scalar(scope, value).text
             return [f"{into} {INFIX[op]}= {by}" if op in INFIX else f"{into} = {op}({into}, {by})"]
         case Clear(_, _, zeroed, row) if row is not None:
-            return [f"{'clear' if zeroed else 'begin'} {shown(scope, key(statement.buffer), (row,))}"]
+            return [f"{'clear' if zeroed else 'start'} {shown(scope, key(statement.buffer), (row,))}"]
         case Clear(buffer, count, zeroed):
             name = scope.name(key(buffer))
-            return [f"{'clear' if zeroed else 'forget'} {name}[0..{_end(scope, count)}]"]
+            return [f"{'clear' if zeroed else 'invalidate'} {name}[0..{_end(scope, count)}]"]
         case Free(buffer):
             return [f"free {scope.name(key(buffer))}"]
     assert_never(statement)
 
 
 def _merge(scope: TextScope, loop: For) -> list[str]:
-    """The ranges and keys of a merge, and what is done where the keys are equal."""
+    """Return the lines of a merge: its ranges and keys, and the body for equal keys."""
     merge = merge_at(loop)
     if isinstance(merge, NoMerge):
-        return [f"merge that is none: {merge.summary}"]
+        return [f"invalid merge: {merge.summary}"]
     heads: list[str] = []
     for finger in merge.fingers:
         ends = f"{_end(scope, finger.loop.low)}..{_end(scope, finger.loop.high)}"
@@ -141,7 +141,7 @@ def _shown_mark(mark: Mark) -> str:
 
 
 def _end(scope: TextScope, index: Index) -> str:
-    """An end of a range a..b."""
+    """Return a bound of a range a..b."""
     text = show_index(scope, index)
     return text if index.constant is not None or index.atom is not None else f"({text})"
 

@@ -1,4 +1,4 @@
-"""Iterations that run at once: what two of them may do to one cell or variable, and which of them have met in one."""
+"""Data races between concurrent iterations: which accesses may share a cell, and detection during a run."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from atl.core.marks import BLOCKS, LoopMark
 from atl.core.terms import BinaryOp
 
 AccessKind: TypeAlias = Literal["read", "write"] | BinaryOp
-"""What is done to a cell or variable: it is read, it gets a value of its own, or one is folded into it."""
+"""Kind of an access to a cell or variable: a read, an assignment, or an operation that folds a value into it."""
 
 REDUCTION_OPS: Final = frozenset(("add", "mul", "min", "max"))
-"""The operations by which iterations that run at once may change one scalar variable, but for the blocks of a GPU."""
+"""Operations by which concurrent iterations may update one scalar variable. Blocks of a GPU may not."""
 
 
 def canonical_fold(how: AccessKind) -> AccessKind:
-    """Foldings that may be done in any order, by their one name: what is subtracted is added, too."""
+    """Return the common name of operations that commute with each other: "add" for "sub"."""
     return "add" if how == "sub" else how
 
 
 def is_race_free(mark: LoopMark, one: AccessKind, another: AccessKind) -> bool:
-    """Whether two iterations of a loop with this mark may do so to one cell or variable: both read, or both fold.
+    """Return whether two iterations of a loop with this mark may access one cell or variable in these ways.
 
-    The blocks of a grid meet in nothing: none of them waits for another one.
+    They may if both read it, or both fold into it. Blocks of a grid may only read, since they do not synchronise.
 
     >>> is_race_free(LoopMark.PARALLEL, "add", "sub"), is_race_free(LoopMark.PARALLEL, "add", "read")
     (True, False)
@@ -38,7 +38,7 @@ def is_race_free(mark: LoopMark, one: AccessKind, another: AccessKind) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DataRace:
-    """Two iterations of a loop that meet where they may not, and what they do there: the earlier one first."""
+    """A data race: two iterations of a loop and their conflicting accesses, the earlier one first."""
 
     loop: str
     mark: LoopMark
@@ -48,7 +48,7 @@ class DataRace:
 
 @dataclass(slots=True)
 class _Running:
-    """A loop under way, and who did what to which cell: an iteration, or None for several."""
+    """A running loop, with the iteration that accessed each cell, by kind. None denotes several iterations."""
 
     name: str
     mark: LoopMark
@@ -66,28 +66,28 @@ class _Running:
 
 
 class RaceDetector:
-    """Looks on while a nest runs: which cells and variables the iterations of the loops under way touch."""
+    """A record of the accesses of concurrent iterations while a nest runs, which detects data races."""
 
     def __init__(self) -> None:
         self._running: list[_Running] = []
 
     @property
     def depth(self) -> int:
-        """How many loops are under way. What is made now is of their present iterations, and no other ones see it."""
+        """Number of running concurrent loops. Storage allocated now is private to their current iterations."""
         return len(self._running)
 
     def begin(self, name: str, mark: LoopMark) -> None:
-        """A loop begins."""
+        """Enter a loop."""
         self._running.append(_Running(name, mark))
 
     def iterate(self, iteration: int) -> None:
-        """The innermost loop goes on to an iteration."""
+        """Start an iteration of the innermost loop."""
         self._running[-1].iteration = iteration
 
     def end(self) -> None:
-        """The innermost loop is done."""
+        """Leave the innermost loop."""
         self._running.pop()
 
     def touch(self, what: Hashable, made: int, how: AccessKind) -> DataRace | None:
-        """Notes what is done to a cell or variable that was made at this depth; who meets in it, if any do."""
+        """Record an access to a cell or variable allocated at depth `made`, and return the data race, if any."""
         return next((met for loop in self._running[made:] if (met := loop.touch(what, how)) is not None), None)

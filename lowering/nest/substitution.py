@@ -1,4 +1,4 @@
-"""An index in place of a loop's variable, or buffers in place of others, in all statements of a block."""
+"""Substitution in blocks: indices for loop variables, and buffers for other buffers."""
 
 from __future__ import annotations
 
@@ -35,46 +35,45 @@ from lowering.nest.loopnest import (
 
 
 def at_iteration(loop: For, value: Index) -> Block:
-    """The body of a loop as one of its iterations runs it: with the value in place of the loop's variable.
+    """Return the body of a loop with `value` substituted for the loop variable.
 
-    A buffer that is allocated outside of the loop is the same inside, and so keeps the extents that it was declared
-    with, also where they speak of the variable.
+    A buffer that is allocated outside of the loop keeps its extents, even if they contain the variable.
     """
     made = frozenset(s.buffer.uid for s in statements(loop.body) if isinstance(s, Allocate))
     return _Replacement(loop.variable, value, made).block(loop.body)
 
 
 def in_other_buffers(block: Block, others: Mapping[Buffer, Buffer]) -> Block:
-    """The statements with other buffers in place of some."""
+    """Replace buffers in the statements."""
     return _Replacement(None, ZERO, frozenset(), others).block(block)
 
 
 def in_rows(block: Block, buffer: Buffer, other: Buffer, row: Pairs) -> Block:
-    """The statements with the elements of a buffer in one row of another, along whose last dimensions they lie.
+    """Move the elements of a buffer to a row of another buffer, along its last dimensions.
 
-    `row` are the first pairs of every cell there; dimensions of one element are none of the row.
+    `row` are the first pairs of each cell of the row. Dimensions of extent 1 are dropped.
     """
     return _Replacement(None, ZERO, frozenset(), {buffer: other}, row).block(block)
 
 
 def index_at(expression: Index, variable: Var, value: Index) -> Index:
-    """An index expression with the value in place of a variable."""
+    """Substitute a value for a variable in an index expression."""
     if variable.uid not in expression.free:
         return expression
     return map_leaves(expression, lambda leaf: value if leaf == variable else index(leaf))
 
 
 def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:
-    """A cell of a buffer that is allocated outside of a loop, with the value in place of the loop's variable."""
+    """Substitute a value for a loop variable in a cell of a buffer allocated outside of the loop."""
     found = _Replacement(variable, value, frozenset())
     return Cell(cell.buffer, found.pairs(cell.pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """An index in place of a variable, if there is one, and other buffers in place of some.
+    """A substitution of an index for a variable, if any, and of buffers.
 
-    `made` are the buffers whose extents may speak of the variable.
+    `made` are the ids of the buffers in whose extents the variable is replaced.
     """
 
     variable: Var | None

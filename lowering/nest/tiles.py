@@ -1,8 +1,8 @@
-"""Tiles in registers: a buffer of constant size as one variable for each vector of its rows.
+"""Tiles in registers: buffers of constant size, with one variable for each vector of their rows.
 
-The nest keeps a tile as a buffer (`Allocate` with its `vectors`), and all that is done with it as loops and cells with
-constant indices. A loop over the lanes of one vector (`over_lanes`) is what printers make one operation of. The
-interpreter runs it lane by lane, which is the same: no lane reads what another one stores.
+In the nest, a tile remains a buffer (`Allocate` with `vectors`) whose cells have constant indices, or indices in loops
+over the lanes of one vector (`over_lanes`). Printers emit such a loop as one vector operation. The interpreter runs it
+lane by lane, which is equivalent, since no lane reads an element that another one stores.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from lowering.nest.loopnest import (
 from lowering.nest.substitution import at_iteration
 
 LEAST_VECTOR: Final = 16
-"""Fewer bytes make no vector: such elements are scalar variables."""
+"""Minimum number of bytes of a vector. Remaining elements are scalar variables."""
 
 MOST_CHOSEN_OF: Final = 2
-"""So many vectors the lanes of one are chosen of at most, by one instruction."""
+"""Maximum number of vectors from which one instruction can select lanes."""
 
 LANE_BY_LANE: Final = frozenset((*INFIX, "min", "max"))
-"""The operations of two operands that are done to all lanes at once."""
+"""Binary operations with vector instructions."""
 
 OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp"))
-"""The operations of one operand that are. (`log` and `tanh` are the C library's, which has them of single numbers.)"""
+"""Unary operations with vector instructions. (`log` and `tanh` are scalar functions of the C library.)"""
 
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
-"""The tiles in registers by the `uid` of their buffer: the lengths of the vectors that each row is made of."""
+"""Tiles in registers: `uid` of the buffer -> lengths of the vectors of each row."""
 
 
 def vectors_of_row(length: int, dtype: str, vector_bytes: int) -> tuple[int, ...]:
-    """The lengths of the vectors that a row is made of, the longest first; an element that is left over is one of 1.
+    """Return the lengths of the vectors of a row, the longest first. A remaining element has length 1.
 
     >>> vectors_of_row(44, "float32", 64)
     (16, 16, 8, 4)
@@ -78,7 +78,7 @@ def vectors_of_row(length: int, dtype: str, vector_bytes: int) -> tuple[int, ...
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A variable of a tile: the row by its constant indices, the number of the vector in the row, and its columns."""
+    """A vector variable of a tile: constant indices of its row, its number in the row, and its columns."""
 
     row: tuple[int, ...]
     number: int
@@ -87,16 +87,16 @@ class Vector:
 
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:
-    """The extents of a tile, which are constant."""
+    """Return the constant extents of a tile."""
     found = [extent.constant for extent in buffer.extents]
     extents = tuple(extent for extent in found if extent is not None)
     if len(extents) < len(found):
-        raise AssertionError(f"the tile {buffer.name} is of no constant size")
+        raise AssertionError(f"the size of the tile {buffer.name} is not constant")
     return extents
 
 
 def vectors(buffer: Buffer, lengths: tuple[int, ...]) -> Iterator[Vector]:
-    """The variables of a tile in the order of its elements."""
+    """Yield the variables of a tile in the order of its elements."""
     *rows, _ = shape_of(buffer)
     for row in product(*map(range, rows)):
         for number, (last, length) in enumerate(zip(accumulate(lengths), lengths, strict=True)):
@@ -104,11 +104,11 @@ def vectors(buffer: Buffer, lengths: tuple[int, ...]) -> Iterator[Vector]:
 
 
 def element(cell: Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
-    """The variable of a tile that an element is in, and its lane. Its indices are constant."""
+    """Return the variable of a tile that contains an element at constant indices, and its lane."""
     found = [position.constant for position, _ in cell.pairs]
     at = [position for position in found if position is not None]
     if len(at) < len(found):
-        raise AssertionError(f"an element of the tile {cell.buffer.name} is not at constant indices")
+        raise AssertionError(f"the indices of an element of the tile {cell.buffer.name} are not constant")
     *row, column = at
     for number, (last, length) in enumerate(zip(accumulate(lengths), lengths, strict=True)):
         if column < last:
@@ -117,7 +117,7 @@ def element(cell: Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
 
 
 def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> frozenset[Vector]:
-    """The variables of a tile that statements read."""
+    """Return the variables of a tile that statements read."""
     found: set[Vector] = set()
     for statement in block:
         match statement:
@@ -140,20 +140,20 @@ def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> froz
 
 
 def iterations(low: Index, high: Index) -> Iterator[Index]:
-    """The values of the variable of a loop between constants."""
+    """Return the values of the variable of a loop with constant bounds."""
     start, stop = low.constant, high.constant
     if start is None or stop is None:
-        raise AssertionError("a loop over lanes is not between constants")
+        raise AssertionError("the bounds of a loop over lanes are not constant")
     return map(constant, range(start, stop))
 
 
 def are_chosen(cell: Cell, variable: Var) -> bool:
-    """Whether a loop over lanes reads no vector of a tile there, but elements that are chosen of some, lane by lane."""
+    """Return whether a loop over lanes selects elements of several vectors of a tile, not one vector."""
     return occurs(cell, variable) and step(cell.address, variable) != 1
 
 
 def step(e: Index, variable: Var) -> int | None:
-    """By how much the expression grows with the variable, if it always grows by the same constant.
+    """Return the constant coefficient of the variable in the expression, or None if it is not linear in it.
 
     >>> from atl.core.index import index, size
     >>> i = Var(1, "i")
@@ -165,7 +165,7 @@ def step(e: Index, variable: Var) -> int | None:
 
 
 def varies(e: ScalarExpr, variable: Var) -> bool:
-    """Whether the variable occurs in the expression."""
+    """Return whether the variable occurs in the expression."""
     match e:
         case Number() | Load(Scalar()):
             return False
@@ -189,15 +189,15 @@ def varies(e: ScalarExpr, variable: Var) -> bool:
 
 
 def occurs(cell: Cell, variable: Var) -> bool:
-    """Whether the variable occurs in the indices of a cell, or in its extents."""
+    """Return whether the variable occurs in the indices or extents of a cell."""
     return any(variable.uid in part.free for pair in cell.pairs for part in pair)
 
 
 def has_lanes(statement: Statement, variable: Var) -> bool:
-    """Whether the iterations of a loop over the statement can be the lanes of vectors.
+    """Return whether the iterations of a loop over the statement can be the lanes of vectors.
 
-    It stores to consecutive cells, and what it reads lies at consecutive cells too, or is the same in all iterations.
-    No iteration reads what another one stores.
+    The statement must store to consecutive cells, and read consecutive or loop-invariant values. No iteration may read
+    a cell that another one stores.
     """
     if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
         return False
@@ -222,12 +222,12 @@ def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
 
 
 def cells(e: ScalarExpr) -> Iterator[Cell]:
-    """The cells that an expression reads."""
+    """Return the cells that an expression reads."""
     return (source for source in sources(e) if isinstance(source, Cell))
 
 
 def sources(e: ScalarExpr) -> Iterator[Cell | Scalar]:
-    """The cells and scalar variables that an expression reads."""
+    """Yield the cells and scalar variables that an expression reads."""
     match e:
         case Load(source):
             yield source
@@ -246,7 +246,7 @@ def sources(e: ScalarExpr) -> Iterator[Cell | Scalar]:
 
 
 def cells_of(block: Block) -> Iterator[tuple[Cell, bool]]:
-    """The cells that statements read and store at any depth, and of each whether it is stored."""
+    """Yield the cells that statements read and store at any depth, each with whether it is stored."""
     for statement in statements(block):
         match statement:
             case Assign(target, value) | Accumulate(target, _, value):
@@ -264,22 +264,22 @@ def cells_of(block: Block) -> Iterator[tuple[Cell, bool]]:
 
 
 def stores_to(statement: Statement, buffer: Buffer) -> bool:
-    """Whether a statement stores to cells of a buffer, at any depth."""
+    """Return whether a statement stores to cells of a buffer, at any depth."""
     return any(cell.buffer == buffer and stored for cell, stored in cells_of((statement,)))
 
 
 def loads_from(statement: Statement, buffer: Buffer) -> bool:
-    """Whether a statement reads cells of a buffer, at any depth."""
+    """Return whether a statement reads cells of a buffer, at any depth."""
     return any(cell.buffer == buffer and not stored for cell, stored in cells_of((statement,)))
 
 
 def over_lanes(loop: For, tiles: Collection[int]) -> bool:
-    """Whether the loop is over the lanes of a vector of a tile: its variable is an index of one."""
+    """Return whether the loop is over lanes: its variable is an index of a tile in registers."""
     return any(cell.buffer.uid in tiles and occurs(cell, loop.variable) for cell, _ in cells_of(loop.body))
 
 
 def tiles_of(nest: LoopNest) -> dict[int, tuple[int, ...]]:
-    """The tiles of a nest that are in registers."""
+    """Return the tiles of a nest that are in registers."""
     return {
         statement.buffer.uid: statement.vectors
         for statement in statements(nest.body)
@@ -289,7 +289,7 @@ def tiles_of(nest: LoopNest) -> dict[int, tuple[int, ...]]:
 
 @dataclass(slots=True)
 class Lanes:
-    """A loop over so many lanes while it runs: where it began at each cell, and what it chose its lanes of."""
+    """The state of a running loop over `count` lanes: the first address of each cell, and the vectors selected from."""
 
     tiles: Tiles
     variable: Var
@@ -298,10 +298,10 @@ class Lanes:
     _chosen_of: dict[Cell, set[int]] = field(default_factory=dict)
 
     def fault_of(self, cell: Cell, lane: int, address: int, *, stored: bool) -> str | None:
-        """Why the cell at an address cannot be this lane of an operation on vectors, if so.
+        """Return the reason why the cell at an address cannot be this lane of a vector operation, if any.
 
-        Lanes are at consecutive cells, of a tile at those of one vector. One that is read may also be the same in all,
-        or chosen, lane by lane, of `MOST_CHOSEN_OF` vectors of a tile.
+        Lanes must be consecutive cells, and those of a tile must form one vector. A read may also be the same in all
+        lanes, or select from at most `MOST_CHOSEN_OF` vectors of a tile.
         """
         name, first = cell.buffer.name, self._first.setdefault(cell, address)
         lengths = self.tiles.get(cell.buffer.uid)
@@ -310,9 +310,9 @@ class Lanes:
             chosen_of = self._chosen_of.setdefault(cell, set())
             chosen_of.add(start)
             if length != self.count or len(chosen_of) > MOST_CHOSEN_OF:
-                return f"{self.count} elements of {name}, one of them at {address}, are not of {MOST_CHOSEN_OF} vectors"
+                return f"{self.count} elements of {name}, such as {address}, are in more than {MOST_CHOSEN_OF} vectors"
         elif address != first + lane and (stored or address != first):
-            return f"{name} at {address}, as lane {lane} of a vector at {first}"
+            return f"{name} at {address} is not lane {lane} of the vector at {first}"
         elif (
             lengths is not None
             and occurs(cell, self.variable)
@@ -323,7 +323,7 @@ class Lanes:
 
 
 def _vector_around(address: int, lengths: tuple[int, ...]) -> tuple[int, int]:
-    """Where the vector of a tile begins that an element is in, and how many it has."""
+    """Return the address and length of the vector of a tile that contains an element."""
     row, column = divmod(address, sum(lengths))
     last, length = next((last, n) for last, n in zip(accumulate(lengths), lengths, strict=True) if column < last)
     return row * sum(lengths) + last - length, length

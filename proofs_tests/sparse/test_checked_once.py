@@ -17,10 +17,10 @@ from atl.errors import ArrayError
 from lowering import Kernel, lower
 from lowering import compile as compiled
 from lowering.c.gathering import gathering_flags, gathers, has_fibres
-from lowering.calls.bind_args import met_by
+from lowering.calls.bind_args import validated_indices
 from lowering.calls.validation_cache import view_of_bytes
 from lowering.compiler import find_compiler
-from lowering.facts import Asked
+from lowering.facts import ConstraintCheck
 from proofs_tests.sparse.matrices import MATRICES
 from proofs_tests.sparse.test_kernels import SPMSPM, TTV
 from proofs_tests.sparse.test_sparsify import SPMV
@@ -42,14 +42,14 @@ def test_each_kernel_validates_a_packed_tensor_once() -> None:
     assert len(packed.validation_cache or ()) == 2
     (limits,) = first._limits.values()
     assert asked(first, packed, vector) == asked(first, A=packed, v=vector) == ()
-    assert len(asked(first, matrix, vector)) == len(limits.asked) == 1
+    assert len(asked(first, matrix, vector)) == len(limits.checks) == 1
 
 
-def asked(kernel: Kernel, *arrays: object, **named: object) -> tuple[Asked, ...]:
+def asked(kernel: Kernel, *arrays: object, **named: object) -> tuple[ConstraintCheck, ...]:
     """Return the checks of array elements in a call whose shapes are cached."""
-    *_, notable = kernel._taking(arrays, named)
+    *_, notable = kernel._bind_args(arrays, named)
     (limits,) = kernel._limits.values()
-    return limits.beyond(met_by(limits, notable))
+    return limits.checks_except(validated_indices(limits, notable))
 
 
 def test_packed_indices_are_copied_and_read_only() -> None:

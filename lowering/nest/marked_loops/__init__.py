@@ -1,1 +1,1 @@
-"""Loops that walk through sorted keys: merges of several positions, and runs of equal keys."""
+"""Loops whose mark changes how they run: merges, segmented reductions (`runs`) and non-temporal stores (`stream`)."""

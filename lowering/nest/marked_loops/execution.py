@@ -1,4 +1,4 @@
-"""Merges, runs and streams as the loop-nest interpreter runs them: position by position, as they are printed."""
+"""Execution of merges, runs and streams by the loop-nest interpreter, in the same way as the printed code."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Positions = MutableMapping[Var, int]
 
 
 def co_iterations(merge: Merge, value: Value, at: Positions, strict: Collection[Var]) -> Iterator[None]:
-    """Moves the fingers of a merge, and stops wherever all keys are equal.
+    """Advance the fingers of a merge, and yield wherever all keys are equal.
 
-    Those that stand at a lesser key than another finger go on. Where all are equal that finger goes on whose keys may
-    repeat, the one that is not in `strict`, and without such a one all do. Raises a trap for keys that fall, and for
-    those that stay the same and are said to rise strictly.
+    Fingers with a smaller key than another one advance. Where all keys are equal, the finger whose keys may repeat
+    (the one not in `strict`) advances, or else all do. Raises `Trap` for keys that decrease, and for repeated keys of
+    a finger in `strict`.
     """
     ends: dict[Var, int] = {}
     for finger in merge.fingers:
@@ -57,7 +57,7 @@ def _met(
 
 
 def _look_at_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int], strict: Collection[Var]) -> None:
-    """Raises a trap where a merge would miss keys that are equal."""
+    """Raise `Trap` if unsorted or repeated keys would make the merge miss equal ones."""
     repeating = [finger.variable.name for finger in merge.fingers if finger.variable not in strict]
     if len(repeating) > 1:
         raise Trap("marked loop", f"the keys of {' and of '.join(repeating)} may repeat")
@@ -71,11 +71,11 @@ def _look_at_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int
         at[variable] = first
         for before, after in pairwise(keys):
             if after < before or (after == before and variable in strict):
-                raise Trap("marked loop", f"a key of {variable.name} is {before}, and the next one is {after}")
+                raise Trap("marked loop", f"a key of {variable.name} is {before}, but the next one is {after}")
 
 
 def run_positions(runs: Runs, value: Value, at: Positions) -> Iterator[tuple[bool, bool]]:
-    """Moves the position through its range; whether a run begins there, and whether one ends."""
+    """Advance the position through its range, and yield whether a run begins and whether one ends there."""
     variable = runs.loop.variable
     if variable in at:
         raise Trap("redeclared", f"the loop variable {variable.name} is in use")
@@ -95,7 +95,7 @@ def run_positions(runs: Runs, value: Value, at: Positions) -> Iterator[tuple[boo
 
 
 def marked_loop_at(loop: For) -> Merge | NoMerge | Runs | NoRuns | Stream | None:
-    """How a loop is run that is not run position by position."""
+    """Return the merge, runs or stream of a marked loop; None for a plain loop."""
     if is_merge(loop):
         return merge_at(loop)
     if loop.mark is LoopMark.RUNS:
@@ -104,9 +104,9 @@ def marked_loop_at(loop: For) -> Merge | NoMerge | Runs | NoRuns | Stream | None
 
 
 def stream_blocks(stream: Stream, value: Value, at: Positions, chance: Random) -> Iterator[tuple[int, Block]]:
-    """The statements of each line and of each iteration beside lines, with the first iteration that they are of.
+    """Yield the statements of each cache line and of each other iteration, with their first iteration.
 
-    Where the first line begins is left to chance, and so is the order.
+    The start of the first line and the order are random.
     """
     loop, width = stream.loop, stream.width
     if loop.variable in at:

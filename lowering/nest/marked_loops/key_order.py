@@ -1,4 +1,4 @@
-"""Whether the keys of a merge rise, by the prover."""
+"""Proofs that the keys of a merge are sorted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lowering.nest.marked_loops.merges import Finger
 
 
 def rises(finger: Finger, facts: Facts, *, strict: bool) -> Answer:
-    """Whether at each later position of its range the key is greater, or at least not less."""
+    """Try to prove that the keys of a finger increase, or do not decrease."""
     return prove(*rising(finger, facts, strict=strict))
 
 
 def rising(finger: Finger, facts: Facts, *, strict: bool) -> tuple[Facts, Predicate]:
-    """What is known of two positions in the range of a finger, one after the other, and what is asked of the keys."""
+    """Return the facts about two positions of a finger, the first before the second, and the goal about their keys."""
     loop = finger.loop
     later = other_run(loop.variable)
 

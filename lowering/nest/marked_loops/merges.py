@@ -1,12 +1,12 @@
-"""Merges (Fig. 7.2): loops marked so, of which each iteration counts only where the keys of all positions are equal.
+"""Merges (Fig. 7.2): co-iteration of nested loops marked `merge` over positions with equal keys.
 
-In a nest they stay what they are, loops within loops with tests in them, so that every pass and every obligation
-sees what is computed. `merge_at` is how they are run: the positions, its *fingers*, walk through their ranges together,
-and those that stand at a lesser key than another go on. That meets all positions with equal keys, each of these once,
-if the keys rise: strictly, but for those of one finger, which may also stay the same.
+In a nest, a merge remains nested loops with conditions, so passes and obligations need not know about it. `merge_at`
+returns how it runs. The positions, called *fingers*, advance through their ranges together; a finger with a smaller key
+than another one advances. This visits every combination of positions with equal keys exactly once if the keys are
+sorted: strictly increasing, except that those of one finger may repeat.
 
-Where marked loops stand in one another, those of which the range moves with a position begin a merge of their own,
-inside of the other one: rows that are matched, and within them their entries.
+A nested marked loop whose range depends on a position starts a separate, inner merge: the outer one matches rows, for
+example, and the inner one their entries.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from lowering.nest.loopnest import Block, For, If
 
 @dataclass(frozen=True, slots=True)
 class Finger:
-    """One of the loops of a merge, and the key that is read at its position."""
+    """A loop of a merge, with the key at its position."""
 
     loop: For
     key: Index
 
     @property
     def variable(self) -> Var:
-        """The position."""
+        """The position variable."""
         return self.loop.variable
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The body is run wherever all keys are equal and the conditions hold, which are tested in their order there.
+    """A merge. Its body runs where all keys are equal and the conditions, tested in order, hold.
 
-    `within` is what the place of the body stands under in the nest: the ranges and all tests.
+    `within` are the conditions at the body in the nest: all ranges and tests.
     """
 
     fingers: tuple[Finger, ...]
@@ -48,33 +48,33 @@ class Merge:
 
     @property
     def ranges(self) -> tuple[Predicate, ...]:
-        """What is known where the keys are read."""
+        """The ranges of the positions, which hold where keys are read."""
         return tuple(finger.loop.range for finger in self.fingers)
 
 
 @dataclass(frozen=True, slots=True)
 class NoMerge:
-    """Why loops are no merge, and what would have to be so."""
+    """The reason why loops are not a merge, and the requirement that they violate."""
 
     summary: str
     required: str
 
 
-ADJACENT: Final = "sums of which each is the whole body of the one around it but for conditions"
+ADJACENT: Final = "perfectly nested sums, apart from conditions"
 
 
 def is_merge(loop: For) -> bool:
-    """Whether the loop is the outermost of those of a merge, and not of one position alone, which is a plain loop."""
+    """Return whether the loop is the outermost one of a merge of at least two positions."""
     return loop.mark is LoopMark.MERGE and len(_loops(loop)[0]) > 1
 
 
 def fingers_in(loop: For) -> tuple[For, ...]:
-    """The loops of a merge, from this one on inwards; none, of a loop that is not marked so."""
+    """Return the loops of a merge, from this one inwards; none if the loop is not marked `merge`."""
     return tuple(_loops(loop)[0]) if loop.mark is LoopMark.MERGE else ()
 
 
 def merge_at(loop: For) -> Merge | NoMerge:
-    """The merge that a marked loop and the marked ones in it are."""
+    """Return the merge of a marked loop and the marked loops in it."""
     loops, tests, body = _loops(loop)
     variables = {each.variable.uid for each in loops}
     for each in loops:
@@ -89,8 +89,8 @@ def merge_at(loop: For) -> Merge | NoMerge:
     left = next((each.variable.name for each in loops[1:] if each.variable not in keys), None)
     if left is not None:
         return NoMerge(
-            f"no condition says that a key of {left} is equal to one of the others",
-            f"a condition [c[p] = d[q]] right within the marked sums; {ADJACENT}",
+            f"no condition equates a key of {left} with a key of another loop",
+            f"a condition [c[p] = d[q]] directly within the marked sums; {ADJACENT}",
         )
     conditions = (conjunction(part for part in conjuncts(test) if part not in used) for test in tests)
     return Merge(
@@ -102,7 +102,7 @@ def merge_at(loop: For) -> Merge | NoMerge:
 
 
 def _loops(loop: For) -> tuple[list[For], list[Predicate], Block]:
-    """The loops of a merge from the outermost on, the tests in them from the outside in, and what stands under all."""
+    """Return the loops of a merge and the conditions between them, from the outside inwards, and the innermost body."""
     loops, tests = [loop], []
     while True:
         block = loops[-1].body
@@ -116,7 +116,7 @@ def _loops(loop: For) -> tuple[list[For], list[Predicate], Block]:
 
 
 def _begins(inner: For, around: Sequence[For]) -> bool:
-    """Whether a marked loop begins a merge of its own: its range moves with a position of the merge around it."""
+    """Return whether a marked loop starts an inner merge: its range depends on a position of the outer merge."""
     return len(around) > 1 and bool((inner.low.free | inner.high.free) & {each.variable.uid for each in around})
 
 
@@ -124,7 +124,7 @@ def _begins(inner: For, around: Sequence[For]) -> bool:
 
 
 def _keys(variables: Sequence[Var], equations: Sequence[Zero]) -> tuple[dict[Var, Index], set[Predicate]]:
-    """For each position that is linked to the first one the key there, and the equations that say so."""
+    """Return the key of each position that equations link to the first one, and the equations used."""
     keys: dict[Var, Index] = {}
     used: set[Predicate] = set()
     grown = True
@@ -142,7 +142,7 @@ def _keys(variables: Sequence[Var], equations: Sequence[Zero]) -> tuple[dict[Var
 
 
 def _linking(expression: Index, variables: Sequence[Var]) -> Iterator[tuple[Var, Var]]:
-    """The two positions that an expression speaks of, in both orders; none, if it speaks of more or of fewer."""
+    """Yield the two positions in an expression, in both orders; nothing if it contains more or fewer."""
     of = [variable for variable in variables if variable.uid in expression.free]
     if len(of) == 2:
         yield of[0], of[1]
@@ -150,13 +150,13 @@ def _linking(expression: Index, variables: Sequence[Var]) -> Iterator[tuple[Var,
 
 
 def _linked(expression: Index, one: Var, another: Var, known: Index | None) -> tuple[Index, Index] | None:
-    """The keys of two positions, of which the first may be known, that are equal where the expression is zero."""
-    parts = _apart(expression, one, another)
+    """Return keys of two positions that are equal where the expression is zero; that of the first may be known."""
+    parts = _split(expression, one, another)
     if parts is None:
         return None
     own, other, rest = parts
     if known is None:
-        # The sign with which the key of the first one rises where what it reads does.
+        # Choose the sign such that the first key increases with the element that it reads.
         known = own if own.terms[0][1] > 0 else -own
     for sign in (1, -1):
         offset = own * sign - known
@@ -166,8 +166,8 @@ def _linked(expression: Index, one: Var, another: Var, known: Index | None) -> t
     return None
 
 
-def _apart(expression: Index, one: Var, another: Var) -> tuple[Index, Index, Index] | None:
-    """The terms with the one position, those with the other one, and the rest; nothing, if a term has both."""
+def _split(expression: Index, one: Var, another: Var) -> tuple[Index, Index, Index] | None:
+    """Split the terms by the position that they contain: the first, the second, or none. None if a term has both."""
     own: dict[Monomial, int] = {}
     other: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}

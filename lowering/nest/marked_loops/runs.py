@@ -1,8 +1,8 @@
-"""Runs: a loop marked so adds to elements at keys, and what consecutive equal keys add is stored once.
+"""Runs: segmented reductions in loops that add to elements at keys. Consecutive equal keys form a run.
 
-In a nest it stays a loop that adds to a cell, so that every pass and every obligation sees what is computed. `runs_at`
-is how it is run: what a run of equal keys adds is added up in a variable, and to the cell at its end. That is right
-whatever the order of the keys is; the fewer runs there are, the faster it is.
+In a nest, a loop marked `runs` remains a loop that adds to a cell, so passes and obligations need not know about it.
+`runs_at` returns how it runs: the terms of a run are summed in a variable, which is added to the cell at its end. This
+is correct for any order of the keys, and faster with fewer runs.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from lowering.nest.tiles import sources
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The body adds to `total`, which is zero where a run begins; at its end `last` adds that to the cell.
+    """A segmented reduction. The body adds to `total`, which starts at zero in each run; `last` adds it to the cell.
 
-    A run is as long as the `keys` stay what they are: the indices of the cell that the position is in.
+    A run continues while the `keys`, the indices of the cell that depend on the position, do not change.
     """
 
     loop: For
@@ -50,14 +50,14 @@ class Runs:
 
     @property
     def cell(self) -> Cell:
-        """The cell that a run is added to, with the position of one of its iterations."""
+        """The cell that a run is added to, in terms of the position of one of its iterations."""
         assert isinstance(self.last.target, Cell)
         return self.last.target
 
 
 @dataclass(frozen=True, slots=True)
 class NoRuns:
-    """Why a loop has no runs, and what would have to be so."""
+    """The reason why a loop is not a segmented reduction, and the requirement that it violates."""
 
     summary: str
     required: str
@@ -67,7 +67,7 @@ ONE_ELEMENT = "a sum of terms each of which is added to one element of a tensor:
 
 
 def runs_at(loop: For) -> Runs | NoRuns:
-    """The runs of a loop that is marked so."""
+    """Return the segmented reduction of a loop marked `runs`."""
     assert loop.mark is LoopMark.RUNS
     own = {
         key(made.buffer if isinstance(made, Allocate) else made.variable)
@@ -77,15 +77,15 @@ def runs_at(loop: For) -> Runs | NoRuns:
     changed = [s for s in _changes(loop.body) if _changed(s) not in own]
     adding = changed[0] if len(changed) == 1 else None
     if not isinstance(adding, Accumulate) or not isinstance(adding.target, Cell) or adding.op not in ("add", "sub"):
-        what = "more than one statement changes" if len(changed) > 1 else "nothing is added to"
-        return NoRuns(f"{what} elements of tensors in it", ONE_ELEMENT)
+        summary = "several statements in it change elements" if len(changed) > 1 else "it does not add to an element"
+        return NoRuns(f"{summary} of tensors", ONE_ELEMENT)
     inner = {s.variable.uid for s in statements(loop.body) if isinstance(s, For)}
     indices = [position for position, _ in adding.target.pairs]
     if any(position.free & inner for position in indices):
         return NoRuns(f"each of its terms is added to several elements of {adding.target.buffer.name}", ONE_ELEMENT)
     if accessed(adding.target) in {read for s in statements(loop.body) for read in _read(s)}:
         return NoRuns(f"it reads {adding.target.buffer.name}, to which it adds", "terms that do not depend on the sums")
-    # The position's id is one that no other variable has.
+    # Loop variables and scalars share ids, so that of the position is unique.
     total = Scalar(loop.variable.uid, "total", adding.value.dtype)
     keys = tuple(dict.fromkeys(position for position in indices if loop.variable.uid in position.free))
     body = _adding_to(loop.body, adding, total)
@@ -93,7 +93,7 @@ def runs_at(loop: For) -> Runs | NoRuns:
 
 
 def _changes(block: Block) -> Iterator[Assign | Accumulate | Clear]:
-    """The statements that change what is stored."""
+    """Return the statements that change storage."""
     return (statement for statement in statements(block) if isinstance(statement, Assign | Accumulate | Clear))
 
 
@@ -114,7 +114,7 @@ def _read(statement: Statement) -> Iterator[Hashable]:
 
 
 def _adding_to(block: Block, adding: Accumulate, total: Scalar) -> Block:
-    """The statements with the addition made to the variable."""
+    """Redirect the addition to the variable."""
     out: list[Statement] = []
     for statement in block:
         match statement:

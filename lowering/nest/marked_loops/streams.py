@@ -1,9 +1,9 @@
-"""Streams: a loop marked so stores to its tensor line by line of the cache, past the caches, where lines begin in it.
+"""Streams: loops with non-temporal stores, which write whole cache lines to memory and bypass the caches.
 
-Memory is read before an ordinary store changes a part of a line; a whole line that goes past the caches is not. In a
-nest the loop stays what it is, so that every pass and every obligation sees what is computed. `lines_of` is how it is
-run: the iterations up to the first line one by one, then those of a line at a time, which are gathered in buffers, then
-those that are left over. Where a line begins is up to the array that a caller hands over.
+An ordinary store reads the line from memory before it changes a part of it; a non-temporal store of a whole line does
+not. In a nest, a loop marked `stream` remains a plain loop, so passes and obligations need not know about it.
+`lines_of` returns how it runs: single iterations up to the first line boundary, then the iterations of one line at a
+time, gathered in buffers, then the remaining iterations. Line boundaries depend on the address of the caller's array.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from lowering.nest.substitution import cell_at
 from lowering.nest.tiles import sources, step
 
 MOST_LINES: Final = 64
-"""So many lines are gathered at a time at most: a page of memory. They stay in the nearest cache."""
+"""Maximum number of lines gathered at a time: a page of memory, which stays in the L1 cache."""
 WITHIN: Final = (LoopMark.NONE, LoopMark.VECTOR, LoopMark.UNROLL)
-"""The marks of loops that may stand between a streamed loop and its stores."""
+"""Marks of loops that may be between a streamed loop and its stores."""
 
 
 Around: TypeAlias = tuple[For | If, ...]
-"""The loops and tests that a statement stands in, the outermost first."""
+"""The loops and branches around a statement, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A store of a streamed loop, in these loops and tests of its body, and the buffer that gathers its lanes."""
+    """A store of a streamed loop, the loops and branches around it in the body, and the buffer that gathers a line."""
 
     store: Assign
     around: Around
@@ -67,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A streamed loop as it is run: `body` gathers the iterations of a line, and then the lines are stored."""
+    """A streamed loop as it runs: `body` gathers the iterations of a line, and then the lines are stored."""
 
     loop: For
     first: Var
@@ -77,7 +77,7 @@ class Stream:
 
 
 def stream_at(loop: For) -> Stream | None:
-    """The stream of a loop that stores whole lines."""
+    """Return the stream of a loop that stores whole lines."""
     if not isinstance(loop.lines, CacheLines):
         return None
     first, buffers = loop.lines.first, iter(loop.lines.buffers)
@@ -104,12 +104,12 @@ def stream_at(loop: For) -> Stream | None:
 
 
 def is_stored(buffer: Buffer) -> bool:
-    """Whether a buffer is the result, which is what streamed loops store to."""
+    """Return whether a buffer is the output, to which streamed loops store."""
     return buffer.role == "output"
 
 
-class _None(Exception):
-    """There are no lines, as this says."""
+class _NoLinesError(Exception):
+    """The exception for a loop that does not store whole lines."""
 
     def __init__(self, summary: str, required: str, *suggestions: str) -> None:
         super().__init__(summary)
@@ -117,15 +117,16 @@ class _None(Exception):
 
 
 def lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines | NoLines | None:
-    """How a loop that is marked `stream` stores whole lines, with new variables and buffers by these ids.
+    """Return the cache lines of a loop marked `stream`, or the reason why it stores none.
 
-    None, where it is proved to have fewer iterations than a line has elements. `facts` are what is known around it.
+    The result is None if the loop is proved to have fewer iterations than a line has elements. `ids` numbers new
+    variables and buffers; `facts` hold around the loop.
     """
     try:
         lines = _lines_of(loop, facts, ids)
         return None if holds(facts, less(loop.high - loop.low, constant(lines.width))) else lines
-    except _None as none:
-        return none.found
+    except _NoLinesError as error:
+        return error.found
 
 
 def _lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines:
@@ -134,10 +135,10 @@ def _lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines:
     first = Var(next(ids), "first")
     shapes = [_shape(loop, at) for at in _stores(loop.body, (), facts.assume(loop.range))]
     if sum(map(prod, shapes)) > MOST_LINES:
-        raise _None(
+        raise _NoLinesError(
             f"each of its iterations stores more than {MOST_LINES} elements of {stored.name}",
-            f"at most {MOST_LINES} elements in an iteration: so many lines are gathered at a time",
-            f"s.tile(…) of a loop in {loop.variable.name}, brought outside of it by s.interchange",
+            f"at most {MOST_LINES} elements in an iteration, the number of lines that are gathered at a time",
+            f"tile a loop in {loop.variable.name} by s.tile(…), and move the tile loop outside by s.interchange",
         )
     return CacheLines(
         first,
@@ -147,14 +148,14 @@ def _lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a store stands, and what is known there."""
+class _StoreSite:
+    """A store: the loops and branches around it, and the facts there."""
 
     around: Around
     facts: Facts
 
 
-def _stores(block: Block, around: Around, facts: Facts) -> Iterator[_Place]:
+def _stores(block: Block, around: Around, facts: Facts) -> Iterator[_StoreSite]:
     for statement in block:
         match statement:
             case For(body=body):
@@ -162,22 +163,22 @@ def _stores(block: Block, around: Around, facts: Facts) -> Iterator[_Place]:
             case If(predicate, body):
                 yield from _stores(body, (*around, statement), facts.assume(predicate))
             case Assign(Cell() as cell) if is_stored(cell.buffer):
-                yield _Place(around, facts)
+                yield _StoreSite(around, facts)
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-def _shape(loop: For, at: _Place) -> tuple[int, ...]:
-    """How many iterations each of the loops around a store has at most."""
+def _shape(loop: For, at: _StoreSite) -> tuple[int, ...]:
+    """Return the maximum trip count of each loop around a store."""
     for statement in at.around:
         _check(loop, statement)
     return tuple(_most(statement, at.facts) for statement in at.around if isinstance(statement, For))
 
 
 def _stored(loop: For) -> Buffer:
-    """The tensor that the loop stores to, which is the result."""
+    """Return the buffer that the loop stores to, which must be the output."""
     own = {
         key(made.buffer if isinstance(made, Allocate) else made.variable)
         for made in statements(loop.body)
@@ -191,44 +192,47 @@ def _stored(loop: For) -> Buffer:
                     continue
                 buffer = _target(loop, statement)
                 if buffer != (found or buffer):
-                    raise _None(f"it stores to two tensors, {(found or buffer).name} and {buffer.name}", ONE_TENSOR)
+                    names = f"{(found or buffer).name} and {buffer.name}"
+                    raise _NoLinesError(f"it stores to two tensors, {names}", ONE_TENSOR)
                 found = buffer
             case Clear(buffer) if key(buffer) not in own:
-                raise _None(f"the buffer {buffer.name} is emptied in each of its iterations", ONE_TENSOR)
+                raise _NoLinesError(f"each of its iterations clears the buffer {buffer.name}", ONE_TENSOR)
             case For() | If() | Declare() | Allocate() | Clear() | Free():
                 pass
             case _:
                 assert_never(statement)
     if found is None:
-        raise _None("it stores nothing", ONE_TENSOR)
+        raise _NoLinesError("it stores nothing", ONE_TENSOR)
     for statement in statements(loop.body):
         if any(isinstance(read, Cell) and read.buffer == found for read in _read(statement)):
-            raise _None(f"it reads elements of {found.name}, which is what it stores to", ONE_TENSOR)
+            raise _NoLinesError(f"it reads elements of {found.name}, to which it stores", ONE_TENSOR)
     return found
 
 
-ONE_TENSOR: Final = "a loop that stores elements of the result, each once, and reads none of them"
+ONE_TENSOR: Final = "a loop that stores elements of the result, each once, and does not read them"
 
 
 def _target(loop: For, statement: Assign | Accumulate) -> Buffer:
-    """The tensor that a statement stores to, one element after the other."""
+    """Return the buffer that a statement stores to in consecutive iterations."""
     name, cell = loop.variable.name, statement.target
     if isinstance(cell, Scalar):
-        raise _None(f"its iterations fold into one number, {cell.name}", ONE_TENSOR, f's.mark("{name}", "vector")')
+        raise _NoLinesError(
+            f"its iterations reduce to one scalar, {cell.name}", ONE_TENSOR, f's.mark("{name}", "vector")'
+        )
     if isinstance(statement, Accumulate):
-        raise _None(f"it adds to elements of {cell.buffer.name}, which are read for that", ONE_TENSOR)
+        raise _NoLinesError(f"it adds to elements of {cell.buffer.name}, which reads them", ONE_TENSOR)
     if not is_stored(cell.buffer):
-        raise _None(
-            f"it stores to {cell.buffer.name}, which is read again: past the caches it would have to come back",
+        raise _NoLinesError(
+            f"it stores to {cell.buffer.name}, which is read later and should stay in the cache",
             ONE_TENSOR,
             f's.mark("{name}", "vector")',
         )
     by = step(cell.address, loop.variable)
     if by != 1:
-        raise _None(
+        raise _NoLinesError(
             f"its iterations store to {cell.buffer.name} "
-            + ("at no constant distance" if by is None else f"{by} elements apart"),
-            "iterations that store one element after the other",
+            + ("without a constant stride" if by is None else f"with a stride of {by} elements"),
+            "iterations that store consecutive elements",
             "mark the loop over the last dimension of the result",
         )
     return cell.buffer
@@ -247,36 +251,35 @@ def _read(statement: Statement) -> Iterator[Cell | Scalar]:
 
 
 def _check(loop: For, statement: For | If) -> None:
-    """Raises where a loop or a test around a store is not the same in all lanes."""
+    """Raise an error if a loop or condition around a store differs between lanes."""
     name, own = loop.variable.name, loop.variable.uid
     parts = (statement.low, statement.high) if isinstance(statement, For) else expressions(statement.predicate)
     if any(own in part.free for part in parts):
-        what = f"the loop {statement.variable.name}" if isinstance(statement, For) else "a test"
-        raise _None(
-            f"it stores in {what} that is not the same in all of its iterations",
-            "iterations that all store alike",
-            f's.tails("{name}") splits the loop where it is a border that is tested for',
+        inner = f"the loop {statement.variable.name}" if isinstance(statement, For) else "a condition"
+        raise _NoLinesError(
+            f"it stores in {inner} that differs between its iterations",
+            "stores that are the same in all iterations",
+            f's.tails("{name}") splits the loop if the condition tests for a border',
         )
     if isinstance(statement, For) and statement.mark not in WITHIN:
-        raise _None(
+        raise _NoLinesError(
             f"the loop {statement.variable.name} in it is marked {statement.mark.value}",
-            "loops in it that are not marked, or marked vector or unroll",
-            f's.mark("{statement.variable.name}", None) takes that mark away',
+            "inner loops that are unmarked, or marked vector or unroll",
+            f's.mark("{statement.variable.name}", None) removes that mark',
         )
 
 
 def _most(inner: For, facts: Facts) -> int:
-    """How many iterations a loop around a store has at most."""
+    """Return the maximum trip count of a loop around a store."""
     extent = inner.high - inner.low
     if extent.constant is not None:
         return max(extent.constant, 0)
     least, most = 0, MOST_LINES
     if not holds(facts, at_most(extent, constant(most))):
-        raise _None(
-            f"the loop {inner.variable.name} in it, in which it stores, is not proved to have at most "
-            f"{most} iterations",
-            f"at most {most} elements in an iteration: so many lines are gathered at a time",
-            f's.tile("{inner.variable.name}", 8), and the loop over tiles brought outside by s.interchange',
+        raise _NoLinesError(
+            f"it stores in the loop {inner.variable.name}, which is not proved to have at most {most} iterations",
+            f"at most {most} elements in an iteration, the number of lines that are gathered at a time",
+            f's.tile("{inner.variable.name}", 8), and move the tile loop outside by s.interchange',
         )
     while least + 1 < most:
         middle = (least + most) // 2
@@ -285,7 +288,7 @@ def _most(inner: For, facts: Facts) -> int:
 
 
 def row_of(line: Line) -> Cell:
-    """The first cell of a line, where all is gathered that an iteration of the loops around its store stores."""
+    """Return the first cell of the line that gathers the elements of an iteration of the loops around its store."""
     loops = [statement for statement in line.around if isinstance(statement, For)]
     rows: Pairs = tuple(
         (index(inner.variable) - inner.low, extent) for inner, extent in zip(loops, line.buffer.extents, strict=False)
@@ -294,13 +297,13 @@ def row_of(line: Line) -> Cell:
 
 
 def gathered_in(line: Line, lane: Var, first: Var) -> Cell:
-    """The cell of a line in which an iteration is gathered, of those from `first` on."""
+    """Return the cell of a line that gathers an iteration `lane`, if the line starts at iteration `first`."""
     *rows, (_, width) = row_of(line).pairs
     return Cell(line.buffer, (*rows, (index(lane) - index(first), width)))
 
 
 def begins(stream: Stream) -> Cell:
-    """The element of an iteration that tells where lines begin: the first that it stores."""
+    """Return the first element that an iteration stores, whose address determines the line boundaries."""
     line = stream.lines[0]
     cell = line.store.target
     assert isinstance(cell, Cell)
@@ -311,7 +314,7 @@ def begins(stream: Stream) -> Cell:
 
 
 def of_lines(stream: Stream) -> Block:
-    """The iterations of a line as statements, from the first on: all of them gathered, and then stored."""
+    """Return the statements that gather the iterations of a line and then store it."""
     low, high = index(stream.first), index(stream.first) + stream.width
     together = replace(stream.loop, low=low, high=high, mark=LoopMark.VECTOR, lines=None)
     buffers = [line.buffer for line in stream.lines]
