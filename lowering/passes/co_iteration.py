@@ -1,4 +1,4 @@
-"""Which keys of merges rise strictly."""
+"""Analysis of merges (co-iteration): the positions whose keys increase strictly."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lowering.nest.marked_loops.merges import Merge, fingers_in, is_merge, merge
 
 
 def with_strict_keys(nest: LoopNest) -> LoopNest:
-    """The loop nest whose `strict` has the positions of merges at which the keys are proved to rise strictly.
+    """Set `strict` of the nest to the positions of merges whose keys are proved to increase strictly.
 
-    Where keys are equal a merge goes on with all of them at once, if there is at most one other finger.
+    At equal keys, a merge advances all these positions together, provided that at most one other position exists.
     """
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     return replace(nest, strict=frozenset(_strict(nest.body, facts)))
 
 
 def _strict(block: Block, facts: Facts, fingers: Collection[Var] = ()) -> Iterator[Var]:
-    """The positions in a block; `fingers` are the loops of the merge that it stands in, which are none of their own."""
+    """Yield the strict positions in a block. `fingers` are the variables of the merge around it."""
     for statement in block:
         match statement:
             case For(body=body):

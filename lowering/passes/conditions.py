@@ -1,4 +1,4 @@
-"""Loop nests in which a condition within a condition is one."""
+"""Merging of nested conditions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from lowering.nest.loopnest import (
 
 
 def with_conditions_joined(nest: LoopNest) -> LoopNest:
-    """The loop nest with `if p and q: s` in place of `if p: if q: s`.
+    """Replace `if p: if q: s` by `if p and q: s`.
 
-    Two statements under opposite conditions stay as they are: they are the two branches of one test.
+    Two consecutive statements with opposite conditions are kept: they are the two branches of one test.
     """
     return replace(nest, body=_block(nest.body))
 
@@ -36,7 +36,7 @@ def _block(block: Block) -> Block:
 
 
 def _is_branch(block: Block, at: int) -> bool:
-    """Whether the statement before or after this one stands under the opposite condition."""
+    """Return whether the statement before or after this one has the opposite condition."""
     statement = block[at]
     return isinstance(statement, If) and (
         (at > 0 and opposite(block[at - 1], statement)) or (at + 1 < len(block) and opposite(statement, block[at + 1]))

@@ -1,4 +1,4 @@
-"""Loop nests without what nothing needs: variables and buffers whose values never reach the output."""
+"""Dead store elimination: removal of variables and buffers that the output does not depend on."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from lowering.nest.tiles import sources
 
 
 def without_dead_stores(nest: LoopNest) -> LoopNest:
-    """The loop nest that stores the same to its output, and stores nothing else that the output does not depend on."""
+    """Remove the stores that the output does not depend on."""
     needed = _needed(nest)
     return replace(nest, body=_kept(nest.body, needed))
 
 
 def _needed(nest: LoopNest) -> frozenset[Hashable]:
-    """The output, and what is read to compute what is needed."""
+    """Return the storage that the output depends on, including the output."""
     stores = [s for s in statements(nest.body) if isinstance(s, Assign | Accumulate | Declare)]
     reads: dict[Hashable, set[Hashable]] = {}
     for store in stores:
@@ -55,7 +55,7 @@ def _target(store: Assign | Accumulate | Declare) -> Hashable:
 
 
 def loaded(e: ScalarExpr) -> Iterator[Hashable]:
-    """The storage that an expression reads."""
+    """Return the storage that an expression reads."""
     return map(accessed, sources(e))
 
 
@@ -64,7 +64,7 @@ def _kept(block: Block, needed: frozenset[Hashable]) -> Block:
 
 
 def _statement(statement: Statement, needed: frozenset[Hashable]) -> Block:
-    """The statement, if it does something."""
+    """Return the needed part of the statement."""
     match statement:
         case For(body=body) | If(body=body):
             inner = _kept(body, needed)

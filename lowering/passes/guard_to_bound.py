@@ -1,4 +1,4 @@
-"""Loop nests whose loops run only where their bodies do something."""
+"""Conversion of guards around loop bodies to loop bounds."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ from lowering.targets.supported import WRITTEN_OUT
 
 
 def with_guards_as_bounds(nest: LoopNest) -> LoopNest:
-    """The loop nest with `for i in max(a, l)..b: s` in place of `for i in a..b: if l <= i: s`, and so for its end.
+    """Replace `for i in a..b: if l <= i: s` by `for i in max(a, l)..b: s`, and likewise for upper bounds.
 
-    A test that is linear in the variable of a loop whose whole body stands under it becomes a bound of the loop. Bounds
-    are computed before the loop: so they must be proved to mean something there. They read no elements, since the sum
-    of one and a number may not fit into 64 bits where comparing the two does. Loops that are to be unrolled or merged
-    stay. So do those of few iterations that are innermost, or go over a window that slides with a loop around: C
-    compilers write these out, and mask.
+    The guard must cover the whole body and be linear in the loop variable. Bounds are computed before the loop, so they
+    must be proved to be defined there. Bounds do not read array elements: adding to an element may overflow where a
+    comparison does not.
+
+    Loops marked `unroll` or `merge` are kept. So are short innermost loops, and short loops over a window that slides
+    with an outer loop, because C compilers unroll these and use masks.
     """
     return until_settled(nest, _block)
 
@@ -83,7 +84,7 @@ def _tightened(facts: Facts, loop: For) -> For:
 
 
 def _bounds(facts: Facts, loop: For, test: Predicate) -> tuple[list[Index], list[Index]]:
-    """From where on a test holds, or before what end, if it is linear in the variable of the loop."""
+    """Return lower and upper bounds that are equivalent to a condition, if it is linear in the loop variable."""
     if not isinstance(test, NonNegative):
         return [], []
     factor = step(test.expression, loop.variable)
@@ -107,7 +108,7 @@ def _is_short(loop: For) -> bool:
 
 
 def _slides(loop: For, rest: Index) -> bool:
-    """Whether the loop goes over a window of few elements, at a place that moves by less than the window's length."""
+    """Return whether a short loop covers a window that moves with an outer loop by less than its length."""
     length = loop.high - loop.low
     return _is_short(loop) and any(
         abs(factor) < (length.constant or 0)

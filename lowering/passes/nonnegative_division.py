@@ -1,4 +1,4 @@
-"""Which quotients of a loop nest round towards zero as they round down: those with natural numerators."""
+"""Proofs of non-negative numerators, for which division may round towards zero instead of down."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lowering.nest.loopnest import Conditions, LoopNest, numerators, under
 
 
 def with_nonnegative_numerators(nest: LoopNest) -> LoopNest:
-    """The loop nest whose `nonnegative_numerators` has every numerator that is proved not to be negative where it stands."""
+    """Return the loop nest with every numerator that is proved non-negative in `nonnegative_numerators`."""
     known = _Known(known_at_the_start(nest.assumptions, nest.inputs))
-    asked = {
+    candidates = {
         (known.conditions(occurrence.inside), numerator): occurrence.inside
         for occurrence in index_expressions(nest)
         for numerator in numerators(_expression(occurrence))
     }
     nonnegative_numerators = frozenset(
         (conditions, numerator)
-        for (conditions, numerator), inside in asked.items()
+        for (conditions, numerator), inside in candidates.items()
         if holds(known.facts(inside), non_negative(numerator))
     )
     return replace(nest, nonnegative_numerators=nonnegative_numerators)
@@ -41,7 +41,7 @@ def _expression(occurrence: Computed | Compared) -> Index:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known inside of loops and branches. Most places have no quotient; then nothing is asked about them."""
+    """The facts and conditions inside of loops and branches, computed on demand."""
 
     start: Facts
     _conditions: dict[Inside, Conditions] = field(default_factory=dict)

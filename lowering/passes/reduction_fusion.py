@@ -1,4 +1,4 @@
-"""Loop nests in which what a loop stores is added up by that loop, and not by another one after it.
+"""Fusion of a reduction into the loop that computes its terms.
 
     for j in 0..m:                      total = 0.0
         power[j] = exp(x[j])            for j in 0..m:
@@ -6,9 +6,9 @@
     for j in 0..m:                          total += power[j]
         total += power[j]
 
-The number is in a register then, and a loop is saved that does next to nothing. No compiler does so by itself. Only
-loops without a mark are put together, of statements that hold no loops and no tests; and none with a maximum or
-minimum, of which C makes vectors only in a loop that does nothing else.
+The term is then still in a register, and a loop is saved. Compilers do not do this by themselves. Only unmarked loops
+over plain assignments and accumulations are fused. Reductions by maximum or minimum are not, because C compilers
+vectorise them only in a loop that does nothing else.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SUMS: Final = ("add", "sub", "mul")
 
 
 def with_fused_reductions(nest: LoopNest) -> LoopNest:
-    """The loop nest in which a sum over what a loop has just stored is a part of that loop."""
+    """Fuse each reduction over values that a preceding loop stores into that loop."""
     return replace(nest, body=_block(nest.body, tiles_of(nest).keys()))
 
 
@@ -74,7 +74,7 @@ def _inside(statement: Statement, tiles: AbstractSet[int]) -> Statement:
 
 
 def _joined(before: Block, declared: Declare, summing: For, tiles: AbstractSet[int]) -> Block | None:
-    """The statements before a sum with the sum in the last loop of them, if it may be there."""
+    """Fuse a reduction into the last loop of the statements before it, if allowed."""
     read = {key(source) for value in _values(summing.body) for source in sources(value) if isinstance(source, Scalar)}
     for at, loop in reversed(tuple(enumerate(before))):
         match loop:
@@ -85,7 +85,7 @@ def _joined(before: Block, declared: Declare, summing: For, tiles: AbstractSet[i
                     return None
                 return (*before[:at], declared, with_body(loop, (*loop.body, *adding)), *before[at + 1 :])
             case Allocate():
-                pass  # nobody has stored to it
+                pass  # nothing is stored to it yet
             case Declare(variable) if key(variable) not in read:
                 pass
             case If() | Assign() | Accumulate() | Declare() | Clear() | Free():
@@ -100,7 +100,7 @@ def _values(block: Block) -> list[ScalarExpr]:
 
 
 def _is_plain(loop: For, tiles: AbstractSet[int]) -> bool:
-    """Whether a loop is of nothing but assignments and sums, and no part of a tile in registers."""
+    """Return whether a loop consists of assignments and accumulations only, and does not access tiles in registers."""
     return (
         loop.mark is LoopMark.NONE
         and all(isinstance(s, Assign) or (isinstance(s, Accumulate) and s.op in _SUMS) for s in loop.body)
@@ -109,9 +109,10 @@ def _is_plain(loop: For, tiles: AbstractSet[int]) -> bool:
 
 
 def _may_join(loop: For, declared: Declare, summing: For, adding: Block) -> bool:
-    """Whether a sum over the same range may be done iteration by iteration with the loop before it.
+    """Return whether a reduction over the same range may be fused with the loop before it.
 
-    It adds to nothing but its variable, and reads of what the loop stores only what the same iteration has stored last.
+    It must add only to its variable. Of the values that the loop stores, it may read only those that the same iteration
+    stored last.
     """
     targets = [s.target for s in adding if isinstance(s, Accumulate)]
     if (loop.low, loop.high) != (summing.low, summing.high) or len(targets) < len(adding):
@@ -131,5 +132,5 @@ def _may_join(loop: For, declared: Declare, summing: For, adding: Block) -> bool
 
 
 def _is_own(stored: Cell, read: Cell, variable: Var) -> bool:
-    """Whether what is read is the very cell that the iteration stores, and no other iteration stores."""
+    """Return whether the iteration reads the cell that it stores, and no other iteration stores to that cell."""
     return stored.pairs == read.pairs and any(step(position, variable) for position, _ in stored.pairs)

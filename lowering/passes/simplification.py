@@ -1,4 +1,4 @@
-"""Loop nests with index expressions and predicates made smaller by what is known at their places."""
+"""Simplification of index expressions and predicates by the facts at their places."""
 
 from __future__ import annotations
 
@@ -40,22 +40,21 @@ from lowering.nest.substitution import at_iteration
 
 
 def simplified(nest: LoopNest) -> LoopNest:
-    """The loop nest with every index expression and predicate simplified, and without the branches that are decided.
+    """Simplify every index expression and predicate, and remove decided branches.
 
-    A loop of one iteration, such as `for i in 0..1`, becomes that iteration. One that is marked stays, for its mark,
-    and one whose variable is in the extents of a buffer that was hoisted out of it.
+    A loop of one iteration, such as `for i in 0..1`, is replaced by its body. Marked loops are kept, and so are loops
+    whose variable occurs in the extents of a hoisted buffer.
 
-    The pairs of a cell are simplified one by one. That is enough for its flat address: simplifying replaces quotients,
-    minima and maxima and leaves sums and products alone, so that the address of simplified pairs is the simplified
-    address. The extents of buffers stay as they were declared.
+    The pairs of a cell are simplified one by one, which also simplifies its flat address: simplification replaces
+    quotients, minima and maxima, but does not change sums and products. Extents of buffers are not changed.
     """
     return replace(nest, body=_block(known_at_the_start(nest.assumptions, nest.inputs), nest.body))
 
 
 def until_settled(nest: LoopNest, once: Callable[[Facts, Block], Block]) -> LoopNest:
-    """A simplified nest after so many runs of a pass that one more would change nothing; each is simplified again.
+    """Alternate a pass and simplification until the pass changes nothing.
 
-    What the pass has left as it was, the very object, was simplified before.
+    Statements that the pass returned as the same objects are not simplified again.
     """
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     body = nest.body
@@ -65,7 +64,7 @@ def until_settled(nest: LoopNest, once: Callable[[Facts, Block], Block]) -> Loop
 
 
 def each_replaced(block: Block, by: Callable[[Statement], Block]) -> Block:
-    """The block with others in place of each statement; the very same one, where each is replaced by itself."""
+    """Replace each statement of a block. Return the same block if every statement is replaced by itself."""
     others = [by(statement) for statement in block]
     if all(len(new) == 1 and new[0] is old for new, old in zip(others, block, strict=True)):
         return block
@@ -78,12 +77,12 @@ NONE: Final[frozenset[int]] = frozenset()
 
 
 def simplified_block(facts: Facts, block: Block) -> Block:
-    """The statements simplified by what is known where they stand."""
+    """Simplify a block by the given facts."""
     return _block(facts, block)
 
 
 def _block(facts: Facts, block: Block, done: frozenset[int] = NONE) -> Block:
-    """The statements simplified; those with these ids were already."""
+    """Simplify the statements, except those whose object ids are in `done`."""
     return tuple(
         kept
         for statement in block
@@ -126,7 +125,7 @@ def _with_range(loop: For, low: Index, high: Index) -> For:
 
 
 def _sizes_what_is_outside(loop: For) -> bool:
-    """Whether the loop's variable is in the extents of a buffer from outside, which is emptied in each iteration."""
+    """Return whether the loop variable is in the extents of a hoisted buffer, which each iteration clears."""
     return any(
         loop.variable.uid in extent.free
         for inside in statements(loop.body)
@@ -146,7 +145,7 @@ def _branch(facts: Facts, predicate: Predicate, body: Block, done: frozenset[int
 
 
 def in_a_block(inner: Block) -> Block:
-    """The statements without what they stood in; a block of its own where declarations would reach what follows."""
+    """Return the statements, in a separate block if their declarations would be visible to following statements."""
     return (If(TRUE, inner),) if any(isinstance(inside, Declare | Allocate) for inside in inner) else inner
 
 
@@ -158,7 +157,7 @@ def _storage(facts: Facts, at: Cell | Scalar) -> Cell | Scalar:
         return at
     pairs = tuple((simplify(facts, position), simplify(facts, extent)) for position, extent in at.pairs)
     same = all(a is b and n is m for (a, n), (b, m) in zip(pairs, at.pairs, strict=True))
-    return at if same else Cell(at.buffer, pairs)  # what stays the very object need not be looked at again
+    return at if same else Cell(at.buffer, pairs)  # the same object need not be simplified again
 
 
 def _scalar(facts: Facts, e: ScalarExpr) -> ScalarExpr:

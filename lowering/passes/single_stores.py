@@ -1,4 +1,4 @@
-"""Scatters whose cells are each stored once: plain stores, and no zeros before them where all cells are reached."""
+"""Conversion of injective scatters to plain stores, without clearing the buffer if all cells are stored."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from lowering.passes.preimages import Preimage, preimage
 
 
 def with_single_stores(nest: LoopNest) -> LoopNest:
-    """The loop nest with `a[f(i)] = e` in place of `a[f(i)] += e` where no two iterations are proved to reach one cell.
+    """Replace `a[f(i)] += e` by `a[f(i)] = e` if f is proved injective.
 
-    That is asked where nothing else stores to the buffer, which was empty before. So a generation that runs in another
-    order, each element stored where it belongs, is stored as one in its own order is. Where moreover every cell is
-    proved to be reached, the buffer is not cleared first.
+    This requires that no other statement stores to the buffer, which was cleared before. So a generation that runs in
+    another order, with `place` for each element, is stored like one in the usual order. If every cell is also proved to
+    be stored, the buffer is not cleared.
     """
     added = _added_once(nest)
     if not added:
@@ -48,7 +48,7 @@ def with_single_stores(nest: LoopNest) -> LoopNest:
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     scope = outermost(nest)
     single: dict[int, bool] = {}
-    places = [*_emptied(facts, nest.body), *([] if nest.complete else [_Emptied(nest.output, facts, nest.body)])]
+    places = [*_cleared(facts, nest.body), *([] if nest.complete else [_Cleared(nest.output, facts, nest.body)])]
     for place in places:
         store = added.get(place.buffer)
         if store is not None and (reaching := _reached_once(place, store, scope)) is not None:
@@ -61,8 +61,8 @@ def with_single_stores(nest: LoopNest) -> LoopNest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Emptied:
-    """A buffer that is empty, and the statements after that."""
+class _Cleared:
+    """A cleared buffer, and the statements that follow."""
 
     buffer: Buffer
     facts: Facts
@@ -71,14 +71,14 @@ class _Emptied:
 
 @dataclass(frozen=True, slots=True)
 class _Reaching:
-    """A store of which no two runs reach one cell, and which of them reaches a given one, where that was found."""
+    """A store that reaches each cell at most once, and the iteration that reaches a given cell, if found."""
 
     access: Access
     preimage: Preimage | None
 
 
 def _added_once(nest: LoopNest) -> Mapping[Buffer, Accumulate]:
-    """The buffers to which one statement adds, and no other one stores."""
+    """Return the buffers to which a single statement adds and no other statement stores."""
     stores: dict[Buffer, list[Assign | Accumulate]] = {}
     emptied: dict[Buffer, int] = {nest.output: 1}
     for statement in statements(nest.body):
@@ -94,45 +94,45 @@ def _added_once(nest: LoopNest) -> Mapping[Buffer, Accumulate]:
     }
 
 
-def _emptied(facts: Facts, block: Block) -> Iterator[_Emptied]:
+def _cleared(facts: Facts, block: Block) -> Iterator[_Cleared]:
     for position, statement in enumerate(block):
         match statement:
             case Allocate(buffer, zeroed=True) | Clear(buffer, zeroed=True):
-                yield _Emptied(buffer, facts, block[position + 1 :])
+                yield _Cleared(buffer, facts, block[position + 1 :])
             case For(body=body):
-                yield from _emptied(facts.assume(statement.range), body)
+                yield from _cleared(facts.assume(statement.range), body)
             case If(predicate, body):
-                yield from _emptied(facts.assume(predicate), body)
+                yield from _cleared(facts.assume(predicate), body)
             case Allocate() | Clear() | Assign() | Accumulate() | Declare() | Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-# -- no cell twice ----------------------------------------------------------------------------------------------------
+# -- injectivity ------------------------------------------------------------------------------------------------------
 
 
-def _reached_once(place: _Emptied, store: Accumulate, scope: TextScope) -> _Reaching | None:
-    """The store as an access, if two runs of the loops around it are proved to reach different cells."""
+def _reached_once(place: _Cleared, store: Accumulate, scope: TextScope) -> _Reaching | None:
+    """Return the store if different iterations of the loops around it are proved to reach different cells."""
     access = next((a for s in place.after for a in accesses_of(s, place.facts, scope) if _is(a, store)), None)
     if access is None:
         return None
     pairs = _pairs(access)
-    speaks_of = frozenset().union(*(position.free for position, _ in pairs))
-    if not all(loop.uid in speaks_of for loop in access.loops):
+    free = frozenset().union(*(position.free for position, _ in pairs))
+    if not all(loop.uid in free for loop in access.loops):
         return None
     found = preimage([position for position, _ in pairs], access.loops)
     if found is not None and _leads_back(access, found):
         return _Reaching(access, found)
     facts = same_cell_facts(pairs, access.facts, pairs, access.facts, access.loops)
-    # What is read of arrays is declared to rise or is not: there is no long search to be made.
+    # For array elements only their declared order helps, so a thorough search would be in vain.
     thorough = not any(isinstance(atom, Read) for position, _ in pairs for atom in atoms(position))
     with without_smt():
         return _Reaching(access, found) if _are_one(facts, list(access.loops), thorough=thorough) else None
 
 
 def _leads_back(access: Access, found: Preimage) -> bool:
-    """Whether the way back from the cell of an iteration leads to that iteration: then no other one reaches it."""
+    """Return whether the preimage is an inverse: then no other iteration reaches the cell of an iteration."""
     cells = {cell.atom: position for cell, (position, _) in zip(found.cell, _pairs(access), strict=True)}
 
     def leaf(at: Leaf) -> Index:
@@ -143,7 +143,7 @@ def _leads_back(access: Access, found: Preimage) -> bool:
 
 
 def _are_one(facts: Facts, loops: list[Var], *, thorough: bool) -> bool:
-    """Whether the runs are one: the variables are shown to be equal one after the other, in whatever order."""
+    """Return whether two iterations are proved equal, one variable after the other in any order."""
     while loops:
         here = next((v for v in loops if proves(facts, equal(index(v), other_run(v)), thorough=thorough)), None)
         if here is None:
@@ -161,11 +161,11 @@ def _pairs(access: Access) -> Pairs:
     return access.storage.pairs if isinstance(access.storage, Cell) else ()
 
 
-# -- every cell -------------------------------------------------------------------------------------------------------
+# -- surjectivity -----------------------------------------------------------------------------------------------------
 
 
-def _reaches_all(place: _Emptied, reaching: _Reaching) -> bool:
-    """Whether each cell is proved to be reached: by an iteration that is found from its indices, and then checked."""
+def _reaches_all(place: _Cleared, reaching: _Reaching) -> bool:
+    """Return whether each cell is proved to be reached, by the iteration that the preimage gives for it."""
     access, found = reaching.access, reaching.preimage
     pairs = _pairs(access)
     if found is None or len(place.buffer.extents) != len(pairs):
@@ -176,7 +176,7 @@ def _reaches_all(place: _Emptied, reaching: _Reaching) -> bool:
     def leaf(at: Leaf) -> Index:
         return found.iteration.get(at) or index(at) if isinstance(at, Var) else index(at)
 
-    # What is known in the loops and not before them: their ranges, and the tests around the store.
+    # The facts in the loops but not before them: their ranges, and the conditions around the store.
     known = frozenset(place.facts.predicates)
     runs = [substitute_predicate(fact, leaf) for fact in access.facts.predicates if fact not in known]
     there = [equal(map_leaves(position, leaf), at) for (position, _), at in zip(pairs, found.cell, strict=True)]

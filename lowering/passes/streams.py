@@ -1,4 +1,4 @@
-"""Which streamed loops store whole lines of the cache, and how."""
+"""Analysis of the cache lines that loops marked `stream` store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lowering.nest.marked_loops.streams import lines_of
 
 
 def with_cache_lines(nest: LoopNest) -> LoopNest:
-    """The loop nest whose loops that are marked `stream` have the `lines` that they store, or why there are none."""
+    """Set `lines` of the loops marked `stream`: the cache lines that they store, or the reason why they store none."""
     if not any(isinstance(each, For) and each.mark is LoopMark.STREAM for each in statements(nest.body)):
         return nest
     facts = known_at_the_start(nest.assumptions, nest.inputs)

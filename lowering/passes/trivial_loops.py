@@ -1,4 +1,4 @@
-"""Loop nests without loops that run once or not at all: of a border of one cell compilers make a loop of vectors."""
+"""Removal of loops with at most one iteration, such as those over a border of one cell."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from lowering.passes.simplification import simplified_block
 
 
 def without_trivial_loops(nest: LoopNest) -> LoopNest:
-    """The loop nest with `if l < h: s(l)` in place of `for i in l..h: s(i)`, where that is at most one iteration.
+    """Replace `for i in l..h: s(i)` by `if l < h: s(l)`, if the loop has at most one iteration.
 
-    Of innermost loops without a mark over assignments and sums, such as those of the first and the last cell of a row.
-    The variable is l or h - 1, whichever is a polynomial of sizes and variables; a loop of which neither is one stays.
+    This applies to unmarked innermost loops over assignments and accumulations, such as those for the first and last
+    cell of a row, which compilers would vectorise. The variable is replaced by l or h - 1, whichever is a polynomial of
+    sizes and variables. A loop is kept if neither is.
     """
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     return replace(nest, body=_block(facts, nest.body, tiles_of(nest)))
@@ -57,10 +58,10 @@ def _statement(facts: Facts, statement: Statement, tiles: Tiles) -> Statement:
 
 
 def _as_branch(facts: Facts, loop: For, tiles: Tiles) -> If | None:
-    """The only iteration of a loop, under the condition that there is one; none of a loop that may run twice."""
+    """Return the only iteration of a loop as a branch, or None if the loop may have more iterations."""
     if loop.mark is not LoopMark.NONE or over_lanes(loop, tiles):
         return None
-    # Without a minimum, a maximum or a quotient no difference of bounds is known to be so small, and not to be one.
+    # Without a minimum, maximum or quotient, the bounds cannot differ by 0 or 1 without being decided.
     if not any(isinstance(atom, Extremum | Quotient) for bound in (loop.low, loop.high) for atom in atoms(bound)):
         return None
     if not holds(facts, at_most(loop.high, loop.low + 1)):
@@ -78,7 +79,7 @@ def _is_polynomial(value: Index) -> bool:
 
 
 def _below(low: Index, high: Index) -> Predicate:
-    """low < high, said of the choices where one is a minimum or a maximum: each of those can be simpler, or decided."""
+    """Return low < high, with minima and maxima expanded to comparisons of their operands, which are simpler."""
     if isinstance(of := high.atom, Extremum):
         every, parts = of.kind == "min", [_below(low, choice) for choice in of.choices]
     elif isinstance(of := low.atom, Extremum):

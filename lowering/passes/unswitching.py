@@ -1,4 +1,4 @@
-"""Loop nests whose loops test nothing that is the same in all of their iterations."""
+"""Loop unswitching: moving loop-invariant conditions out of loops."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ from lowering.nest.loopnest import (
 from lowering.passes.simplification import each_replaced, until_settled
 
 MOST_TESTS: Final = 2
-"""Where an innermost loop has more tests than that in its midst, all stay: each that leaves it doubles its text."""
+"""Maximum number of inner conditions that leave an innermost loop, since each of them duplicates the loop."""
 
 
 def with_unswitched_loops(nest: LoopNest) -> LoopNest:
-    """The loop nest with `if p: for i: s` in place of `for i: if p: s`, where p is the same in all iterations.
+    """Replace `for i: if p: s` by `if p: for i: s`, where p is loop-invariant.
 
-    Of a conjunction the parts that are the same leave the loop; so do those that all statements of the loop share, and
-    a test with its opposite. Out of an innermost loop come tests in the midst of it, too, also those of selections: it
-    is written twice then, once for each outcome.
+    The invariant parts of a conjunction leave the loop, and so do conditions that all statements of the loop share, and
+    pairs of opposite conditions. An innermost loop is also unswitched on other conditions in it, including those of
+    selections; it is then duplicated, once for each outcome.
 
-    A test that leaves a loop is made where the loop runs no iteration at all. So what it divides by must be proved
-    positive outside of the loop, and what it reads within its array. Under a test that has left a loop more is known.
+    A condition outside of a loop is also evaluated if the loop has no iterations. So its divisors must be proved
+    positive, and its reads in bounds, outside of the loop. The condition is then known within the loop.
     """
     return until_settled(nest, _block)
 
@@ -87,7 +87,7 @@ def _statement(facts: Facts, statement: Statement) -> Block:
 
 
 def _loop(facts: Facts, loop: For) -> Block:
-    """A loop whose body is done, with the tests around it that it need not make; one that is to be merged stays."""
+    """Unswitch a loop whose body was processed. Loops marked `merge` are kept."""
     if loop.mark is LoopMark.MERGE:
         return (loop,)
     shared = _shared(facts, loop)
@@ -110,7 +110,7 @@ def _loop(facts: Facts, loop: For) -> Block:
 
 
 def _tests_of(body: Block) -> Iterator[Predicate]:
-    """The tests that may leave the loop with this body: that of its two branches, or those in an innermost loop."""
+    """Yield the conditions that may leave the loop: that of its two branches, or those in an innermost loop."""
     first = body[0]
     if isinstance(first, If) and len(body) == 2 and opposite(first, body[1]):
         yield first.predicate
@@ -119,7 +119,7 @@ def _tests_of(body: Block) -> Iterator[Predicate]:
 
 
 def _invariant_parts(facts: Facts, loop: For, predicate: Predicate) -> Iterator[Predicate]:
-    """The predicate, or those of its parts, that are the same in all iterations."""
+    """Yield the loop-invariant parts of the predicate."""
     if _is_invariant(facts, loop, predicate):
         yield predicate
         return
@@ -134,12 +134,12 @@ def _invariant_parts(facts: Facts, loop: For, predicate: Predicate) -> Iterator[
 
 
 def _same(test: Predicate) -> Predicate:
-    """The same for a test and for its opposite."""
+    """Return one representative for a condition and its negation."""
     return min(test, negation(test), key=predicate_order)
 
 
 def _shared(facts: Facts, loop: For) -> tuple[Predicate, ...]:
-    """The conditions that all statements of a loop stand under, and that are the same in all iterations."""
+    """Return the loop-invariant conditions that all statements of a loop share."""
     under = [conjuncts(statement.predicate) for statement in loop.body if isinstance(statement, If)]
     if len(under) < len(loop.body) or not under:
         return ()
@@ -153,7 +153,7 @@ def _shared(facts: Facts, loop: For) -> tuple[Predicate, ...]:
 
 
 def _is_invariant(facts: Facts, loop: For, predicate: Predicate) -> bool:
-    """Whether it is no constant, is the same in all iterations, and means something where there are none."""
+    """Return whether a condition is not constant, is loop-invariant, and is defined outside of the loop."""
     return (
         predicate not in (TRUE, FALSE)
         and not any(loop.variable.uid in e.free for e in expressions(predicate))
@@ -169,7 +169,7 @@ def _without(statement: Statement, shared: tuple[Predicate, ...]) -> Statement:
 
 
 def _spliced(block: Block) -> Block:
-    """The statements of a block in place of a test that is true, where nothing that they declare reaches others."""
+    """Inline the bodies of true conditions, unless their declarations would be visible to other statements."""
     out: list[Statement] = []
     for statement in block:
         is_true = isinstance(statement, If) and statement.predicate == TRUE
@@ -179,11 +179,11 @@ def _spliced(block: Block) -> Block:
     return tuple(out)
 
 
-# -- tests in the midst of a loop -------------------------------------------------------------------------------------
+# -- inner conditions -------------------------------------------------------------------------------------------------
 
 
 def _tests(block: Block) -> Iterator[Predicate]:
-    """The tests in a block, the outer ones first."""
+    """Yield the conditions in a block, the outer ones first."""
     for statement in block:
         match statement:
             case If(predicate, body):
@@ -215,7 +215,7 @@ def _tests_in(e: ScalarExpr) -> Iterator[Predicate]:
 
 
 def _decided(block: Block, outcome: Predicate) -> Block:
-    """The block where the outcome of a test is known."""
+    """Specialise a block to the known outcome of a condition."""
     out: list[Statement] = []
     for statement in block:
         match statement:
@@ -259,7 +259,7 @@ def _chosen(e: ScalarExpr, outcome: Predicate) -> ScalarExpr:
 def _applied(
     op: UnaryOp | BinaryOp, arguments: tuple[ScalarExpr, ...], before: tuple[ScalarExpr, ...], dtype: str
 ) -> ScalarExpr:
-    """The operation, without the zeros that were chosen as terms of a sum."""
+    """Apply the operation, dropping selected zeros from sums."""
     chosen = [isinstance(old, Choose) and new == Number(0, dtype) for old, new in zip(before, arguments, strict=True)]
     if op == "add" and any(chosen):
         return arguments[0] if chosen[1] else arguments[1]
@@ -267,7 +267,7 @@ def _applied(
 
 
 def _known(predicate: Predicate, outcome: Predicate) -> Predicate:
-    """What is left of a predicate."""
+    """Simplify a predicate by the known outcome of a condition."""
     if predicate == outcome:
         return TRUE
     if predicate == negation(outcome):

@@ -160,7 +160,7 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     "every cell is taken to be reached": (single_stores, "_reaches_all", lambda *_: True, with_single_stores),
     "a sum reads what another iteration stores": (reduction_fusion, "_is_own", lambda *_: True, with_fused_reductions),
     "a sum joins whatever loop is before it": (reduction_fusion, "_may_join", lambda *_: True, with_fused_reductions),
-    "statements that meet are taken apart": (registers, "_are_apart", lambda *_: True, with_tiles_in_registers),
+    "statements that meet are taken apart": (registers, "_may_distribute", lambda *_: True, with_tiles_in_registers),
     "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
     "every numerator is said not to be negative": (
         nonnegative_division,

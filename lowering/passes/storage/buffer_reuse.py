@@ -1,9 +1,9 @@
-"""Loop nests in which a tensor that is read for the last time makes room for the one that is computed from it.
+"""Buffer reuse: a tensor shares the storage of the tensor that is computed from it.
 
-A let on the heap that one loop reads, which stores a tensor of the same shape meanwhile, stands in the storage of
-that tensor if it is proved that no element is read after its place was stored to. What then only copies an element onto
-itself is gone, and so is a let that is a copy of an input. A let that is computed for each row of the output anew, and
-read by the loop that stores that row, stands in the row. Marked lets stand where their marks say.
+If a single loop reads a let on the heap and stores a tensor of the same shape, the two share storage. This requires a
+proof that no element is read after it was overwritten. Copies of an element to itself are removed, and so are lets that
+copy an input. A let that is computed for each row of the output, and read by the loop that stores that row, is stored
+in the row. Marked lets are not affected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from lowering.nest.tiles import cells_of, stores_to
 
 
 def with_reused_buffers(nest: LoopNest) -> LoopNest:
-    """The loop nest in which tensors share storage where none of them is read after another one took its place."""
+    """Let tensors share storage where no element is read after another tensor has overwritten it."""
     if not any(_is_free_to_move(statement) for statement in statements(nest.body)):
         return nest
     facts = known_at_the_start(nest.assumptions, nest.inputs)
@@ -53,7 +53,7 @@ def with_reused_buffers(nest: LoopNest) -> LoopNest:
 
 
 def _is_free_to_move(statement: Statement) -> bool:
-    """Whether it allocates a buffer that may as well stand elsewhere: one of which every element is stored first."""
+    """Return whether a statement allocates an unmarked buffer of which every element is stored before it is read."""
     return isinstance(statement, Allocate) and statement.mark is LetMark.NONE and not statement.zeroed
 
 
@@ -61,7 +61,7 @@ def _is_free_to_move(statement: Statement) -> bool:
 
 
 def _without_copies(block: Block, output: Buffer | None) -> Block:
-    """The statements without what only copies: an input to a let, or a let to the output or to another let."""
+    """Remove copies of an input to a let, and of a let to the output or to another let."""
     out = tuple(with_body(s, _without_copies(s.body, None)) if isinstance(s, For | If) else s for s in block)
     if not any(map(_is_free_to_move, out)):
         return out  # most blocks allocate nothing
@@ -80,8 +80,8 @@ def _without_copies(block: Block, output: Buffer | None) -> Block:
     return out
 
 
-def _without_copy_to(buffer: Buffer, block: Block, places: _Places) -> Block:
-    """The statements in which an input is read in place of its copy."""
+def _without_copy_to(buffer: Buffer, block: Block, places: _AccessingStatements) -> Block:
+    """Let the statements read an input instead of its copy in the buffer."""
     stores = [block[at] for at in places.stores.get(buffer, [])]
     source = _copied(stores[0], buffer) if len(stores) == 1 else None
     if source is None or source.role != "input":
@@ -90,9 +90,9 @@ def _without_copy_to(buffer: Buffer, block: Block, places: _Places) -> Block:
 
 
 def _without_copy_of(
-    allocate: Allocate, block: Block, places: _Places, cleared: Set[Buffer], output: Buffer | None
+    allocate: Allocate, block: Block, places: _AccessingStatements, cleared: Set[Buffer], output: Buffer | None
 ) -> Block:
-    """The statements in which a tensor is computed where it would be copied to."""
+    """Compute a tensor in the buffer that it would be copied to."""
     buffer = allocate.buffer
     at = places.loads.get(buffer, [])
     if len(at) != 1:
@@ -103,7 +103,7 @@ def _without_copy_of(
     targets += [(output, ())] if output is not None else []
     for target, place in targets:
         if places.stores.get(target, []) == at and _copied(reading, target) == buffer:
-            # Storage for what it is copied to is had where that for it would be.
+            # Allocate the target of the copy at the place of the removed buffer.
             left = tuple(
                 one
                 for s in block
@@ -115,35 +115,35 @@ def _without_copy_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
-    """Which statements of a block read each buffer, and which store to it, at any depth."""
+class _AccessingStatements:
+    """The statements of a block that read each buffer, and those that store to it, at any depth."""
 
     loads: Mapping[Buffer, list[int]]
     stores: Mapping[Buffer, list[int]]
 
 
-def _places(block: Block) -> _Places:
-    """One look at all statements serves all buffers: with one for each, a block of many lets took cubic time."""
+def _places(block: Block) -> _AccessingStatements:
+    """Find the accesses to all buffers in one traversal. A traversal for each buffer would take cubic time."""
     loads: dict[Buffer, list[int]] = {}
     stores: dict[Buffer, list[int]] = {}
     for at, statement in enumerate(block):
         for buffer, stored in dict.fromkeys((cell.buffer, stored) for cell, stored in cells_of((statement,))):
             (stores if stored else loads).setdefault(buffer, []).append(at)
-    return _Places(loads, stores)
+    return _AccessingStatements(loads, stores)
 
 
 def _cleared(block: Block) -> frozenset[Buffer]:
-    """The buffers that are cleared, at any depth."""
+    """Return the buffers that are cleared, at any depth."""
     return frozenset(s.buffer for s in statements(block) if isinstance(s, Clear))
 
 
 def _is_of(statement: Statement, buffer: Buffer) -> bool:
-    """Whether the statement gets storage for the buffer, or gives it back."""
+    """Return whether the statement allocates or frees the buffer."""
     return isinstance(statement, Allocate | Free) and statement.buffer == buffer
 
 
 def _copied(statement: Statement, to: Buffer) -> Buffer | None:
-    """The buffer of which a statement copies each element to its own place in another one, and does nothing else."""
+    """Return the buffer that a statement copies to `to`, element by element, if it does nothing else."""
     while isinstance(statement, For) and len(statement.body) == 1:
         (statement,) = statement.body
     match statement:
@@ -159,7 +159,7 @@ def _copied(statement: Statement, to: Buffer) -> Buffer | None:
 
 
 def _block(facts: Facts, scope: TextScope, block: Block, output: Buffer | None) -> Block:
-    """The statements of a block with storage shared; `output` is what is known to be stored in full, at the top."""
+    """Share storage in a block. `output` is the output buffer at the top level, if all its elements are stored."""
     out: list[Statement] = []
     scopes: list[TextScope] = []
     for statement in block:
@@ -175,11 +175,11 @@ def _block(facts: Facts, scope: TextScope, block: Block, output: Buffer | None) 
                 out.append(statement)
             case _:
                 assert_never(statement)
-    return _shared(tuple(out), _makes_room(facts, scopes, tuple(out), output), output)
+    return _shared(tuple(out), _reusing(facts, scopes, tuple(out), output), output)
 
 
-def _makes_room(facts: Facts, scopes: list[TextScope], block: Block, output: Buffer | None) -> Mapping[Buffer, Buffer]:
-    """The buffers of a block that make room for another one, each with that one."""
+def _reusing(facts: Facts, scopes: list[TextScope], block: Block, output: Buffer | None) -> Mapping[Buffer, Buffer]:
+    """Return the buffers of a block whose storage another buffer can reuse, each with that buffer."""
     free = [s.buffer for s in block if isinstance(s, Allocate) and _is_free_to_move(s) and s.storage == "heap"]
     if not free:
         return {}
@@ -208,9 +208,9 @@ def _are_alike(one: Buffer, another: Buffer) -> bool:
 
 
 def _shared(block: Block, following: Mapping[Buffer, Buffer], output: Buffer | None) -> Block:
-    """The statements with these buffers in the storage of others: the output, or the one that is allocated first.
+    """Merge the storage of buffers that reuse each other's: into the output, or into the buffer allocated first.
 
-    Storage is given back where the last of its tensors was: a let may end within another one that it makes room for.
+    The shared storage is freed where its last tensor was freed.
     """
     allocated = [s.buffer for s in block if isinstance(s, Allocate)]
     homes: dict[Buffer, Buffer] = {}
@@ -232,7 +232,7 @@ def _shared(block: Block, following: Mapping[Buffer, Buffer], output: Buffer | N
 
 
 def _chains(following: Mapping[Buffer, Buffer]) -> Iterator[list[Buffer]]:
-    """Each list of buffers of which one makes room for the next."""
+    """Yield each maximal chain of buffers in which each buffer reuses the storage of the previous one."""
     for first in following:
         if first not in following.values():
             chain = [first]
@@ -245,10 +245,10 @@ def _chains(following: Mapping[Buffer, Buffer]) -> Iterator[list[Buffer]]:
 
 
 def with_lets_in_output_rows(nest: LoopNest) -> LoopNest:
-    """The loop nest in which a let of one row's elements stands in the row of the output that is computed from it.
+    """Store a let with the elements of one row in the row of the output that is computed from it.
 
-    It is computed in full wherever it is read, and the loop that reads it last stores every element of the row: nothing
-    of it is left there.
+    The let must be completely stored before it is read. The last loop that reads it must store every element of the
+    row, so that all its elements are overwritten.
     """
     if sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
         return nest
@@ -263,7 +263,7 @@ def with_lets_in_output_rows(nest: LoopNest) -> LoopNest:
 
 
 def _in_row(facts: Facts, scope: TextScope, block: Block, buffer: Buffer, output: Buffer) -> Block | None:
-    """The statements with a let in a row of the output, if it may stand there in the block that computes it."""
+    """Store a let in a row of the output, if allowed; else return None."""
     using = [at for at, s in enumerate(block) if any(cell.buffer == buffer for cell, _ in cells_of((s,)))]
     if not using:
         return None
@@ -290,7 +290,7 @@ def _in_row(facts: Facts, scope: TextScope, block: Block, buffer: Buffer, output
 def _in_row_of_block(
     facts: Facts, scope: TextScope, block: Block, using: list[int], buffer: Buffer, output: Buffer
 ) -> Block | None:
-    """The same for the block with these statements that use the let; `facts` and `scope` are those of the last one."""
+    """Store a let in a row, in the block whose statements `using` access it; `facts` and `scope` are of the last one."""
     first, last = block[using[0]], block[using[-1]]
     row = _row_stored_in_full(last, buffer, output)
     if row is None or stores_to(last, buffer) or not _is_stored_in_full(first, buffer) or _is_zeroed(block, buffer):
@@ -308,7 +308,7 @@ def _in_row_of_block(
 
 
 def _leaves_inputs(computing: Block, following: Block, there: Buffer) -> bool:
-    """Whether an input of the output's form, which a call may give as `out`, is read no later than it would be else."""
+    """Return whether an input that a call may also pass as `out` is not read later than without this change."""
     stored = {cell.pairs for cell, stores in cells_of(computing) if stores and cell.buffer == there}
     alike = [cell for cell, _ in cells_of(computing) if _is_input_like(cell.buffer, there)]
     return all(stored == {cell.pairs} for cell in alike) and not any(
@@ -321,7 +321,7 @@ def _is_input_like(buffer: Buffer, there: Buffer) -> bool:
 
 
 def _row_stored_in_full(statement: Statement, buffer: Buffer, output: Buffer) -> Pairs | None:
-    """The first pairs of a row of the output, of the form of a buffer, of which a loop stores every element."""
+    """Return the leading pairs of a row of the output that has the shape of a buffer and that a loop stores fully."""
     extents = tuple(extent for extent in buffer.extents if extent != ONE)
     first = len(output.extents) - len(extents)
     if not extents or first <= 0 or output.extents[first:] != extents or output.dtype != buffer.dtype:
@@ -339,7 +339,7 @@ def _is_stored_in_full(statement: Statement, buffer: Buffer) -> bool:
 
 
 def _stored(statement: Statement, buffer: Buffer, loops: tuple[For, ...]) -> Iterator[tuple[Cell, tuple[For, ...]]]:
-    """The cells of a buffer that are stored whatever is the case, each with the loops around it in the statement."""
+    """Yield the cells of a buffer that are stored unconditionally, each with the loops around it in the statement."""
     match statement:
         case For(body=body):
             for inner in body:
@@ -353,7 +353,7 @@ def _stored(statement: Statement, buffer: Buffer, loops: tuple[For, ...]) -> Ite
 
 
 def _go_over(loops: tuple[For, ...], pairs: Pairs) -> bool:
-    """Whether each of the loops is that over all positions of one of the pairs."""
+    """Return whether the loops run over all positions of the pairs."""
     found = {index(loop.variable): loop.high for loop in loops if loop.low == ZERO}
     return dict(pairs) == found and len(loops) == len(pairs) == len(found)
 
@@ -363,7 +363,7 @@ def _is_zeroed(block: Block, buffer: Buffer) -> bool:
 
 
 def _without_storage(block: Block, buffer: Buffer) -> Block:
-    """The statements without those that get, empty or give back the storage of a buffer."""
+    """Remove the statements that allocate, clear or free a buffer."""
     return tuple(
         with_body(s, _without_storage(s.body, buffer)) if isinstance(s, For | If) else s
         for s in block

@@ -1,4 +1,4 @@
-"""Copies of tiles in memory, for the loops that read them in an order that registers cannot be walked in."""
+"""Copies of register tiles in memory, for loops whose indices into a tile are not constant."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from lowering.nest.tiles import cells_of, vectors
 
 
 def read_from(block: Block, tile: Buffer, uid: int, lane: Var, lengths: tuple[int, ...]) -> Block:
-    """The statements with a copy of the tile, made before them, in place of the tile that they read.
+    """Copy a tile to memory, vector by vector, and let the statements read the copy.
 
-    Dimensions at which they all read the same constant are no dimensions of the copy. It is made vector by vector.
+    Dimensions at which all reads have the same constant index are dropped.
     """
     read = [cell for cell, _ in cells_of(block) if cell.buffer == tile]
     positions = zip(*([position for position, _ in cell.pairs] for cell in read), strict=True)
@@ -63,14 +63,14 @@ def read_from(block: Block, tile: Buffer, uid: int, lane: Var, lengths: tuple[in
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A tile and its copy, which has these dimensions of the tile's, in this order."""
+    """A tile and its copy, whose dimensions are the dimensions `free` of the tile, in this order."""
 
     tile: Buffer
     made: Buffer
     free: tuple[int, ...]
 
     def element(self, *at: Index) -> Assign:
-        """The assignment of one element to the copy."""
+        """Return the assignment of one element to the copy."""
         source = Cell(self.tile, tuple(zip(at, self.tile.extents, strict=True)))
         return Assign(self._cell(source), Load(source))
 
@@ -78,7 +78,7 @@ class Copy:
         return Cell(self.made, tuple(cell.pairs[dimension] for dimension in self.free))
 
     def block(self, block: Block) -> Block:
-        """The statements with the copy in place of the tile that they read."""
+        """Let the statements read the copy instead of the tile."""
         return tuple(map(self._statement, block))
 
     def _statement(self, statement: Statement) -> Statement:

@@ -1,4 +1,4 @@
-"""Loop nests in which a buffer is freed when its last reader is done."""
+"""Early frees: freeing a buffer after its last use."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ from lowering.passes.dead_stores import loaded
 
 
 def with_early_frees(nest: LoopNest) -> LoopNest:
-    """The loop nest with each buffer freed right after the last statement of its block that stores to it or reads it.
+    """Move each free to the last statement of its block that accesses the buffer.
 
-    In a loop that statement is the loop, if the buffer was allocated outside of it. The two branches of one test stay
-    side by side.
+    If that access is in a loop, the free follows the loop. The two branches of one test remain adjacent.
     """
     return replace(nest, body=_block(nest.body))
 
@@ -64,7 +63,7 @@ def _inside(statement: Statement) -> Statement:
 
 
 def _mentioned(statement: Statement) -> Iterator[Hashable]:
-    """The storage that a statement allocates, stores to or reads, at any depth."""
+    """Yield the storage that a statement allocates, stores to or reads, at any depth."""
     match statement:
         case For(body=body) | If(body=body):
             for inside in body:

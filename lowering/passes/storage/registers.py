@@ -1,7 +1,7 @@
-"""Loop nests whose tiles are in registers: the buffers that are marked so, as variables for the vectors of their rows.
+"""Register allocation of tiles: buffers marked `registers` become variables for the vectors of their rows.
 
-A register has no address. So the loops by which a tile is indexed are written out until each of its indices is
-constant: iteration by iteration, and the innermost ones vector by vector where their iterations can be lanes.
+A register has no address. So the loops whose variables index a tile are unrolled until all indices are constant. The
+innermost loops are unrolled vector by vector where their iterations can be lanes.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from lowering.passes.storage.transposition import Transposed, transposed_for
 from lowering.targets.stack import fits_registers, too_large_for_registers
 
 MOST_STATEMENTS: Final = 4096
-"""So many statements are written out for one tile at most: they are text for people and work for compilers."""
+"""Maximum number of unrolled statements for one tile, to limit the size of the text and the time to compile it."""
 FEW_STATEMENTS: Final = 64
-"""Where a tile is only read, one by one, more than that are not written out: a copy in memory is read instead."""
+"""Maximum number of unrolled statements where a tile is only read. Beyond, a copy in memory is read."""
 MAY_BE_WRITTEN_OUT: Final = (LoopMark.NONE, LoopMark.UNROLL, LoopMark.VECTOR)
-"""The marks of the loops that may be written out; the iterations of others have registers of their own."""
+"""Marks of loops that may be unrolled. Iterations of other loops have private registers."""
 
 
 def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
-    """The loop nest in which every buffer marked `registers` is a tile: all of its indices are constant.
+    """Unroll loops such that every index into a buffer marked `registers` is constant, or the lane of a vector.
 
-    What cannot be one stays a buffer in memory, and the nest's `refused` say why.
+    Buffers for which this is impossible remain in memory, and `refused` of the nest has the reason.
     """
     marked = {
         s.buffer.uid: s
@@ -66,8 +66,8 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     if not marked:
         return nest
     facts = known_at_the_start(nest.assumptions, nest.inputs)
-    refused = [_too_large(allocate) for allocate in marked.values() if not _has_room(allocate)]
-    tiles = {uid: allocate for uid, allocate in marked.items() if _has_room(allocate)}
+    refused = [_too_large(allocate) for allocate in marked.values() if not _fits(allocate)]
+    tiles = {uid: allocate for uid, allocate in marked.items() if _fits(allocate)}
     single: frozenset[int] = frozenset()
     while tiles:
         writer = _Writer(dict(tiles), nest.vector_bytes, unused_ids(nest), single)
@@ -83,14 +83,14 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     return replace(nest, refused=(*nest.refused, *refused))
 
 
-def _has_room(allocate: Allocate) -> bool:
+def _fits(allocate: Allocate) -> bool:
     return allocate.storage == "stack" and fits_registers(bytes_of(allocate.capacity.constant, allocate.buffer.dtype))
 
 
 def _stored_by_element(body: Block, tiles: AbstractSet[int]) -> frozenset[int]:
-    """The tiles to which elements are stored, and never a vector: of single numbers they are no slower.
+    """Return the tiles to which only single elements are stored, never vectors.
 
-    They are faster where compilers make vectors of the loop around, of one number for each of its iterations.
+    Scalar variables are as fast for these, and faster where compilers vectorise the loop around.
     """
     of_lanes: set[int] = set()
     of_elements: set[int] = set()
@@ -108,12 +108,12 @@ def _stored_by_element(body: Block, tiles: AbstractSet[int]) -> frozenset[int]:
 
 
 def _too_large(allocate: Allocate) -> FailedMark:
-    said = too_large_for_registers(allocate.capacity, allocate.buffer.dtype)
-    return FailedMark(allocate.buffer.name, allocate.mark, allocate.let, *said)
+    reason = too_large_for_registers(allocate.capacity, allocate.buffer.dtype)
+    return FailedMark(allocate.buffer.name, allocate.mark, allocate.let, *reason)
 
 
 class _NoTile(Exception):
-    """A tile cannot be kept in registers, as this says; or, in what is only tried, not without a copy of it."""
+    """The exception for a tile that cannot be kept in registers. During a trial, it may still be copied to memory."""
 
     def __init__(self, tile: int, summary: str, required: str) -> None:
         super().__init__(summary)
@@ -128,9 +128,9 @@ class _NoTile(Exception):
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes out the loops that index some tiles. `copied` are those of which a copy in memory is read.
+    """The unroller of loops that index tiles.
 
-    Those in `single` are of single numbers, and all others of vectors.
+    Tiles in `copied` are read from a copy in memory. Those in `single` consist of scalars, all others of vectors.
     """
 
     tiles: dict[int, Allocate]
@@ -142,7 +142,7 @@ class _Writer:
     is_tried: bool = False
 
     def in_registers(self, body: Block) -> Block:
-        """The statements with the tiles allocated as such."""
+        """Change the allocations of tiles to registers."""
         return tuple(map(self._allocated, body))
 
     def _allocated(self, statement: Statement) -> Statement:
@@ -150,7 +150,7 @@ class _Writer:
             case For(body=body) | If(body=body):
                 return with_body(statement, self.in_registers(body))
             case Allocate(buffer, zeroed=zeroed) if buffer.uid in self.tiles:
-                # A copy takes along what was never stored.
+                # A copy also reads elements that were never stored.
                 zeroed = zeroed or buffer.uid in self.copied
                 return replace(statement, storage="registers", zeroed=zeroed, vectors=self._lengths(buffer))
             case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
@@ -181,19 +181,18 @@ class _Writer:
         return tuple(out)
 
     def _check(self, statement: Statement) -> None:
-        """Raises `_NoTile` where the statement has an element of a tile at an index that is not constant."""
+        """Raise `_NoTile` if the statement accesses a tile at an index that is not constant."""
         for cell, _ in cells_of((statement,)):
             if cell.buffer.uid not in self.tiles:
                 continue
             for position, extent in cell.pairs:
                 at, end = position.constant, extent.constant
                 if at is None or end is None or not 0 <= at < end:
-                    what = "is not constant" if at is None else "is beyond it, in statements that are never reached"
+                    problem = "is not constant" if at is None else "is out of bounds, in unreachable statements"
                     raise _NoTile(
                         cell.buffer.uid,
-                        f"its index {show_index(position)} {what}",
-                        "indices that are constant once the loops over constant ranges, inside of the let, are written "
-                        "out",
+                        f"its index {show_index(position)} {problem}",
+                        "indices that are constant when the loops over constant ranges, inside of the let, are unrolled",
                     )
 
     def _loop(self, facts: Facts, loop: For) -> Block:
@@ -204,7 +203,7 @@ class _Writer:
             raise _NoTile(
                 indexed[0],
                 f"the loop {loop.variable.name}, which indexes it, is marked {loop.mark.value}",
-                "loops that may be written out: a register belongs to one thread",
+                "loops that may be unrolled: a register belongs to one thread",
             )
         if self.is_tried or any(stored and cell.buffer.uid in self.tiles for cell, stored in cells_of(loop.body)):
             return self._written_out(facts, loop, indexed[0])
@@ -220,19 +219,21 @@ class _Writer:
             self.left, self.is_tried = before, False
 
     def _indexed(self, loop: For) -> list[int]:
-        """The tiles, allocated outside of the loop, that its variable is an index of."""
+        """Return the tiles, allocated outside of the loop, that its variable indexes."""
         own = {s.buffer.uid for s in statements(loop.body) if isinstance(s, Allocate)}
         found = (cell.buffer.uid for cell, _ in cells_of(loop.body) if occurs(cell, loop.variable))
         return [uid for uid in dict.fromkeys(found) if uid in self.tiles and uid not in own]
 
-    # -- loops written out --------------------------------------------------------------------------------------------
+    # -- unrolling ----------------------------------------------------------------------------------------------------
 
     def _written_out(self, facts: Facts, loop: For, tile: int) -> Block:
         low, high = simplify(facts, loop.low), simplify(facts, loop.high)
         loop = replace(loop, low=low, high=high)
         if low.constant is not None and high.constant is not None:
             values = range(low.constant, high.constant)
-            if not all(has_lanes(statement, loop.variable) for statement in loop.body) or not _are_apart(loop.body):
+            if not all(has_lanes(statement, loop.variable) for statement in loop.body) or not _may_distribute(
+                loop.body
+            ):
                 return self._iterations(facts, loop, values, tile)
             alone = [with_body(loop, (statement,)) for statement in loop.body]
             return tuple(piece for one in alone for piece in self._by_vectors(facts, one, values))
@@ -254,16 +255,16 @@ class _Writer:
             if self.left < 0:
                 raise _NoTile(
                     tile,
-                    f"the loops that index it, {loop.variable.name} among them, are more than {MOST_STATEMENTS} "
-                    "statements when they are written out",
+                    f"unrolling the loops that index it, such as {loop.variable.name}, gives more than "
+                    f"{MOST_STATEMENTS} statements",
                     f"at most {MOST_STATEMENTS} statements",
                 )
         return tuple(out)
 
     def _between_constants(self, facts: Facts, loop: For, tile: int) -> tuple[For, range]:
-        """A loop, and constants between which its range lies, as the extents of the tile that it indexes say.
+        """Return a loop and a constant range that contains its range, derived from the extents of a tile.
 
-        Where its variable is not an index but for a constant, the loop is counted by that index instead.
+        If an index of the tile is the loop variable plus an offset that is not constant, the loop runs over that index.
         """
         runs = facts.assume(less(loop.low, loop.high))
         if not self.is_tried:
@@ -272,7 +273,7 @@ class _Writer:
                     rest = position - index(loop.variable)
                     if extent.constant is None:
                         continue
-                    # What is bound inside is not known here: an offset with it lies within nothing that is proved.
+                    # An offset with a variable that is bound inside has no proved range here.
                     inside = conjunction((at_most(-rest, loop.low), at_most(loop.high, extent - rest)))
                     if not proves(runs, inside):
                         continue
@@ -281,16 +282,16 @@ class _Writer:
                     return loop, range(-rest.constant, extent.constant - rest.constant)
         raise _NoTile(
             tile,
-            f"the loop {loop.variable.name}, from {show_index(loop.low)} to {show_index(loop.high)}, which indexes it, "
-            "is not between constants, as far as is proved",
-            "loops over ranges that lie within constants, so that they can be written out",
+            f"the range of the loop {loop.variable.name}, which indexes it, from {show_index(loop.low)} to "
+            f"{show_index(loop.high)}, has no proved constant bounds",
+            "loops with constant bounds, which can be unrolled",
         )
 
     def _by_vectors(self, facts: Facts, loop: For, values: range) -> Block:
-        """A loop over one statement as loops over the lanes of vectors, and single iterations for what is left."""
+        """Split a loop over one statement into loops over the lanes of vectors, and single remaining iterations."""
         indexed = self._indexed(loop)
         if not indexed:
-            return (loop,)  # another statement was beside it that indexes a tile
+            return (loop,)  # only other statements of the original loop index a tile
         own = [cell for cell, _ in cells_of(loop.body) if cell.buffer.uid in self.tiles]
         pieces = [self._vectors_of(cell, loop.variable) for cell in own if occurs(cell, loop.variable)]
         out: list[Statement] = []
@@ -301,7 +302,7 @@ class _Writer:
             if len(ends) == 1 and at + 1 < end <= values.stop:
                 piece = replace(loop, low=constant(at), high=constant(end), mark=LoopMark.NONE)
                 self._check(at_iteration(piece, piece.low)[0])
-                self.left -= not self.is_tried  # the few are of single elements
+                self.left -= not self.is_tried  # `FEW_STATEMENTS` counts single elements
                 out.append(piece)
             else:
                 end = at + 1
@@ -310,7 +311,7 @@ class _Writer:
         return tuple(out)
 
     def _vectors_of(self, cell: Cell, variable: Var) -> list[tuple[int, int]]:
-        """The iterations that are the vectors of a tile's row; none where the row is not walked along."""
+        """Return the ranges of iterations that cover the vectors of a tile's row; none if the stride is not 1."""
         *rows, (column, _) = cell.pairs
         start = (column - index(variable)).constant
         if start is None or step(column, variable) != 1 or any(variable.uid in row.free for row, _ in rows):
@@ -318,10 +319,10 @@ class _Writer:
         lengths = self._lengths(cell.buffer)
         return [(last - n - start, last - start) for last, n in zip(accumulate(lengths), lengths, strict=True) if n > 1]
 
-    # -- tiles read down their columns --------------------------------------------------------------------------------
+    # -- tiles read by columns ----------------------------------------------------------------------------------------
 
     def _down_columns(self, facts: Facts, loop: For) -> Block | None:
-        """A loop that reads tiles down their columns, after the transposed tiles that it reads instead, if it does."""
+        """Let a loop that reads tiles by columns read transposed tiles, made before it; None if it reads otherwise."""
         block: Block = (loop,)
         found: list[Transposed] = []
         for uid in self._indexed(loop):
@@ -346,7 +347,7 @@ class _Writer:
     # -- copies -------------------------------------------------------------------------------------------------------
 
     def _through_memory(self, loop: For) -> Block:
-        """A loop that only reads tiles, with copies in memory in place of those that it or a loop in it indexes."""
+        """Let a loop that only reads tiles read copies in memory of those that it or a loop in it indexes."""
         block: Block = (loop,)
         read = [cell for cell, _ in cells_of(block) if any(position.constant is None for position, _ in cell.pairs)]
         for uid in dict.fromkeys(cell.buffer.uid for cell in read if cell.buffer.uid in self.tiles):
@@ -357,16 +358,16 @@ class _Writer:
 
 
 def _counted_by(loop: For, offset: Index) -> For:
-    """for i in l..h: s(i) as for i in l + o..h + o: s(i - o)."""
+    """Rewrite for i in l..h: s(i) to for i in l + o..h + o: s(i - o)."""
     body = at_iteration(loop, index(loop.variable) - offset)
     return replace(loop, low=loop.low + offset, high=loop.high + offset, body=body)
 
 
-def _are_apart(block: Block) -> bool:
-    """Whether the statements of a loop may run each for all iterations: they meet in no cell but of one iteration."""
+def _may_distribute(block: Block) -> bool:
+    """Return whether a loop may be distributed over its statements: they conflict only within one iteration."""
     accesses = [list(cells_of((statement,))) for statement in block]
     return all(
-        one.buffer != other.buffer or one.pairs == other.pairs or _never_meet(one, other)
+        one.buffer != other.buffer or one.pairs == other.pairs or _are_distinct(one, other)
         for at, before in enumerate(accesses)
         for after in accesses[at + 1 :]
         for one, stored in before
@@ -375,7 +376,7 @@ def _are_apart(block: Block) -> bool:
     )
 
 
-def _never_meet(one: Cell, other: Cell) -> bool:
+def _are_distinct(one: Cell, other: Cell) -> bool:
     return any(
         a.constant is not None and b.constant is not None and a != b
         for (a, _), (b, _) in zip(one.pairs, other.pairs, strict=True)

@@ -1,8 +1,8 @@
-"""Loop nests with sliding windows: a let that is marked `ring` is computed as the loop goes that reads it.
+"""Storage folding: a let marked `ring` is computed in the loop that reads it, in a circular buffer.
 
-In an iteration y of that loop all rows that are read lie in a window s y + a .. s y + a + w. So the last s rows of the
-window are computed there, each where the row w before it was; the loop begins some iterations earlier, for the rows of
-the first window. What a row is made of is what the statements that compute the let do for it, and no more.
+All rows that iteration y of that loop reads are in a sliding window s y + a .. s y + a + w. So iteration y computes the
+last s rows of the window, each of which replaces the row w before it. The loop starts some iterations earlier, to
+compute the rows of the first window. A row is computed by the statements that compute the let, restricted to the row.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ from lowering.targets.stack import storage_of
 
 
 def with_folded_storage(nest: LoopNest) -> LoopNest:
-    """The loop nest in which every buffer marked `ring` holds the rows of a window only.
+    """Fold every buffer marked `ring` to the rows of a window.
 
-    One that cannot stays what it is, and the nest's `refused` say why.
+    A buffer that cannot be folded is kept, and `refused` of the nest has the reason.
     """
-    marked = [s for s in statements(nest.body) if _is_asked_for(s)]
+    marked = [s for s in statements(nest.body) if _is_marked(s)]
     if not marked:
         return nest
-    turning = _Turning(unused_ids(nest), [])
-    body = turning.block(known_at_the_start(nest.assumptions, nest.inputs), outermost(nest), nest.body)
-    return replace(nest, body=body, refused=(*nest.refused, *turning.refused))
+    folding = _Folding(unused_ids(nest), [])
+    body = folding.block(known_at_the_start(nest.assumptions, nest.inputs), outermost(nest), nest.body)
+    return replace(nest, body=body, refused=(*nest.refused, *folding.refused))
 
 
-def _is_asked_for(statement: Statement) -> bool:
+def _is_marked(statement: Statement) -> bool:
     return isinstance(statement, Allocate) and statement.mark is LetMark.RING and not statement.buffer.rows
 
 
-class _NoRing(Exception):
-    """A let can be no ring, as this says."""
+class _CannotFold(Exception):
+    """The exception for a let that cannot be folded."""
 
     def __init__(self, summary: str, required: str, numbers: dict[str, int] | None = None) -> None:
         super().__init__(summary)
@@ -77,7 +77,7 @@ class _NoRing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The rows that a loop reads in iteration y: from step * y + first on, so many."""
+    """The rows that a loop reads in iteration y: `rows` rows from step * y + first on."""
 
     step: int
     first: Index
@@ -88,24 +88,24 @@ class _Window:
 
     @property
     def new(self) -> int:
-        """How many of the rows are read in no iteration before."""
+        """The number of rows that no earlier iteration reads."""
         return min(self.step, self.rows)
 
     @property
     def earlier(self) -> int:
-        """So many iterations earlier begins what computes the last rows of each window, to have all of the first."""
+        """The number of extra iterations before the first one, which compute the first window."""
         return -(-(self.rows - self.new) // self.step)
 
 
 @dataclass(frozen=True, slots=True)
-class _Turning:
-    """One run of the pass: it numbers the loops that it makes, and collects what it refuses."""
+class _Folding:
+    """One run of the pass, with fresh ids and the marks that it cannot implement."""
 
     ids: Iterator[int]
     refused: list[FailedMark]
 
     def block(self, facts: Facts, scope: TextScope, block: Block) -> Block:
-        """The statements with all rings in them; of lets within each other the inner one comes first."""
+        """Fold all marked buffers in the statements, inner lets first."""
         scopes: list[TextScope] = []
         out: list[Statement] = []
         for statement in block:
@@ -124,16 +124,16 @@ class _Turning:
         made = tuple(out)
         for at in reversed(range(len(made))):
             found = made[at]
-            if isinstance(found, Allocate) and _is_asked_for(found):
+            if isinstance(found, Allocate) and _is_marked(found):
                 try:
-                    made = (*made[:at], *self._turned(facts, scopes[at], found, made[at + 1 :]))
-                except _NoRing as error:
-                    said = (error.summary, error.required, (), error.numbers)
-                    self.refused.append(FailedMark(found.buffer.name, found.mark, found.let, *said))
+                    made = (*made[:at], *self._folded(facts, scopes[at], found, made[at + 1 :]))
+                except _CannotFold as error:
+                    reason = (error.summary, error.required, (), error.numbers)
+                    self.refused.append(FailedMark(found.buffer.name, found.mark, found.let, *reason))
         return made
 
-    def _turned(self, facts: Facts, scope: TextScope, allocate: Allocate, rest: Block) -> Block:
-        """A let that is marked and what follows it in its block, as a ring."""
+    def _folded(self, facts: Facts, scope: TextScope, allocate: Allocate, rest: Block) -> Block:
+        """Fold the buffer of a marked let, whose block continues with `rest`."""
         buffer = allocate.buffer
         at, loop = _reader(rest, buffer)
         names = scope
@@ -147,17 +147,17 @@ class _Turning:
         _check_order(buffer, moved, (*kept, loop))
         extents = buffer.extents[1:]
         if not all(has_meaning(extent, partial(holds, facts)) for extent in buffer.extents):
-            raise _NoRing("its size is not known where it stands", "extents that mean something there")
-        room = tuple(simplify(facts, imax(ZERO, e)) for e in extents)
+            raise _CannotFold("its size is not defined where it is allocated", "extents that are defined there")
+        row_extents = tuple(simplify(facts, imax(ZERO, e)) for e in extents)
         made = replace(buffer, rows=window.rows)
-        capacity = elements((constant(window.rows), *room))
+        capacity = elements((constant(window.rows), *row_extents))
         storage = storage_of(LetMark.RING, bytes_of(capacity.constant, buffer.dtype))
-        new = self._loop(allocate, loop, window, moved, elements(room))
+        new = self._loop(allocate, loop, window, moved, elements(row_extents))
         body = in_other_buffers((*kept, new, *freed, *rest[at + 1 :]), {buffer: made})
         return (replace(allocate, buffer=made, capacity=capacity, storage=storage, zeroed=False), *body)
 
     def _loop(self, allocate: Allocate, loop: For, window: _Window, moved: Block, length: Index) -> For:
-        """The loop that computes the rows as it goes; `moved` are the statements that compute all rows."""
+        """Return the loop that also computes the rows; `moved` are the statements that compute all rows."""
         y = index(loop.variable)
         end = window.at(y) + window.rows
         if window.new == 1:
@@ -176,31 +176,30 @@ class _Turning:
 
 
 def _reader(rest: Block, buffer: Buffer) -> tuple[int, For]:
-    """The one statement that reads the buffer: a loop whose iterations run one after the other."""
+    """Return the only statement that reads the buffer, which must be a sequential loop, and its position."""
     reading = [at for at, s in enumerate(rest) if loads_from(s, buffer)]
     found = rest[reading[0]] if len(reading) == 1 else None
     if not isinstance(found, For) or any(stores_to(s, buffer) for s in rest[reading[0] :]):
-        raise _NoRing(
-            f"{len(reading)} statements read it" if len(reading) != 1 else "what reads it is no loop",
-            f"one loop after {buffer.name}, in which all of its reads are",
+        raise _CannotFold(
+            f"{len(reading)} statements read it" if len(reading) != 1 else "its only reader is not a loop",
+            f"one loop after {buffer.name} with all of its reads",
         )
     if found.mark not in (LoopMark.NONE, LoopMark.UNROLL):
-        raise _NoRing(
+        raise _CannotFold(
             f"the loop {found.variable.name}, which reads it, is marked {found.mark.value}",
-            "a loop whose iterations run one after the other, since each finds rows there that earlier ones have "
-            "computed; of a loop of blocks that is marked so, each block may have a ring of its own: "
-            "a let within that loop",
+            "a sequential loop, since each iteration reads rows that earlier ones have computed; to keep this mark, "
+            "tile the loop, mark the loop over tiles, and put the let inside of it",
         )
     return reading[0], found
 
 
 def _window(facts: Facts, scope: TextScope, buffer: Buffer, loop: For) -> _Window:
-    """The window of the rows that a loop reads, by its linear reads; all of them are proved to lie in it."""
+    """Return the window of the rows that a loop reads, found by its linear reads and proved for all reads."""
     reads = [access for access in accesses(loop, facts, scope) if _is_read(access, buffer)]
     name, y = loop.variable.name, index(loop.variable)
     required = (
-        f"in iteration {name} all rows that are read in a window from s*{name} + a to s*{name} + a + w, of constants "
-        "s > 0 and w, and an a that is the same in all iterations"
+        f"in iteration {name} all reads in a window of rows from s*{name} + a to s*{name} + a + w, with constants s > 0 "
+        "and w, and a loop-invariant a"
     )
     known = facts.assume(loop.range)
     ends: list[tuple[int, Index, Index]] = []
@@ -212,7 +211,7 @@ def _window(facts: Facts, scope: TextScope, buffer: Buffer, loop: For) -> _Windo
             if by > 0 and low is not None and high is not None and loop.variable.uid not in low.free | high.free:
                 ends.append((by, low, high))
     if not ends or len({by for by, _, _ in ends}) > 1:
-        raise _NoRing(f"{_said(reads[0])} is in no window that moves with the loop {name}", required)
+        raise _CannotFold(f"{_shown(reads[0])} is not in a window that moves with the loop {name}", required)
     by, first, last = ends[0]
     for _, low, high in ends[1:]:
         first = low if ((low - first).constant or 0) < 0 else first
@@ -220,7 +219,7 @@ def _window(facts: Facts, scope: TextScope, buffer: Buffer, loop: For) -> _Windo
     rows = (last - first + 1).constant
     if rows is None:
         length = show_index(scope, last - first + 1)
-        raise _NoRing(f"of its rows the loop {name} needs {length} at a time, which is no constant", required)
+        raise _CannotFold(f"the loop {name} needs {length} of its rows at a time, which is not constant", required)
     window = _Window(by, first, rows)
     for read in reads:
         answer = prove(read.facts, within(window.at(y), _row_of(read), window.at(y) + rows))
@@ -228,8 +227,8 @@ def _window(facts: Facts, scope: TextScope, buffer: Buffer, loop: For) -> _Windo
             model = answer.model if isinstance(answer, Refuted) else None
             here = f"{show_index(scope.bind(loop.variable, name)[1], window.at(y))}"
             leaves = "" if model is None else f"; row {model.value(_row_of(read))} in iteration {model.value(y)}"
-            raise _NoRing(
-                f"{_said(read)} is not in the window of {rows} rows from {here} on{leaves}",
+            raise _CannotFold(
+                f"{_shown(read)} is not in the window of {rows} rows from {here} on{leaves}",
                 required,
                 None if model is None else dict(model.numbers),
             )
@@ -237,14 +236,14 @@ def _window(facts: Facts, scope: TextScope, buffer: Buffer, loop: For) -> _Windo
 
 
 def _candidates(row: Index) -> list[Index]:
-    """The row itself, or those that it is the least or the largest of."""
+    """Return the row, or the operands if it is a minimum or maximum."""
     if isinstance(row.atom, Extremum):
         return list(row.atom.choices)
     return [row]
 
 
 def _ranges(loop: For, read: Access) -> list[tuple[Var, Index, Index]]:
-    """The loops around a read that are within the loop, the outermost first."""
+    """Return the variables and bounds of the loops between the loop and a read, the outermost first."""
     inner = {s.variable.uid: s for s in statements(loop.body) if isinstance(s, For)}
     loops = [inner[variable.uid] for variable in read.loops[1:]]
     return [(s.variable, s.low, s.high) for s in loops]
@@ -260,7 +259,7 @@ def _row_of(access: Access) -> Index:
     return access.storage.pairs[0][0]
 
 
-def _said(read: Access) -> str:
+def _shown(read: Access) -> str:
     return f"row {show_index(read.scope, _row_of(read))} in `{read.text}`"
 
 
@@ -268,7 +267,7 @@ def _said(read: Access) -> str:
 
 
 def _row(allocate: Allocate, row: Index, moved: Block, length: Index) -> Block:
-    """The computing of one row: it takes its place, and gets what the statements store to it."""
+    """Return the statements that start one row and compute it."""
     buffer = allocate.buffer
     computed = tuple(s for statement in moved for s in _of_row(statement, buffer, row, frozenset()))
     begun = Clear(buffer, length, allocate.zeroed, row)
@@ -276,7 +275,7 @@ def _row(allocate: Allocate, row: Index, moved: Block, length: Index) -> Block:
 
 
 def _of_row(statement: Statement, buffer: Buffer, row: Index, around: frozenset[int]) -> Block:
-    """What the statement does for one row; `around` are the loops around it that go on to compute it."""
+    """Restrict a statement to one row; `around` are the variables of the loops around it in the same computation."""
     if not stores_to(statement, buffer):
         return (statement,)
     stored = {cell.pairs[0][0] for cell, is_stored in cells_of((statement,)) if is_stored and cell.buffer == buffer}
@@ -291,17 +290,17 @@ def _of_row(statement: Statement, buffer: Buffer, row: Index, around: frozenset[
             inner = {s.variable.uid for s in statements(body) if isinstance(s, For)} | around
             offset = first - index(variable)
             if others or step(first, variable) != 1 or inner & offset.free or statement.mark is not LoopMark.NONE:
-                raise _NoRing(
+                raise _CannotFold(
                     f"its rows are computed by the loop {variable.name}"
                     + (f", which is marked {statement.mark.value}" if statement.mark is not LoopMark.NONE else ""),
-                    f"a loop without a mark that computes row i + c in iteration i, for one c, so that {buffer.name} "
-                    "can be computed row by row",
+                    f"an unmarked loop that computes row i + c in iteration i, for one c, so that {buffer.name} can be "
+                    "computed row by row",
                 )
             return (If(within(low, row - offset, high), at_iteration(statement, row - offset)),)
         case Assign() | Accumulate():
             (to,) = stored
             if around & to.free:
-                raise _NoRing(f"its rows are computed by no loop of their own: row {to}", "a loop over its rows")
+                raise _CannotFold(f"its rows are not computed by a separate loop: row {to}", "a loop over its rows")
             return (If(equal(to, row), (statement,)),)
         case Declare() | Allocate() | Clear() | Free():
             return (statement,)
@@ -309,20 +308,20 @@ def _of_row(statement: Statement, buffer: Buffer, row: Index, around: frozenset[
 
 
 def _check_order(buffer: Buffer, moved: Block, staying: Block) -> None:
-    """Raises `_NoRing` where what computes the rows and the statements that it is moved behind change what both use."""
+    """Raise `_CannotFold` if the computation of the rows conflicts with a statement that it is moved behind."""
     changed = _changed(moved) - {key(buffer)}
     for statement in staying:
         if isinstance(statement, Allocate):
             continue
         if changed & _touched((statement,)) or _changed((statement,)) & (_touched(moved) - {key(buffer)}):
-            raise _NoRing(
-                "what is computed between it and the loop that reads it changes what its rows are computed from",
-                f"a loop that reads {buffer.name}, and changes nothing that it is computed from",
+            raise _CannotFold(
+                "a statement before or in the loop that reads it changes the operands of its rows",
+                f"a loop that reads {buffer.name} and does not change its operands",
             )
 
 
 def _changed(block: Block) -> frozenset[Hashable]:
-    """The storage that statements change, and that is not made in them."""
+    """Return the storage that statements change, except storage that they allocate."""
     changed: set[Hashable] = set()
     for statement in statements(block):
         match statement:
@@ -338,7 +337,7 @@ def _changed(block: Block) -> frozenset[Hashable]:
 
 
 def _touched(block: Block) -> frozenset[Hashable]:
-    """The storage that statements change or read, and that is not made in them."""
+    """Return the storage that statements change or read, except storage that they allocate."""
     read: set[Hashable] = set()
     for statement in statements(block):
         match statement:

@@ -1,8 +1,8 @@
-"""Tiles in registers that are read down their columns: a transposed tile, made by exchanges of lanes, is read instead.
+"""Transposition of register tiles that are read by columns, by exchanging lanes.
 
-A vector is a part of a row, so the elements of a column are of as many variables. Squares of 2^k vectors of 2^k lanes
-are transposed in k rounds. In the round of the distance d, element (i, j) stays where it is if the bit d of i is that
-of j, and comes from (i xor d, j xor d) if not: each vector has lanes of two vectors of the round before.
+A vector is part of a row, so a column is spread over many variables. Squares of 2^k vectors of 2^k lanes are transposed
+in k rounds. In the round of distance d, element (i, j) is kept if bit d of i equals that of j; otherwise it is taken
+from (i xor d, j xor d). So each vector has lanes of two vectors of the previous round.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lowering.passes.storage.copies import Copy
 
 @dataclass(frozen=True, slots=True)
 class Transposed:
-    """A transposed tile: the tiles of all rounds, of which it is the last, how they are filled, and who reads it."""
+    """A transposed tile: the tiles of all rounds (it is the last), the loops that fill them, and the reading block."""
 
     made: tuple[Allocate, ...]
     filled: Block
@@ -42,17 +42,18 @@ class Transposed:
 
     @property
     def block(self) -> Block:
-        """All that is done, but for what reads it."""
+        """The statements that make the transposed tile."""
         return (*self.made, *self.filled)
 
 
 def transposed_for(
     block: Block, tile: Buffer, lengths: Callable[[Buffer], tuple[int, ...]], ids: Iterator[int]
 ) -> Transposed | None:
-    """The transpose of a tile for statements that read it down its columns, and them as they read that.
+    """Return the transpose of a tile for statements that read it by columns, and these statements reading it.
 
-    None where they read it otherwise too, or where the tile is not made of squares of vectors. `lengths` are those of
-    the vectors in each row of a tile. Dimensions of one element, as staging makes of what a batch reads, are left out.
+    The result is None if they also read it in other ways, or if the tile does not consist of squares of vectors.
+    `lengths` gives the lengths of the vectors in a row of a tile. Dimensions of extent 1, which staging of batched
+    operands produces, are ignored.
     """
     long = [dimension for dimension, extent in enumerate(tile.extents) if extent != ONE]
     if len(long) != 2 or _read_by_lanes(block, tile):
@@ -79,7 +80,7 @@ def transposed_for(
 
 
 def _round(source: Buffer, target: Buffer, distance: int, length: int, lane: Var) -> Iterator[For]:
-    """A round over all squares; the one of the largest distance puts each square where it belongs."""
+    """Yield a round for all squares. The round of the largest distance also transposes their positions."""
     rows, columns = (extent for extent in shape_of(source) if extent != 1)
     at = index(lane)
     other = at // distance % 2
@@ -92,13 +93,13 @@ def _round(source: Buffer, target: Buffer, distance: int, length: int, lane: Var
 
 
 def _element(tile: Buffer, row: Index, column: Index) -> Cell:
-    """An element of a tile that has two dimensions of more than one element."""
+    """Return an element of a tile that has two dimensions of extent above 1."""
     at = iter((row, column))
     return Cell(tile, tuple((ZERO if extent == ONE else next(at), extent) for extent in tile.extents))
 
 
 def _read_by_lanes(block: Block, tile: Buffer, around: For | None = None) -> bool:
-    """Whether the iterations of the loop around each statement that reads the tile can be the lanes of vectors."""
+    """Return whether each statement that reads the tile is in a loop whose iterations can be the lanes of vectors."""
     for statement in block:
         match statement:
             case For(body=body):
