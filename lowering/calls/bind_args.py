@@ -1,4 +1,4 @@
-"""The arguments of a call as C takes them, where a look at them suffices: nearly all calls but the first."""
+"""Argument binding on the fast path, which serves nearly all calls but the first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lowering.facts import ElementConstraints
 
 
 class ArgumentBinder:
-    """Takes the arguments of the calls of a program, whose inputs are passed to C as these."""
+    """A binder of the arguments of a program's calls, with the validation cache of sparse operands."""
 
     def __init__(self, program: Program, inputs: Sequence[InputSpec], from_buffer: Callable[..., Any]) -> None:
         self._from_buffer = from_buffer
@@ -27,26 +27,26 @@ class ArgumentBinder:
             ways = (tuple(places[:-1]), each.unpack, each.validation_cache) if each else ()
             operands.append(OperandSpec(name, own, *ways))
         self._operands = tuple(operands)
-        # What a packed operand is need not stand together among the inputs; such calls are looked at closely.
-        self._look = compile_fast_path(operands, from_buffer) if order == [*range(len(inputs))] else _at_nothing
+        # The arrays of a sparse operand may not be adjacent among the inputs; then there is no fast path.
+        self._bind = compile_fast_path(operands, from_buffer) if order == [*range(len(inputs))] else _no_fast_path
 
     def __call__(self, arrays: tuple[object, ...], named: Mapping[str, object]) -> BoundArguments:
-        """What is taken at first sight. Raises what a packed operand refuses."""
+        """Bind arguments on the fast path, without a key if it does not apply. Raises the errors of unpacking."""
         if not named and len(arrays) == len(self._operands):
-            return self._look(*arrays) or (arrays, (), None, ())
+            return self._bind(*arrays) or (arrays, (), None, ())
         rest = [operand.name for operand in self._operands[len(arrays) :]]
         sizes = tuple((name, value) for name, value in named.items() if name not in rest)
         if len(arrays) + len(named) - len(sizes) != len(self._operands) or any(type(n) is not int for _, n in sizes):
             return arrays, (), None, ()
-        passed, pointers, key, notable = self._look(*arrays, *[named[name] for name in rest]) or (arrays, (), None, ())
-        return passed, pointers, key if key is None else (*key, sizes), notable
+        passed, pointers, key, slots = self._bind(*arrays, *[named[name] for name in rest]) or (arrays, (), None, ())
+        return passed, pointers, key if key is None else (*key, sizes), slots
 
-    def note(self, limits: ElementConstraints, notable: CacheSlots, pointers: Sequence[Any]) -> None:
-        """Notes of the operands of a call that their indices meet these limits."""
-        for operand, notes, note, value in notable:
+    def note(self, limits: ElementConstraints, slots: CacheSlots, pointers: Sequence[Any]) -> None:
+        """Cache that the indices of the operands of a call meet the constraints."""
+        for operand, notes, note, value in slots:
             if note is not None and limits.agrees_on(note.limits, operand.indices):
                 continue
-            # Another thread may have done something to the arrays since they were looked at, but not to these.
+            # Check the cached views again: another thread may have changed the arrays since they were checked.
             found = self._found(operand, value, limits)
             if found is None or [*map(len, found.pointers)] != [len(pointers[place]) for place in operand.indices]:
                 continue
@@ -59,7 +59,7 @@ class ArgumentBinder:
                 notes[operand] = found
 
     def _found(self, operand: OperandSpec, value: object, limits: ElementConstraints) -> CachedValidation | None:
-        """What may be noted of an operand once its indices are found to meet the limits."""
+        """Return the cache entry of an operand, to be stored once its indices are known to meet the constraints."""
         assert operand.apart is not None
         (*indices, values), shape = operand.apart(value)
         own: list[AnyArray] = []
@@ -74,16 +74,16 @@ class ArgumentBinder:
         return CachedValidation(limits, (*own, values), tuple(pointers), shapes)
 
 
-def validated_indices(limits: ElementConstraints, notable: CacheSlots) -> tuple[tuple[int, ...], ...]:
-    """The places of the indices of each operand of which it is noted that they meet the limits."""
+def validated_indices(limits: ElementConstraints, slots: CacheSlots) -> tuple[tuple[int, ...], ...]:
+    """Return the positions of the index arrays of each operand that is cached to meet the constraints."""
     return tuple(
         [
             operand.indices
-            for operand, _, note, _ in notable
+            for operand, _, note, _ in slots
             if note is not None and (note.limits is limits or limits.agrees_on(note.limits, operand.indices))
         ]
     )
 
 
-def _at_nothing(*_: object) -> None:
+def _no_fast_path(*_: object) -> None:
     return None

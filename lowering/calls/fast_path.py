@@ -1,4 +1,4 @@
-"""A look at the arguments of a call that is as short as Python can make it: its text is written for each kernel."""
+"""The fast path of argument binding: a Python function that is generated for each kernel."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from atl.core.program import FindCache, Unpacked
 from lowering.calls.validation_cache import CachedValidation
 
 WALKED: Final = 0x101
-"""The flags of NumPy's for an array that is C-contiguous and aligned."""
+"""NumPy's flags of an array that is C-contiguous and aligned."""
 FLOAT32_LIMIT: Final = 3.4e38
 
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """An input as C takes it: its element type and rank, and cffi's type of a pointer to an array."""
+    """An input as C takes it: its element type, its rank, and the cffi type of a pointer to an array."""
 
     dtype: np.dtype[Any]
     rank: int
@@ -27,9 +27,9 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperandSpec:
-    """An operand of a kernel: its inputs, in the order of a call, and where among all of them its indices stand.
+    """An operand of a kernel: its inputs, and the positions of its index arrays among all inputs of a call.
 
-    A packed one is taken `apart` into its inputs. The notes of a tensor have what is noted of it under this object.
+    A sparse operand is unpacked by `apart`. This object is the key of the operand in a tensor's validation cache.
     """
 
     name: str
@@ -40,56 +40,57 @@ class OperandSpec:
 
 
 CacheSlots: TypeAlias = Sequence[tuple[OperandSpec, dict[object, Any], CachedValidation | None, object]]
-"""The operands of a call that have notes: where these are, what is noted, and the operand as it was passed."""
+"""Operands of a call with a validation cache: the operand, its cache, the cached entry, and the passed value."""
 BoundArguments: TypeAlias = tuple[Sequence[Any], Sequence[Any], tuple[object, ...] | None, CacheSlots]
-"""The inputs in order, what C is passed for them, a key of all that decides whether they fit, and what has notes.
+"""The inputs in order, the arguments of the C function, a key that determines their validity, and cache slots.
 
-There is no key where a closer look is needed.
+The key is None if the fast path does not apply.
 """
 
 
 def compile_fast_path(
     operands: Sequence[OperandSpec], from_buffer: Callable[..., Any]
 ) -> Callable[..., BoundArguments | None]:
-    """What takes these operands, passed by position, as C takes them; it gives None where a closer look is needed.
+    """Generate a function that binds operands passed by position. It returns None if the fast path does not apply.
 
-    What is taken for an array is one of NumPy's and of no other class, of the element type, contiguous and aligned; its
-    rank is seen from its shape, and all shapes are in the key. For a scalar that is a float, a float is taken that C
-    may convert. Indices of which there is a note are taken as noted. Loops over operands would take twice the time.
+    The fast path accepts arrays of class `numpy.ndarray` that have the right element type and are contiguous and
+    aligned. Their shapes are part of the key, so they determine the rank. For a float scalar, it accepts a float in the
+    range of the type. Cached indices of sparse operands are used without a check. The function is generated since loops
+    over operands would take twice the time.
     """
-    text = _Text({"from_buffer": from_buffer, "ndarray": np.ndarray})
+    text = _Source({"from_buffer": from_buffer, "ndarray": np.ndarray})
     for number, operand in enumerate(operands):
         if operand.apart is None:
-            text.take_array(operand.inputs[0])
+            text.add_array(operand.inputs[0])
         else:
-            text.take_packed(f"_of_{number}", operand)
+            text.add_packed(f"_of_{number}", operand)
     known = text.known
     exec(text.whole(), known)
-    look: Callable[..., BoundArguments | None] = known["look"]
-    return look
+    bind: Callable[..., BoundArguments | None] = known["bind"]
+    return bind
 
 
-class _Text:
-    """The text of a look, as far as it is written, and what the names in it mean."""
+class _Source:
+    """The partial source of a binding function, and the values of its global names."""
 
     def __init__(self, known: dict[str, Any]) -> None:
         self.known = known
         self._parameters: list[str] = []
         self._lines: list[str] = []
-        self._wanted: list[str] = []
+        self._checks: list[str] = []
         self._passed: list[str] = []
         self._pointers: list[str] = []
         self._key: list[str] = []
-        self._notable: list[str] = []
+        self._slots: list[str] = []
 
-    def take_array(self, wanted: InputSpec) -> None:
-        """Takes one array, or one number."""
+    def add_array(self, wanted: InputSpec) -> None:
+        """Add the code for one array or scalar."""
         (name,) = names = self._named((wanted,))
         self._parameters.append(name)
-        self._look_at(names, (wanted,))
+        self._check(names, (wanted,))
 
-    def take_packed(self, of: str, operand: OperandSpec) -> None:
-        """Takes a packed operand apart, or its indices as they are noted; its values are looked at."""
+    def add_packed(self, of: str, operand: OperandSpec) -> None:
+        """Add the code for a sparse operand: unpack it, or use its cached indices, and check its values."""
         *indices, values = names = self._named(operand.inputs)
         self._parameters.append(f"packed{of}")
         self.known |= {f"apart{of}": operand.apart, f"find_notes{of}": operand.notes, f"operand{of}": operand}
@@ -109,19 +110,19 @@ class _Text:
         ]
         self._pointers.append(f"*pointers{of}")
         self._key.append(f"shapes{of}")
-        self._notable.append(f"(() if notes{of} is None else ((operand{of}, notes{of}, note{of}, packed{of}),))")
-        self._look_at([values], operand.inputs[-1:])
+        self._slots.append(f"(() if notes{of} is None else ((operand{of}, notes{of}, note{of}, packed{of}),))")
+        self._check([values], operand.inputs[-1:])
 
     def whole(self) -> str:
-        """The text."""
+        """Return the source."""
         lines = [
             *self._lines,
-            f"if {' and '.join(self._wanted) or 'True'}:",
+            f"if {' and '.join(self._checks) or 'True'}:",
             f"    key = ({_all(self._key)})",
-            f"    return ({_all(self._passed)}), ({_all(self._pointers)}), key, {' + '.join(self._notable) or '()'}",
+            f"    return ({_all(self._passed)}), ({_all(self._pointers)}), key, {' + '.join(self._slots) or '()'}",
             "return None",
         ]
-        return "\n    ".join((f"def look({', '.join(self._parameters)}):", *lines))
+        return "\n    ".join((f"def bind({', '.join(self._parameters)}):", *lines))
 
     def _named(self, inputs: Sequence[InputSpec]) -> list[str]:
         names = [f"a{len(self._passed) + number}" for number in range(len(inputs))]
@@ -130,8 +131,8 @@ class _Text:
             self.known |= {f"{name}_dtype": each.dtype, f"{name}_kind": each.kind}
         return names
 
-    def _look_at(self, names: Sequence[str], inputs: Sequence[InputSpec]) -> None:
-        self._wanted.append(self._fit(names, inputs))
+    def _check(self, names: Sequence[str], inputs: Sequence[InputSpec]) -> None:
+        self._checks.append(self._fit(names, inputs))
         self._pointers += map(_pointer, names, inputs)
         self._key += _shapes(names, inputs)
 

@@ -1,4 +1,4 @@
-"""How kernels look in a notebook: the program as a formula, and the text of the kernel, folded."""
+"""HTML of kernels for notebooks: the program as a formula, and the folded text of the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atl.text.printing import show_program
 
 
 def kernel_html(program: Program, language: str, source: str) -> str:
-    """The program that a kernel computes, above its text in this language."""
+    """Return the HTML of a kernel: its program, and its text in this language."""
     meaning = formula(program)
     shown = html.escape(show_program(program, abridge=True) if meaning is None else meaning)
     head = f"<pre>{shown}</pre>" if meaning is None else f'<div class="atl-formula">{shown}</div>'

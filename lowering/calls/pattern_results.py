@@ -1,4 +1,4 @@
-"""Results that are stored as an operand is: a kernel computes their values, and a call puts them together."""
+"""Sparse results with the pattern of an operand: a kernel computes their values, and the call assembles them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atl.core.program import Program, Rebuild
 
 @dataclass(frozen=True, slots=True)
 class PatternResult:
-    """The operand as which a result is stored: its place in a call, its arrays, and what puts them together."""
+    """The operand whose pattern a result has: its position in a call, its arrays, and the function that assembles."""
 
     name: str
     place: int
@@ -19,7 +19,7 @@ class PatternResult:
     rebuild: Rebuild
 
     def result(self, given: Sequence[object], named: Mapping[str, object], passed: Sequence[Any], values: Any) -> Any:
-        """What a call gives back; the values alone where the operand was passed array by array."""
+        """Return the assembled result, or the values alone if the operand was passed array by array."""
         if self.place < len(given):
             operand = given[self.place]
         elif self.name in named:
@@ -30,7 +30,7 @@ class PatternResult:
 
 
 def values_of(program: Program) -> tuple[Program, PatternResult | None]:
-    """The program of the values of a result that is stored as an operand is; any other program as it is."""
+    """Return the program that computes the values of a result with an operand's pattern. Others are unchanged."""
     stored = program.stored
     if stored is None:
         return program, None

@@ -1,4 +1,4 @@
-"""What is found out once of operands that never change, and not by each call: of the indices of packed tensors."""
+"""The validation cache of sparse tensors, whose indices never change and are checked once, not by each call."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class CachedValidation:
-    """What a kernel found out of a packed operand: that its indices meet these limits, what C is passed for them.
+    """A cached validation of a sparse operand: its indices meet these constraints.
 
-    The arrays are those of indices, and the values as they were passed, of which nothing is known. Those of indices are
-    the note's own, over the same bytes: whatever is done to those of the operand, what the pointers point to stays, and
-    stays as it was checked. The shapes are that of the operand and those of its indices.
+    `arrays` are private views of the index arrays, over the same immutable bytes, and the values as passed, which are
+    not validated. So changes to the operand's arrays affect neither the validity of `pointers` nor the checked content.
+    `shapes` are those of the operand and of its index arrays.
     """
 
     limits: ElementConstraints
@@ -29,7 +29,7 @@ class CachedValidation:
 
 
 def view_of_bytes(array: AnyArray) -> AnyArray | None:
-    """A contiguous array once more, straight over the bytes that it is a view of; None where it is no such thing."""
+    """Return a new view of the bytes object that a contiguous array is a view of, or None if it is not."""
     held: Any = array
     while isinstance(held, np.ndarray):
         held = held.base

@@ -1,4 +1,4 @@
-"""Pictures in and out: reading one, with all that can be wrong with it, and writing PNG files whole or not at all."""
+"""Reading of pictures, with error messages, and atomic writing of PNG files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pixels: TypeAlias = npt.NDArray[np.uint8]
 """Height, width and channels: one for grey, three for red, green and blue."""
 
 LARGEST: Final = 50_000_000
-"""Pictures with more pixels than this are refused."""
+"""Maximum number of pixels of a picture."""
 
 SHIPPED: Final = "astronaut.png"
 """A photograph that scikit-image's wheel contains (NASA, in the public domain)."""
@@ -32,7 +32,7 @@ INSTALL: Final = 'pip install "atl-tensor[demo]"'
 
 @dataclass(frozen=True, slots=True)
 class Photo:
-    """The pixels of a picture, and what was done to get them."""
+    """The pixels of a picture, with a note on how they were converted."""
 
     pixels: Pixels
     note: str = ""
@@ -44,20 +44,20 @@ class Photo:
 
 
 def shipped_picture() -> Path:
-    """The path of the photograph in the installed scikit-image, which is not imported for it. Raises `ImageError`."""
+    """Return the path of the photograph in the installed scikit-image, without importing it. Raises `ImageError`."""
     spec = find_spec("skimage")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         if (path := Path(folder) / "data" / SHIPPED).is_file():
             return path
     raise ImageError(
         "there is no photograph to blur: scikit-image, which ships one, is not installed",
-        required="scikit-image, or a picture of your own",
+        required="scikit-image, or a custom picture",
         suggestions=(INSTALL, "atl demo --image PATH"),
     )
 
 
 def read_picture(path: Path, *, into: Path | None = None) -> Photo:
-    """The picture in a file, as 8-bit grey or colour; if given, `into` is checked to be a possible place for results.
+    """Read a picture as 8-bit grey or colour. `into`, if not None, is checked to be a directory or new.
 
     Raises `ImageError`.
     """
@@ -67,11 +67,11 @@ def read_picture(path: Path, *, into: Path | None = None) -> Photo:
             f"{into} is not a directory", required="a directory for the two pictures", suggestions=("--out DIR",)
         )
     if not path.is_file():
-        what = "is a directory" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
-        raise ImageError(f"{path} {what}", required="a picture: PNG, JPEG, TIFF or another kind that Pillow reads")
+        problem = "is a directory" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
+        raise ImageError(f"{path} {problem}", required="a picture: PNG, JPEG, TIFF or another format that Pillow reads")
     try:
         with warnings.catch_warnings():
-            # Pillow's own limit on sizes warns; ours comes first, and other remarks are about metadata.
+            # Pillow warns of large sizes, which are checked below, and of metadata.
             warnings.simplefilter("ignore")
             with image_module.open(path) as image:
                 _check_size(path, *image.size)
@@ -81,10 +81,10 @@ def read_picture(path: Path, *, into: Path | None = None) -> Photo:
     except image_module.DecompressionBombError as error:
         raise _too_large(path) from error
     except (OSError, ValueError, SyntaxError, EOFError, struct.error) as error:
-        reason = "it is no picture of a kind that Pillow knows" if "cannot identify" in str(error) else str(error)
+        reason = "its format is not known to Pillow" if "cannot identify" in str(error) else str(error)
         raise ImageError(
             f"{path} cannot be read: {reason or type(error).__name__}",
-            required="a whole picture: PNG, JPEG, TIFF or another kind that Pillow reads",
+            required="a whole picture: PNG, JPEG, TIFF or another format that Pillow reads",
         ) from error
     except MemoryError as error:
         raise ImageError(f"{path} does not fit in memory", required="a smaller picture") from error
@@ -129,16 +129,16 @@ def _pixels(image: Any) -> Photo:
         )
     if image.mode.startswith("I;16"):
         # The upper byte; sums of nine 16-bit values would be exact as well, but could not be written as 8-bit PNG.
-        held = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
-        return Photo(held[:, :, None], " (the upper 8 of 16 bits)")
+        pixels = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
+        return Photo(pixels[:, :, None], " (the upper 8 of 16 bits)")
     transparent = image.has_transparency_data
     grey = image.mode in ("1", "L", "LA", "La")
-    held = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.uint8)
-    return Photo(held[:, :, None] if grey else held, " (transparency is left out)" if transparent else "")
+    pixels = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.uint8)
+    return Photo(pixels[:, :, None] if grey else pixels, " (transparency is dropped)" if transparent else "")
 
 
 def encoded(pixels: Pixels) -> bytes:
-    """The pixels as a PNG file."""
+    """Encode the pixels as a PNG file."""
     image = _pillow().fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
     stream = io.BytesIO()
     image.save(stream, format="PNG")
@@ -146,7 +146,7 @@ def encoded(pixels: Pixels) -> bytes:
 
 
 def write_all(files: Mapping[Path, bytes]) -> None:
-    """Writes each file in one step, and none before all of them lie complete on the disk. Raises `ImageError`."""
+    """Write all files atomically: none is replaced before all are complete on disk. Raises `ImageError`."""
     try:
         for path in files:
             path.parent.mkdir(parents=True, exist_ok=True)

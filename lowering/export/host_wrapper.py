@@ -1,4 +1,4 @@
-"""A function that calls an exported kernel for a GPU with arrays in memory, for its check: CUDA text."""
+"""CUDA code of a function that calls an exported GPU kernel with arrays in host memory, for its self-check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lowering.export.input_generation import Own, elements_text
 from lowering.nest.loopnest import LoopNest, key
 
 _THERE = """\
-/* Memory of the GPU, with what some memory holds, if that is given. */
+/* Allocate GPU memory, and copy host memory to it unless held is null. */
 static int atl_there(void **made, const void *held, size_t bytes)
 {
     const cudaError_t error = cudaMalloc(made, bytes > 0 ? bytes : 1);
@@ -24,7 +24,7 @@ static int atl_there(void **made, const void *held, size_t bytes)
 
 
 def host_text(nest: LoopNest, name: str, header: str) -> str:
-    """The text of `NAME_on_host`, with the parameters of the C version of the kernel."""
+    """Return the text of `NAME_on_host`, with the parameters of the C version of the kernel."""
     scope = names_of(nest, {name})
     arrays = [array for array in nest.inputs if array.shape]
     held = {array.name: at for at, array in enumerate(arrays)}
@@ -59,4 +59,4 @@ def host_text(nest: LoopNest, name: str, header: str) -> str:
     head = f'extern "C" int {name}_on_host({", ".join(text for _, text in parameters_of(nest, scope))})'
     body = "\n".join(part for line in [*wrapped(head), "{", *indented(lines), "}"] for part in wrapped(line))
     before = "\n".join((f'#include "{header}"', "", preamble(body).strip(), "", _THERE))
-    return f"/* Calls {name} with arrays in memory. */\n{before}\n{body}\n"
+    return f"/* Calls {name} with arrays in host memory. */\n{before}\n{body}\n"

@@ -1,4 +1,4 @@
-"""C that draws an input of a kernel: random numbers that lie and rise as the program declares."""
+"""C code that generates random inputs of a kernel in their declared ranges and order."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lowering.nest.text_scope import TextScope
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A variable of the check itself, as a key of a scope: no array has this key, whatever its name is."""
+    """A variable of the check, as a key of a scope that differs from the keys of arrays."""
 
     hint: str
 
 
 THERE, AT = Own("there"), Own("at")
-"""Whether there are integers as declared, and a place in an array."""
+"""Variables: whether integers exist as declared, and an index."""
 BELOW: Final = 100
-"""Integers of which nothing is declared are below this."""
+"""Exclusive upper bound of integers without a declared range."""
 
 HELPERS: Final = {
     "atl_state": """\
-/* The same numbers in every run: Steele, Lea and Flood's generator with one step for each. */
+/* SplitMix64 (Steele, Lea and Flood) with a fixed seed, so that all runs use the same numbers. */
 static uint64_t atl_state = 1;
 """,
     "atl_random": """\
@@ -42,26 +42,26 @@ static uint64_t atl_random(void)
 }
 """,
     "atl_number": """\
-/* A number from 0.5 to 1.5: sums of such lose nothing, and one can divide by them. */
+/* A number from 0.5 to 1.5, for which sums do not cancel and divisions are safe. */
 static double atl_number(void)
 {
     return 0.5 + (double)(atl_random() >> 11) * 0x1p-53;
 }
 """,
     "atl_integer": """\
-/* An integer with low <= it < low + span. */
+/* An integer from low to low + span - 1. */
 static int64_t atl_integer(int64_t low, int64_t span)
 {
     return low + (int64_t)(atl_random() % (uint64_t)span);
 }
 """,
     "atl_room": """\
-/* Room for so many elements, and ATL_GUARD bytes behind them. */
+/* Allocate count elements, and ATL_GUARD bytes behind them. */
 static void *atl_room(int64_t count, size_t size)
 {
     void *made = malloc((size_t)count * size + ATL_GUARD);
     if (made == NULL) {
-        fprintf(stderr, "there is no memory for %lld elements\\n", (long long)count);
+        fprintf(stderr, "out of memory for %lld elements\\n", (long long)count);
         exit(2);
     }
     return made;
@@ -75,14 +75,14 @@ static int atl_by_size(const void *a, const void *b)
 }
 """,
     "atl_draw": """\
-/* Rows of integers in low ... high - 1: in any order (0), or that do not fall (1), or that rise (2).
-   Whether there are such. */
+/* Fill rows with integers from low to high - 1: in any order (0), nondecreasing (1) or increasing (2).
+   Return whether such rows exist. */
 static int atl_draw(int64_t *to, int64_t count, int64_t row, int64_t low, int64_t high, int order)
 {
     if (count == 0) {
         return 1;
     }
-    /* Integers that rise are others that do not fall, each with its place added. */
+    /* Increasing integers are nondecreasing ones, each plus its position. */
     const int64_t span = high - low - (order == 2 ? row - 1 : 0);
     if (span <= 0) {
         return 0;
@@ -102,7 +102,7 @@ static int atl_draw(int64_t *to, int64_t count, int64_t row, int64_t low, int64_
 }
 """,
     "atl_draw_positions": """\
-/* Positions low ... high - 1 that do not fall, each at most so far behind the one before it. */
+/* Fill with nondecreasing positions from low to high - 1, with differences of at most longest. */
 static int atl_draw_positions(int64_t *to, int64_t count, int64_t low, int64_t high, int64_t longest)
 {
     int64_t at = low;
@@ -118,7 +118,7 @@ static int atl_draw_positions(int64_t *to, int64_t count, int64_t low, int64_t h
 }
 """,
     "atl_draw_between": """\
-/* Integers in low ... high - 1 that rise, or do not fall, from each position up to the next one. */
+/* Fill with integers from low to high - 1 that are sorted between consecutive positions. */
 static int atl_draw_between(int64_t *to, int64_t count, const int64_t *at, int64_t ends, int64_t low, int64_t high,
                             int order)
 {
@@ -139,35 +139,35 @@ static double atl_larger(double a, double b)
 }
 """,
 }
-"""What the text of a check calls, each with what it calls before it."""
+"""Helper functions of a check. Each follows the helpers that it calls."""
 
 
 def _count(array: Array) -> Own:
-    """The number of elements of an input."""
+    """Return the variable for the number of elements of an input."""
     return Own(f"{array.name}_count")
 
 
 def _drawn(array: Array) -> Own:
-    """The integers drawn for an input."""
+    """Return the variable for the integers generated for an input."""
     return Own(f"{array.name}_drawn")
 
 
 @dataclass(frozen=True, slots=True)
 class InputGenerator:
-    """The C that declares and draws the inputs of a nest, and what frees them, in a scope where all of it has names."""
+    """The C code that declares, generates and frees the inputs of a nest, with the scope of its names."""
 
     scope: TextScope
     inputs: tuple[Array, ...]
 
     @staticmethod
     def of(scope: TextScope, inputs: tuple[Array, ...]) -> InputGenerator:
-        """The drawing in a scope in which inputs and sizes have names; what it declares besides gets some."""
+        """Return the generator in a scope with names of inputs and sizes, and add names for its own variables."""
         for own in (THERE, AT, *(of(array) for array in inputs for of in (_count, _drawn))):
             _, scope = scope.bind(own, own.hint)
         return InputGenerator(scope, inputs)
 
     def lines(self) -> list[str]:
-        """Declarations of all inputs; a variable tells whether there are such integers."""
+        """Return the lines that declare all inputs, and the variable that indicates whether such integers exist."""
         made = (line for array in in_order(self.inputs) for line in self._drawn(array))
         return [f"int {self.scope.name(THERE)} = 1;", *made]
 
@@ -230,7 +230,7 @@ class InputGenerator:
         return f"atl_draw({drawn}, {count}, {self._index(array.shape[-1])}, {low}, {high}, {order})"
 
     def freed(self) -> list[str]:
-        """What frees all that was declared."""
+        """Return the lines that free all inputs."""
         lines: list[str] = []
         for array in self.inputs:
             if array.shape:
@@ -241,7 +241,7 @@ class InputGenerator:
 
 
 def in_order(inputs: Sequence[Array]) -> list[Array]:
-    """The inputs, each after those of which elements decide on its extents, its bounds or its order."""
+    """Sort the inputs such that each follows those whose elements its extents, bounds or order depend on."""
     left, made = list(inputs), list[Array]()
     while left:
         names = {array.name for array in left}
@@ -258,5 +258,5 @@ def _needed(array: Array) -> set[str]:
 
 
 def elements_text(scope: TextScope, extents: tuple[Index, ...]) -> str:
-    """How many elements there are, in C."""
+    """Return the number of elements as a C expression."""
     return count_text(scope, elements(extents), extents).widened().text

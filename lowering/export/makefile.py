@@ -1,4 +1,4 @@
-"""The Makefile of an exported kernel: what `make` builds, and `make check` runs."""
+"""The Makefile of an exported kernel, with the targets of `make` and `make check`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from lowering.compiler import OPENMP
 from lowering.toolchain import FAST_MATH, OF_GCC, OPTIMISED, STANDARD, openmp_flags
 
 _ITSELF: Final = "Makefile: ;"
-"""A Makefile is not made: make would build it of Makefile.c, which is there for a program of that name."""
+"""An empty rule, without which make would build Makefile from Makefile.c, which exists for a program of that name."""
 
 
 def makefile(name: str, file: str, source: str, *, flags: tuple[str, ...], fast_math: bool) -> str:
-    """The Makefile of a kernel in C. `flags` are what gcc is told beside."""
+    """Return the Makefile of a kernel in C. `flags` are extra flags of gcc."""
     openmp = openmp_flags((source,))
     of_gcc = " ".join((*OF_GCC, *flags))
     return f"""\
 # Builds and checks {name}: `make` makes {file}.o, `make check` compares it with {file}_plain.c on random data.
-# {file}.h says what it asks of its caller. Another processor: `make NATIVE=`, another compiler: `make CC=clang`.
+# {file}.h documents its contract. Other processors: `make NATIVE=`. Other compilers: `make CC=clang`.
 
 CC ?= cc
 NATIVE ?= -march=native
@@ -50,10 +50,10 @@ clean:
 
 
 def cuda_makefile(name: str, file: str) -> str:
-    """The Makefile of a kernel in CUDA, which takes nvcc; `make check` takes a GPU too."""
+    """Return the Makefile of a kernel in CUDA, which needs nvcc; `make check` also needs a GPU."""
     return f"""\
 # Builds and checks {name}: `make` makes {file}.o by nvcc, `make check` compares it with {file}_plain.c on a GPU.
-# {file}.h says what it asks of its caller. For a GPU that is not here: `make ARCH=-arch=sm_90`.
+# {file}.h documents its contract. For a GPU of another machine: `make ARCH=-arch=sm_90`.
 
 NVCC ?= nvcc
 CC ?= cc

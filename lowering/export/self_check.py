@@ -1,4 +1,4 @@
-"""The C of a check: it draws inputs for several sizes, calls a kernel and its plain version, and compares."""
+"""The C code of a self-check: it compares a kernel with its plain version on random inputs of several sizes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from lowering.nest.loopnest import LoopNest, key
 from lowering.nest.text_scope import TextScope, names_wanted
 
 _HEADERS: Final = ("math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
-"""No others: `lowering.c.names` has what these define, so that no name of a user's is a macro here."""
+"""Only these headers: `lowering.c.names` reserves the names that they define, so that no user name is a macro here."""
 
 _FLOATS: Final = r"""
-/* How many elements are wrong: further off than rounding takes them, which grows with the terms that one adds up. */
+/* Count the elements whose error exceeds the rounding error, which grows with the number of terms of a sum. */
 static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, double terms)
 {
     double scale = 0, finite = 0, largest = 0;
@@ -53,13 +53,13 @@ static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, doub
             largest = off;
         }
     }
-    printf("  %lld elements, %lld wrong; the others off by %.2g at most, of %.2g allowed\n", (long long)count,
+    printf("  %lld elements, %lld wrong; largest other error %.2g, allowed %.2g\n", (long long)count,
            (long long)faults, largest, allowed);
     return faults;
 }
 """
 _INTEGERS: Final = r"""
-/* How many elements are wrong. */
+/* Count the wrong elements. */
 static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, double terms)
 {
     int64_t faults = 0;
@@ -87,7 +87,7 @@ static int64_t atl_size(const char *text)
     return size;
 }
 
-/* The sizes are those of the table, or those of the command line. Ends with 0 where all that ran was right. */
+/* Check the sizes of the table, or those of the command line. Exits with 0 if all cases that ran were right. */
 int main(int argc, char **argv)
 {
     static const int64_t cases[][${width}] = {
@@ -117,9 +117,9 @@ ${table}
 
 @dataclass(frozen=True, slots=True)
 class CheckedKernel:
-    """What a check calls: a function and its plain version, each with its nest, whose sizes may stand in another order.
+    """The functions that a check compares: a kernel and its plain version, with their nests and declarations.
 
-    `declared` are the declarations of both; both take the inputs and fill an array in memory.
+    Both take the inputs and fill an array in memory. The order of their sizes may differ.
     """
 
     name: str
@@ -130,7 +130,7 @@ class CheckedKernel:
 
 
 def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[int, ...]]) -> str:
-    """The file of a check. Each function that it defines begins with `atl_`."""
+    """Return the file of a check. The names of its functions begin with `atl_`."""
     nest = checked.nest
     out_type = C_TYPES[nest.output.dtype]
     compared = _INTEGERS if is_integer(nest.output.dtype) else _FLOATS
@@ -151,7 +151,7 @@ def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[i
         main = main[main.index("/* The sizes") :]
     helpers = [line for line in preamble(case).splitlines() if not line.startswith("#include")]
     includes = "\n".join(f"#include <{header}>" for header in _HEADERS)
-    head = f"/* Draws inputs, and compares {checked.name} with {checked.plain}, the plain loops of its formula. */"
+    head = f"/* Compares {checked.name} with {checked.plain}, the plain loops of its formula, on random inputs. */"
     guard = "enum { ATL_GUARD = 64 };"
     before = f"{includes}\n\n{checked.declared}\n{guard}"
     parts = (head, before, *_used(case), compared, "\n".join(helpers), case, main)
@@ -159,7 +159,7 @@ def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[i
 
 
 def _used(code: str) -> list[str]:
-    """The helpers that some code calls, and those that they call: a compiler warns of others."""
+    """Return the helpers that some code calls, directly or indirectly. Compilers warn of unused ones."""
     kept: list[str] = []
     for name, text in reversed(HELPERS.items()):
         if name in identifiers("\n".join((code, *kept))):
@@ -168,7 +168,7 @@ def _used(code: str) -> list[str]:
 
 
 WANT, FAILED, BYTES, KEPT, K, FOUND = map(Own, ("want", "failed", "bytes", "kept", "k", "found"))
-"""The plain result, the error, the size of a result, whether memory behind it was kept, an index, and what is found."""
+"""Variables: plain result, error code, size of the result, whether the guard bytes are intact, index, outcome."""
 
 
 def _scope(nest: LoopNest, taken: frozenset[str]) -> TextScope:
@@ -194,7 +194,7 @@ def _case(program: Program, checked: CheckedKernel) -> str:
     lines = [
         *drawing.lines(),
         *([f"{there} = {there} && {' && '.join(assumed)};"] if assumed else []),
-        *_told(checked, sizes, there),
+        *_print_case(checked, sizes, there),
         f"int {found} = -1;",
         f"if ({there}) {{",
         *indented(
@@ -218,7 +218,7 @@ def _case(program: Program, checked: CheckedKernel) -> str:
                 f"    {found} = 1;",
                 "}",
                 f"if (!{kept}) {{",
-                '    printf("  memory behind the result was written to\\n");',
+                '    printf("  memory behind the result was overwritten\\n");',
                 "}",
                 f"free({out});",
                 f"free({want});",
@@ -230,12 +230,12 @@ def _case(program: Program, checked: CheckedKernel) -> str:
     ]
     head = f"static int atl_case({', '.join(f'int64_t {each}' for each in sizes) or 'void'})"
     text = [*wrapped(head), "{", *indented(lines), "}"]
-    comment = "/* Draws inputs and compares: 0 if all is right, 1 if not, -1 if there are no inputs of these sizes. */"
+    comment = "/* Compare on random inputs: 0 if all is right, 1 if not, -1 if there are no inputs of these sizes. */"
     return "\n".join([comment, *(part for line in text for part in wrapped(line))]) + "\n"
 
 
-def _told(checked: CheckedKernel, sizes: Sequence[str], there: str) -> list[str]:
-    """What prints the case. A size a line: lines that are too long are broken at commas, in texts too."""
+def _print_case(checked: CheckedKernel, sizes: Sequence[str], there: str) -> list[str]:
+    """Return the code that prints the case, one line per size, since long lines would be wrapped within texts."""
     lines = [f'printf("{checked.name}");']
     for named, each in zip(checked.nest.sizes, sizes, strict=True):
         lines.append(f'printf("{"," if len(lines) > 1 else " at"} {named} = %lld", (long long){each});')
@@ -244,7 +244,7 @@ def _told(checked: CheckedKernel, sizes: Sequence[str], there: str) -> list[str]
 
 @dataclass(slots=True)
 class _Terms:
-    """How many numbers are added for one element, at most, as C: `lines` declare what the texts that it gives name."""
+    """The maximum number of terms of an element as C code. `lines` declare the variables in the returned texts."""
 
     scope: TextScope
     lines: list[str] = field(default_factory=list)

@@ -310,7 +310,9 @@ class Lanes:
             chosen_of = self._chosen_of.setdefault(cell, set())
             chosen_of.add(start)
             if length != self.count or len(chosen_of) > MOST_CHOSEN_OF:
-                return f"{self.count} elements of {name}, such as {address}, are in more than {MOST_CHOSEN_OF} vectors"
+                return (
+                    f"{self.count} lanes, one at {address}, cannot be selected from {MOST_CHOSEN_OF} vectors of {name}"
+                )
         elif address != first + lane and (stored or address != first):
             return f"{name} at {address} is not lane {lane} of the vector at {first}"
         elif (

@@ -1,4 +1,4 @@
-"""Schedules of one program, compared at some sizes: each is built, its result is checked, and two take turns."""
+"""Comparison of schedules of one program at given sizes: results are checked, and times are taken in turns."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from lowering.timing.rounding import InDouble, in_double, tolerance
 from lowering.toolchain import cache_directory, recorded_plan
 
 BLOCK: Final = 1 << 20
-"""So many elements are compared at a time: a large result needs no third copy."""
+"""Number of elements compared at a time, so that large results are not copied as a whole."""
 LOOKED_AT: Final = 16
-"""The most elements of each block that are compared with the rounding of the magnitudes they add up."""
+"""Maximum number of elements of each block that are compared with a bound on their rounding error."""
 
 
 def measure(
@@ -45,23 +45,24 @@ def measure(
     inputs: Mapping[str, AnyArray] | None = None,
     fast_math: bool = False,
 ) -> KernelComparison:
-    """A contest of schedules of a program at these sizes, as `s.autotune` takes it.
+    """Return a comparison of schedules of a program at these sizes, as `s.autotune` uses it.
 
-    The inputs are random, or the ones given; `functools.partial(lowering.measure, fast_math=True)` is a measure of
-    kernels that are built so. What a schedule computes is compared with the program as it stands, before it is timed:
-    up to rounding, which grows with the number of terms that are added. Where float32 is further off, both are compared
-    in float64, and what the schedule gives must be within the rounding of the magnitudes that it adds up.
+    Inputs are random unless they are passed. `functools.partial(lowering.measure, fast_math=True)` measures kernels
+    built with `fast_math`. Before timing, the result of a schedule is compared with that of the unscheduled program, up
+    to rounding, which grows with the number of terms. Larger deviations in float32 are judged in float64: the error
+    must be within a bound on the rounding error, which is relative to the magnitudes of the terms.
 
-    Times are CPU time of this thread in milliseconds, or time on the wall where a loop is marked `parallel`.
+    Times are CPU time of this thread in milliseconds, or wall time for loops marked `parallel`.
 
     >>> import atl
     >>> from lowering import measure
     >>> twice = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
-    >>> contest = measure(twice, {"n": 1000})
-    >>> candidate = contest.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
-    >>> contest.fault_of(candidate) is None
+    >>> comparison = measure(twice, {"n": 1000})
+    >>> candidate = comparison.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
+    >>> comparison.fault_of(candidate) is None
     True
-    >>> all(a > 0 and b > 0 for a, b in contest.time_pair(candidate, contest.candidate(twice), rounds=3, seconds=1))
+    >>> pairs = comparison.time_pair(candidate, comparison.candidate(twice), rounds=3, seconds=1)
+    >>> all(a > 0 and b > 0 for a, b in pairs)
     True
     """
     checked_program(program)
@@ -71,7 +72,7 @@ def measure(
     if unknown:
         raise InvalidArgument(
             f"{program.name} has no size {', '.join(map(str, unknown))}",
-            required=f"numbers for the sizes {', '.join(program.sizes) or 'of the program, of which it has none'}",
+            required=f"sizes={{}} with values for {', '.join(program.sizes) or 'no sizes: the program has none'}",
         )
     return KernelComparison(
         program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math
@@ -80,7 +81,7 @@ def measure(
 
 @dataclass(frozen=True, slots=True)
 class BuiltSchedule:
-    """A schedule, built. Two of the same `identity` are the same machine code."""
+    """A built schedule. Schedules with the same `identity` have the same machine code."""
 
     kernel: Kernel
     run: Callable[[], object]
@@ -89,7 +90,7 @@ class BuiltSchedule:
 
 
 class KernelComparison:
-    """Schedules of one program with its inputs, at some sizes; what they write is compared, and then timed."""
+    """A comparison of schedules of one program at given sizes and inputs, by results and times."""
 
     def __init__(
         self, program: Program, sizes: dict[str, int], inputs: Mapping[str, AnyArray], fast_math: bool
@@ -111,24 +112,24 @@ class KernelComparison:
             "compiler": str(find_compiler()),
             "flags": "" if plan is None else " ".join(part for part in plan.commands[0] if part.startswith("-")),
         }
-        """What a time depends on besides the program and its sizes."""
+        """Conditions of a measurement besides the program and its sizes."""
         self.folder: Final[Path] = cache_directory() / "tuned"
-        """Where a table of times may be kept."""
+        """Folder for cached times."""
 
     @cached_property
     def _expected(self) -> AnyArray:
-        """What the program as it stands computes. It may be slow: where all times are remembered it does not run."""
+        """The result of the unscheduled program, which may be slow, and is not needed if all times are cached."""
         made: AnyArray = self._start(*self._arrays, **self._sizes)
         return made
 
     @cached_property
     def _scale(self) -> float:
-        """How large elements are, on average."""
+        """The average magnitude of elements."""
         finite = self._expected[np.isfinite(self._expected)]
         return float(np.abs(finite).mean()) if finite.size else 0.0
 
     def candidate(self, program: Program) -> BuiltSchedule:
-        """The program built. Raises what `compile` raises."""
+        """Build a schedule. Raises the errors of `compile`."""
         kernel = compile(program.whole, fast_math=self._fast_math)
         threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
         threads = os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count())
@@ -136,10 +137,10 @@ class KernelComparison:
         return BuiltSchedule(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), identity, threaded)
 
     def fault_of(self, candidate: BuiltSchedule) -> str | None:
-        """What is wrong with the result of a schedule; nothing if it is that of the program, up to rounding.
+        """Return a description of a wrong element of a schedule's result, or None if the result is right.
 
-        A schedule may cancel where the program does not. So float32 that is further off is judged in double precision:
-        of float64 nothing wider is at hand, and what is further off is wrong.
+        A schedule may have cancellation where the program has none. So larger deviations in float32 are judged in
+        double precision. There is no wider type for float64, where they are errors.
         """
         self._out.fill(-1 if self._exact else np.nan)
         candidate.run()
@@ -154,14 +155,14 @@ class KernelComparison:
         at, found, right = wrong
         place = ", ".join(map(str, self._place(at)))
         found, right = found.reshape(-1)[at], right.reshape(-1)[at]
-        return f"the element at ({place}) is {found:.9g}, and {right:.9g} by the program as it stands"
+        return f"the element at ({place}) is {found:.9g}, but {right:.9g} without the schedule"
 
     def _differing(self, result: AnyArray, expected: AnyArray) -> Iterator[npt.NDArray[np.int64]]:
-        """Where a result is further from the expected one than the rounding of its elements, the furthest last."""
+        """Yield the elements whose error exceeds the rounding error, by block, the largest error last."""
         flat, right = result.reshape(-1), expected.reshape(-1)
         for start in range(0, flat.size, BLOCK):
             a, b = flat[start : start + BLOCK], right[start : start + BLOCK]
-            with np.errstate(invalid="ignore"):  # infinity less infinity
+            with np.errstate(invalid="ignore"):  # infinity minus infinity
                 away = np.abs(a - b)
             near = away <= self._tolerance * (np.abs(b) + self._scale)
             off = np.flatnonzero(~((a == b) | near | (np.isnan(a) & np.isnan(b))))
@@ -171,9 +172,9 @@ class KernelComparison:
     def _beyond_rounding(
         self, program: Program, off: Sequence[npt.NDArray[np.int64]]
     ) -> tuple[int, AnyArray, AnyArray] | None:
-        """Where a schedule is wrong in double precision, or in single by more than rounding; with both results.
+        """Return an element that is wrong in double precision, or wrong by more than rounding, with both results.
 
-        Rounding is asked about at some of the places that are off, the furthest among them.
+        The bound on rounding errors is computed for some of the deviating elements, including the worst.
         """
         result = compile(in_double(program), fast_math=self._fast_math)(*self._wide_arrays, **self._sizes)
         for each in self._differing(result, self._expected_in_double):
@@ -189,7 +190,7 @@ class KernelComparison:
 
     @cached_property
     def _expected_in_double(self) -> AnyArray:
-        """What the program as it stands computes in double precision."""
+        """The result of the unscheduled program in double precision."""
         made: AnyArray = compile(in_double(self._program))(*self._wide_arrays, **self._sizes)
         return made
 
@@ -207,7 +208,7 @@ class KernelComparison:
     def time_pair(
         self, new: BuiltSchedule, best: BuiltSchedule, *, rounds: int, seconds: float
     ) -> Sequence[tuple[float, float]]:
-        """Milliseconds of both, of each round in which neither was disturbed. Raises `KeyboardInterrupt`."""
+        """Time two schedules in turns: milliseconds of both in each undisturbed round. Raises `KeyboardInterrupt`."""
         clock = WallClock() if new.threaded or best.threaded else ThreadClock()
         samples = alternate({"new": new.run, "best": best.run}, rounds=rounds, seconds=seconds, clock=clock)
         if samples.interrupted:
@@ -217,13 +218,13 @@ class KernelComparison:
 
 
 def _terms(e: Expr, extent: Callable[[Index], int]) -> int:
-    """How many numbers are added for one element, at most: rounding grows with it."""
+    """Return the maximum number of terms of an element, with which rounding errors grow."""
     most = max((_terms(child.expr, extent) for child in children(e)), default=1)
     return most * max(1, extent(e.high - e.low)) if isinstance(e, Reduce) else most
 
 
 def _extent(e: Index, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> int:
-    """The extent of a loop, or the largest size where it depends on other loops."""
+    """Return the extent of a loop, or the largest size if it depends on other loops."""
     if any(isinstance(atom, Bound) for atom in atoms(e)):
         return max(sizes.values(), default=1)
     return _value(e, sizes, arrays)
@@ -235,7 +236,7 @@ def _value(e: Index, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -
 
 @lru_cache(maxsize=1)
 def _processor() -> str:
-    """Return a digest of what this processor calls itself and can do."""
+    """Return a digest of the name and features of this processor."""
     # Cores may differ within one machine, so every core's line counts; speeds and counters do not.
     telling = ("model name", "flags", "Features", "CPU implementer", "CPU variant", "CPU part", "isa", "uarch", "cpu\t")
     try:

@@ -14,7 +14,7 @@ from atl.errors import InvalidArgument
 from examples import everyday, gpu
 from lowering import Kernel, compile, look_around  # noqa: A004 (the contract's name)
 from lowering.export.cases import cases
-from lowering.export.plain import unmarked
+from lowering.export.folder import unmarked
 from proofs_tests.user_rules.stated import extremes, larger_and_smaller
 from rewrites import Theorem, load, reschedule
 from sparse import CSR

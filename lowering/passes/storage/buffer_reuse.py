@@ -290,7 +290,10 @@ def _in_row(facts: Facts, scope: TextScope, block: Block, buffer: Buffer, output
 def _in_row_of_block(
     facts: Facts, scope: TextScope, block: Block, using: list[int], buffer: Buffer, output: Buffer
 ) -> Block | None:
-    """Store a let in a row, in the block whose statements `using` access it; `facts` and `scope` are of the last one."""
+    """Store a let in a row, in a block with several statements that access it (`using`).
+
+    `facts` and `scope` are those of the last one.
+    """
     first, last = block[using[0]], block[using[-1]]
     row = _row_stored_in_full(last, buffer, output)
     if row is None or stores_to(last, buffer) or not _is_stored_in_full(first, buffer) or _is_zeroed(block, buffer):

@@ -192,7 +192,7 @@ class _Writer:
                     raise _NoTile(
                         cell.buffer.uid,
                         f"its index {show_index(position)} {problem}",
-                        "indices that are constant when the loops over constant ranges, inside of the let, are unrolled",
+                        "indices that are constant when the loops with constant bounds in the let are unrolled",
                     )
 
     def _loop(self, facts: Facts, loop: For) -> Block:

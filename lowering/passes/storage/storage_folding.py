@@ -198,8 +198,8 @@ def _window(facts: Facts, scope: TextScope, buffer: Buffer, loop: For) -> _Windo
     reads = [access for access in accesses(loop, facts, scope) if _is_read(access, buffer)]
     name, y = loop.variable.name, index(loop.variable)
     required = (
-        f"in iteration {name} all reads in a window of rows from s*{name} + a to s*{name} + a + w, with constants s > 0 "
-        "and w, and a loop-invariant a"
+        f"in iteration {name} all reads in a window of rows from s*{name} + a to s*{name} + a + w, with constants "
+        "s > 0 and w, and a loop-invariant a"
     )
     known = facts.assume(loop.range)
     ends: list[tuple[int, Index, Index]] = []
