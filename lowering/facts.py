@@ -40,7 +40,7 @@ static int outside_{name}(const {name}_t *a, int64_t count, {name}_t low, {name}
 }}
 
 /* Return whether an element is outside low ... high, or a row decreases (or, if strict, does not increase). */
-static int falls_{name}(
+static int unsorted_{name}(
         const {name}_t *a, int64_t count, int64_t row, int64_t strict, {name}_t low, {name}_t high)
 {{
     const u{name}_t span = (u{name}_t)high - (u{name}_t)low;
@@ -58,7 +58,7 @@ static int falls_{name}(
 _BETWEEN: Final = """
 /* Return whether elements decrease (or, if strict, do not increase) between two consecutive positions. Positions are
    clamped to the array. */
-static int falls_{name}_between_each_{at}(
+static int unsorted_{name}_between_each_{at}(
         const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict)
 {{
     int found = 0;
@@ -74,7 +74,7 @@ static int falls_{name}_between_each_{at}(
 
 /* The same check, vectorised across short rows and combined with the range check in one pass over memory. Where
    positions increase, an element may be below its predecessor only at the start of a row. */
-static int falls_{name}_between_{at}(
+static int unsorted_{name}_between_{at}(
         const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict, {name}_t low, {name}_t high)
 {{
     int rise = ends > 1 && at[0] >= 0 && at[ends - 1] <= count;
@@ -82,10 +82,10 @@ static int falls_{name}_between_{at}(
         rise &= at[r - 1] <= at[r];
     }}
     if (!rise || at[0] == at[ends - 1]) {{
-        return outside_{name}(a, count, low, high) | falls_{name}_between_each_{at}(a, at, count, ends, strict);
+        return outside_{name}(a, count, low, high) | unsorted_{name}_between_each_{at}(a, at, count, ends, strict);
     }}
     enum {{ SOME = 4096 }};
-    uint8_t falls[SOME];
+    uint8_t unsorted[SOME];
     const u{name}_t span = (u{name}_t)high - (u{name}_t)low;
     const int64_t first = at[0], last = at[ends - 1];
     int found = outside_{name}(a, first + 1, low, high) | outside_{name}(a + last, count - last, low, high);
@@ -97,14 +97,14 @@ static int falls_{name}_between_{at}(
         u{name}_t outside = 0;
         for (int64_t i = 0; i < here; i++) {{
             outside |= (u{name}_t)part[i] - (u{name}_t)low > span;
-            falls[i] = strict ? part[i] <= part[i - 1] : part[i] < part[i - 1];
+            unsorted[i] = strict ? part[i] <= part[i - 1] : part[i] < part[i - 1];
         }}
         for (; at[r] < begin + here; r++) {{
-            falls[at[r] - begin] = 0;
+            unsorted[at[r] - begin] = 0;
         }}
         uint8_t any = 0;
         for (int64_t i = 0; i < here; i++) {{
-            any |= falls[i];
+            any |= unsorted[i];
         }}
         found |= any | (outside != 0);
     }}
@@ -135,9 +135,9 @@ _ENTRY: Final = "int faults_{slots}(const int64_t *description, {arrays})"
 def _c_calls() -> dict[str, str]:
     """Return the C call that checks each kind of constraint."""
     calls = {f"outside {t}": f"outside_{t}(a, count, low, high)" for t in INTEGERS}
-    calls |= {f"falls {t}": f"falls_{t}(a, count, one, other, low, high)" for t in INTEGERS}
+    calls |= {f"unsorted {t}": f"unsorted_{t}(a, count, one, other, low, high)" for t in INTEGERS}
     arguments = "a, at, count, one, other, low, high"
-    calls |= {f"falls {t} between {p}": f"falls_{t}_between_{p}({arguments})" for t, p in _PAIRS}
+    calls |= {f"unsorted {t} between {p}": f"unsorted_{t}_between_{p}({arguments})" for t, p in _PAIRS}
     return calls
 
 
@@ -297,13 +297,13 @@ class Facts:
                         assert_never(fact)
             within = (low, high) if low <= high else (0, -1)  # an empty range whose ends fit into the type
             if order is not None and order.between is not None:
-                question = f"falls {array.dtype} between {order.between.dtype}"
+                question = f"unsorted {array.dtype} between {order.between.dtype}"
                 rows = value(order.between.shape[0]), int(order.strict)
                 found.append(ElementConstraint(question, (at, self.places[order.between.name]), shape[0], within, rows))
             elif order is not None:
                 found.append(
                     ElementConstraint(
-                        f"falls {array.dtype}", (at,), prod(shape), within, (shape[-1], int(order.strict))
+                        f"unsorted {array.dtype}", (at,), prod(shape), within, (shape[-1], int(order.strict))
                     )
                 )
             elif within != range_of(array.dtype):

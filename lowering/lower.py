@@ -123,7 +123,7 @@ class Destination:
 
     @property
     def stores_zeros(self) -> bool:
-        """Whether zeros are assigned to padding elements here."""
+        """True if zeros are assigned to padding elements here."""
         return self.zeros and self.op is None
 
 
@@ -339,7 +339,7 @@ class _Lowering:
         """Store zeros to the elements that a pad adds to its operand."""
         first, *inner = context.scope.shape(operand.type)
         (count,) = map(context.scope.index, amounts(op))
-        beside = PadRight(first) if isinstance(op, PadLeft) else PadLeft(first)
+        around = PadRight(first) if isinstance(op, PadLeft) else PadLeft(first)
 
         def cells(extents: Sequence[Index], to: Destination, context: Context) -> Block:
             if not extents:
@@ -351,7 +351,7 @@ class _Lowering:
 
             return self._loop("pad", ZERO, extent, LoopMark.NONE, context, row)
 
-        return cells((count, *inner), to.then(beside), context)
+        return cells((count, *inner), to.then(around), context)
 
     def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
         """Return a loop. Buffers hoisted out of an outermost loop are allocated before it and freed after it.

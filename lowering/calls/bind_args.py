@@ -54,14 +54,14 @@ class ArgumentBinder:
             for place, pointer in zip(operand.indices, found.pointers, strict=True):
                 given[place] = pointer
             if not any(
-                finds_fault(told, *pick(given)) for finds_fault, told, pick in limits.checks_of(operand.indices)
+                violates(description, *pick(given)) for violates, description, pick in limits.checks_of(operand.indices)
             ):
                 notes[operand] = found
 
     def _found(self, operand: OperandSpec, value: object, limits: ElementConstraints) -> CachedValidation | None:
         """Return the cache entry of an operand, to be stored once its indices are known to meet the constraints."""
-        assert operand.apart is not None
-        (*indices, values), shape = operand.apart(value)
+        assert operand.unpack is not None
+        (*indices, values), shape = operand.unpack(value)
         own: list[AnyArray] = []
         pointers: list[Any] = []
         for each, wanted in zip(indices, operand.inputs, strict=False):

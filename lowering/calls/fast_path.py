@@ -29,13 +29,13 @@ class InputSpec:
 class OperandSpec:
     """An operand of a kernel: its inputs, and the positions of its index arrays among all inputs of a call.
 
-    A sparse operand is unpacked by `apart`. This object is the key of the operand in a tensor's validation cache.
+    A sparse operand is unpacked by `unpack`. This object is the key of the operand in a tensor's validation cache.
     """
 
     name: str
     inputs: tuple[InputSpec, ...]
     indices: tuple[int, ...] = ()
-    apart: Callable[[object], Unpacked] | None = None
+    unpack: Callable[[object], Unpacked] | None = None
     notes: FindCache | None = None
 
 
@@ -60,7 +60,7 @@ def compile_fast_path(
     """
     text = _Source({"from_buffer": from_buffer, "ndarray": np.ndarray})
     for number, operand in enumerate(operands):
-        if operand.apart is None:
+        if operand.unpack is None:
             text.add_array(operand.inputs[0])
         else:
             text.add_packed(f"_of_{number}", operand)
@@ -93,13 +93,13 @@ class _Source:
         """Add the code for a sparse operand: unpack it, or use its cached indices, and check its values."""
         *indices, values = names = self._named(operand.inputs)
         self._parameters.append(f"packed{of}")
-        self.known |= {f"apart{of}": operand.apart, f"find_notes{of}": operand.notes, f"operand{of}": operand}
+        self.known |= {f"unpack{of}": operand.unpack, f"find_notes{of}": operand.notes, f"operand{of}": operand}
         notes = "None" if operand.notes is None else f"find_notes{of}(packed{of})"
         self._lines += [
             f"notes{of} = {notes}",
             f"note{of} = None if notes{of} is None else notes{of}.get(operand{of})",
             f"if note{of} is None:",
-            f"    ({_all(names)}), shape = apart{of}(packed{of})",
+            f"    ({_all(names)}), shape = unpack{of}(packed{of})",
             f"    if not ({self._fit(indices, operand.inputs)}):",
             "        return None",
             f"    pointers{of} = ({_all(map(_pointer, indices, operand.inputs))})",

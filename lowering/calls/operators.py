@@ -105,7 +105,7 @@ def jax_function(program: Program, call: Call) -> Call:
     shapes = Shapes.of(program)
 
     def function(*arrays: Any, **named: Any) -> Any:
-        """The kernel, called back from JAX."""
+        """Call the kernel through JAX."""
         given = _by_name(program, arrays, named)
         sizes = {name: named[name] for name in program.free_sizes}
         for array in program.inputs:

@@ -50,7 +50,7 @@ class Section:
     """
 
     title: str
-    said: str
+    explanation: str
     shown: str = field(default="")
     passed: bool = field(default=True)
     brief: bool = field(default=False)
@@ -157,8 +157,10 @@ def _checks(program: Program, kernel: Kernel, *, ascii: bool) -> Section:  # noq
         *(f"  {line}" for line in _refused_without_guards()),
     ]
     passed = all(held for *_, held in accesses) and not stores.unproved
-    said = "Proved for all sizes at once, before anything runs. A program without such a proof is rejected."
-    return Section("The checks that passed" if passed else "The checks: NOT ALL PASSED", said, "\n".join(lines), passed)
+    explanation = "Proved for all sizes at once, before anything runs. A program without such a proof is rejected."
+    return Section(
+        "The checks that passed" if passed else "The checks: NOT ALL PASSED", explanation, "\n".join(lines), passed
+    )
 
 
 def _accesses(program: Program, *, ascii: bool) -> list[tuple[str, str, bool]]:  # noqa: A002
@@ -237,8 +239,8 @@ def _run(kernel: Kernel, picture: Photo, blurred: Array, as_written: Kernel | No
         f"processor   {processor_name()}",
         f"compiler    {find_compiler()}",
     ]
-    said = "One call for each channel; the time is the median of many runs, after some to warm up."
-    return Section("The run", said, "\n".join(lines), brief=True)
+    explanation = "One call for each channel; the time is the median of many runs, after some to warm up."
+    return Section("The run", explanation, "\n".join(lines), brief=True)
 
 
 def seconds(call: Callable[[], object], *, runs: int = 9, enough: float = 0.15) -> float:
@@ -286,12 +288,12 @@ def _comparison(program: Program, picture: Photo, blurred: Array) -> Section:
         f"largest difference from the reference interpreter  {from_meaning:g}  ({compared} elements, in two corners)",
     ]
     passed = from_numpy == 0 and from_meaning == 0
-    said = (
+    explanation = (
         "Sums of nine pixels are small integers, which float32 represents exactly, so the difference must be 0. The "
         "reference interpreter computes single elements by the definition of each operator."
     )
     return Section(
-        "The comparison" if passed else "The comparison: MISMATCH", said, "\n".join(lines), passed, brief=True
+        "The comparison" if passed else "The comparison: MISMATCH", explanation, "\n".join(lines), passed, brief=True
     )
 
 
@@ -318,5 +320,5 @@ def _written(picture: Photo, blurred: Array, out: Path) -> Section:
     after = np.rint(blurred / 9).astype(np.uint8)
     files = {out / "before.png": encoded(picture.pixels), out / "after.png": encoded(after)}
     write_all(files)
-    said = "The picture as it was read, and the blurred one divided by 9 and rounded."
-    return Section("The pictures", said, "\n".join(str(path) for path in files), brief=True)
+    explanation = "The picture as it was read, and the blurred one divided by 9 and rounded."
+    return Section("The pictures", explanation, "\n".join(str(path) for path in files), brief=True)

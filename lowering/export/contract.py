@@ -37,8 +37,8 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str
         *(_input(scope, array) for array in nest.inputs),
         f"    {out} of {C_TYPES[nest.output.dtype]}: the result. Its old elements are ignored, and all are written.",
         *_results(scope, program),
-        f"Sizes ({sizes}) are from 0 to 2^56. Each array must have fewer than 2^63 bytes, and index arithmetic must fit "
-        "into 64 bits."
+        f"Sizes ({sizes}) are from 0 to 2^56. Each array must have fewer than 2^63 bytes, and index arithmetic must "
+        "fit into 64 bits."
         if nest.sizes
         else "There are no sizes: all extents are fixed.",
     ]

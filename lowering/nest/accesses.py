@@ -69,7 +69,7 @@ def accesses(loop: For, facts: Facts, scope: TextScope, *, inputs: bool = False)
         if isinstance(made, Allocate | Declare)
     }
     _, inside = scope.bind(loop.variable, loop.variable.name)
-    place = _Place(facts.assume(loop.range), (loop.variable,), inside)
+    place = _Context(facts.assume(loop.range), (loop.variable,), inside)
     for access in _in_block(place, loop.body):
         is_input = isinstance(access.storage, Cell) and access.storage.buffer.role == "input"
         if (inputs or not is_input) and accessed(access.storage) not in own:
@@ -78,23 +78,23 @@ def accesses(loop: For, facts: Facts, scope: TextScope, *, inputs: bool = False)
 
 def accesses_of(statement: Statement, facts: Facts, scope: TextScope) -> Iterator[Access]:
     """Yield all accesses of a statement, also to storage that it allocates. Their loops are those within it."""
-    yield from _in_statement(_Place(facts, (), scope), statement)
+    yield from _in_statement(_Context(facts, (), scope), statement)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Context:
     facts: Facts
     loops: tuple[Var, ...]
     scope: TextScope
 
-    def under(self, predicate: Predicate) -> _Place:
+    def under(self, predicate: Predicate) -> _Context:
         return replace(self, facts=self.facts.assume(predicate))
 
     def to(self, storage: Cell | Scalar, how: AccessKind, statement: Statement) -> Access:
         return Access(storage, how, self.facts, self.loops, statement, self.scope)
 
 
-def _in_block(place: _Place, block: Block) -> Iterator[Access]:
+def _in_block(place: _Context, block: Block) -> Iterator[Access]:
     for statement in block:
         yield from _in_statement(place, statement)
         place = replace(place, scope=after(place.scope, statement))
@@ -112,7 +112,7 @@ def after(scope: TextScope, statement: Statement) -> TextScope:
     assert_never(statement)
 
 
-def _in_statement(place: _Place, statement: Statement) -> Iterator[Access]:
+def _in_statement(place: _Context, statement: Statement) -> Iterator[Access]:
     match statement:
         case For(variable, body=body):
             _, scope = place.scope.bind(variable, variable.name)
@@ -134,15 +134,15 @@ def _in_statement(place: _Place, statement: Statement) -> Iterator[Access]:
             facts = place.facts.assume(*(within(ZERO, at, extent) for at, extent in pairs))
             if row is not None:
                 pairs = ((row, buffer.extents[0]), *pairs[1:])
-            emptied = replace(place, facts=facts, loops=(*place.loops, *any_of))
-            yield emptied.to(Cell(buffer, pairs), "write", statement)
+            cleared = replace(place, facts=facts, loops=(*place.loops, *any_of))
+            yield cleared.to(Cell(buffer, pairs), "write", statement)
         case Allocate() | Free():
             return
         case _:
             assert_never(statement)
 
 
-def _in_scalar(place: _Place, e: ScalarExpr, statement: Statement) -> Iterator[Access]:
+def _in_scalar(place: _Context, e: ScalarExpr, statement: Statement) -> Iterator[Access]:
     match e:
         case Load(source):
             yield place.to(source, "read", statement)

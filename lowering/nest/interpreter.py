@@ -305,8 +305,8 @@ class Interpreter:
         for lane, value in enumerate(values):
             self._variables[loop.variable] = value
             for cell, stored in cells_of(loop.body):
-                if (said := lanes.fault_of(cell, lane, self._index(cell.address), stored=stored)) is not None:
-                    raise Trap("register", said)
+                if (fault := lanes.fault_of(cell, lane, self._index(cell.address), stored=stored)) is not None:
+                    raise Trap("register", fault)
             found.append(self._value(statement.value))
         for value, result in zip(values, found, strict=True):
             self._variables[loop.variable] = value

@@ -80,17 +80,17 @@ class _Reaching:
 def _added_once(nest: LoopNest) -> Mapping[Buffer, Accumulate]:
     """Return the buffers to which a single statement adds and no other statement stores."""
     stores: dict[Buffer, list[Assign | Accumulate]] = {}
-    emptied: dict[Buffer, int] = {nest.output: 1}
+    cleared: dict[Buffer, int] = {nest.output: 1}
     for statement in statements(nest.body):
         if isinstance(statement, Assign | Accumulate) and isinstance(statement.target, Cell):
             stores.setdefault(statement.target.buffer, []).append(statement)
         elif isinstance(statement, Allocate | Clear) and (statement.zeroed or isinstance(statement, Clear)):
             in_row = isinstance(statement, Clear) and statement.row is not None
-            emptied[statement.buffer] = emptied.get(statement.buffer, 0) + (2 if in_row else 1)
+            cleared[statement.buffer] = cleared.get(statement.buffer, 0) + (2 if in_row else 1)
     return {
         buffer: store
         for buffer, (store, *others) in stores.items()
-        if not others and isinstance(store, Accumulate) and store.op == "add" and emptied.get(buffer) == 1
+        if not others and isinstance(store, Accumulate) and store.op == "add" and cleared.get(buffer) == 1
     }
 
 

@@ -72,7 +72,7 @@ def measure(
     if unknown:
         raise InvalidArgument(
             f"{program.name} has no size {', '.join(map(str, unknown))}",
-            required=f"sizes={{}} with values for {', '.join(program.sizes) or 'no sizes: the program has none'}",
+            required=f"values for the sizes {', '.join(program.sizes) or '(none)'}",
         )
     return KernelComparison(
         program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math

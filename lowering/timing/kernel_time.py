@@ -38,7 +38,7 @@ class KernelTime:
 
 
 def time_of(name: str, run: TimedFunction, *, seconds: object, threads: bool) -> KernelTime:
-    """Time a function for so many seconds, and at least three runs. An interrupt ends the measurement."""
+    """Time a function for `seconds`, and at least three runs. An interrupt ends the measurement."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST:
         raise InvalidArgument(
             f"seconds={brief(seconds)}", required=f"a number of seconds, above 0 and up to {LONGEST:g}"

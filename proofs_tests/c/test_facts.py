@@ -69,9 +69,9 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
         positions = ("int32", "int64")[max(place - 1, 0) % 2]
         limits += [
             facts.ElementConstraint(f"outside {dtype}", (place,), 24, (0, 49)),
-            facts.ElementConstraint(f"falls {dtype}", (place,), 24, range_of(dtype), (4, 0)),
+            facts.ElementConstraint(f"unsorted {dtype}", (place,), 24, range_of(dtype), (4, 0)),
             facts.ElementConstraint(
-                f"falls {dtype} between {positions}", (place, max(place - 1, 0)), 24, range_of(dtype), (24, 0)
+                f"unsorted {dtype} between {positions}", (place, max(place - 1, 0)), 24, range_of(dtype), (24, 0)
             ),
         ]
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in arrays]
@@ -106,7 +106,7 @@ def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
     """All rows of four small numbers between all positions, in all ranges by turns, beside the definition."""
     a, at = np.zeros(4, dtype), np.zeros(3, positions)
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in (a, at)]
-    question = f"falls {dtype} between {positions}"
+    question = f"unsorted {dtype} between {positions}"
     ranges = ((0, 2), (1, 2), (0, 1), range_of(dtype), (1, 1))
     asked = [
         facts.ElementConstraints([facts.ElementConstraint(question, (0, 1), 4, within, (3, strict))]).checks[0]
@@ -145,7 +145,7 @@ def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() 
     pos = np.array([3, 3, 5, 4100, 4100, 2**20, 2**20, 2**20 + 4, count - 2], np.int32)
     pointers = [_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), array) for array in (crd, pos)]
     ((finds_fault, told, pick),) = facts.ElementConstraints(
-        [facts.ElementConstraint("falls int32 between int32", (0, 1), count, (0, count - 1), (len(pos), 1))]
+        [facts.ElementConstraint("unsorted int32 between int32", (0, 1), count, (0, count - 1), (len(pos), 1))]
     ).checks
     assert not finds_fault(told, *pick(pointers))
     for at, is_one in ((2, 0), (3, 0), (4, 1), (5, 0), (4098, 1), (4099, 1), (4100, 0), (4101, 1), (2**20 - 1, 1),

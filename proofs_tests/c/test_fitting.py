@@ -92,7 +92,7 @@ def test_elements_up_to_the_last_that_fits_run_and_the_next_is_refused() -> None
     assert caught.value.code == "ATL406"
     assert isinstance(caught.value, OverflowError)
     assert caught.value.numbers == {"i": "0 … 1", "idx[i]": f"1 … {2**62}"}
-    assert f"it is from 2 to {2**63}" in str(caught.value)
+    assert f"its known range is 2 to {2**63}" in str(caught.value)
     np.testing.assert_array_equal(kernel(HELD, int64(1, 2)), [3, 5])
     # Shapes that were right before say nothing of the elements.
     with pytest.raises(IndexOverflow):

@@ -209,5 +209,5 @@ def test_what_is_meant_otherwise_is_refused_and_nothing_goes(
 
 
 def test_a_cache_is_a_directory() -> None:
-    with pytest.raises(InvalidArgument, match="a cache at"):
+    with pytest.raises(InvalidArgument, match="directory="):
         entries("~/.cache/atl")  # type: ignore[arg-type]

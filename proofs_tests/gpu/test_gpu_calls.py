@@ -275,7 +275,7 @@ REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {
     "a stream of 70 bits": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": 1 << 70}), "made in the stream"),
     "strides of another rank": (lambda h: ByInterface(h.at[0], h.x, changed={"strides": (4, 4)}), "says too little"),
     "no stream": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": "a"}), "made in the stream 'a'"),
-    "no capsule": (lambda h: ByNothing(h.at[0], h.x, h.shim), "is not handed out by its library"),
+    "no capsule": (lambda h: ByNothing(h.at[0], h.x, h.shim), "does not export its memory"),
     "bfloat16": (lambda h: ByDLPack(h.at[0], h.x, h.shim, kind=4), "type 4 of DLPack's"),
     "memory of the host": (lambda h: ByInterface(h.x.ctypes.data // 16 * 16, h.x), "CUDA knows nothing of memory"),
     "no multiple": (lambda h: ByInterface(h.at[0] + 2, h.x), "no multiple of 4"),

@@ -140,7 +140,7 @@ def test_the_interpreter_traps_what_is_left_in_a_row_of_the_result(monkeypatch: 
     """Planted: some of a row is taken for all of it."""
     monkeypatch.setattr(buffer_reuse, "_go_over", lambda *_: True)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
-    with pytest.raises(Trap, match="out at 3, where another tensor in its storage is left"):
+    with pytest.raises(Trap, match="out at 3 still has a value of another tensor in its storage"):
         run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
 
 
@@ -169,15 +169,15 @@ REFUSED: Final = {
     ),
     "the element after, at once": (
         "⊞[i < n | vector] select(i + 1 < n, x[i + 1], x[i])",
-        "reads it, in an iteration of i, marked vector, that need not come first",
+        "reads it, in an iteration of the vector loop i, whose order is not defined",
     ),
     "in reverse, at once": ("⊞[i < n | parallel] x[n - 1 - i]", "reads it, in a later iteration"),
     "padding": ("truncr 1 padr 2 ⊞[i < n - 1] x[i]", "padding in the result is zeroed before anything is read"),
     "two passes": ("(⊞[i < n] x[i]) + Σ[j < 2] ⊞[i < n] x[i]", "is read after it was overwritten"),
 }
 INSTEAD: Final = {
-    "the element after, at once": ('s.mark("i", None) lets the iterations of i run one after the other',),
-    "padding": ("where a guard leaves elements out, atl.select(p, e, 0) computes them",),
+    "the element after, at once": ('s.mark("i", None) makes the iterations of i run in order',),
+    "padding": ("use atl.select(p, e, 0) in place of a guard, which computes the elements that a guard skips",),
 }
 
 
@@ -213,7 +213,7 @@ def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element
         kernel(x, out=x)
     assert caught.value.summary.startswith("out is the input x, and ")
     assert said in caught.value.summary
-    assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or leave out=… away")
+    assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or omit out=…")
     assert "once" not in str(caught.value)
     np.testing.assert_array_equal(x, before)
     np.testing.assert_array_equal(kernel(x.copy(), out=x), kernel(before))
@@ -291,11 +291,11 @@ def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> No
     gather = atl.tensor("at", atl.sizes("n"), dtype="int64", range=(0, atl.sizes("n")))
     of = compile_kernel(atl.program("t", [gather], atl.gen(atl.sizes("n"), lambda i: gather[gather[i]])))
     at = np.array([2, 0, 1])
-    with pytest.raises(ArrayError, match="its elements are indices, which are read again and again"):
+    with pytest.raises(ArrayError, match="its elements are indices, which are read repeatedly"):
         of(at, out=at)
     turned = compile_kernel(atl.parse("t (x : float32[n, m]) : float32[m, n] := ⊞[i < m] ⊞[j < n] x[j, i]"))
     square = np.ones((2, 2), np.float32)
-    with pytest.raises(ArrayError, match="the result has not the shape of it at all sizes"):
+    with pytest.raises(ArrayError, match="the shape of the result differs at some sizes"):
         turned(square, out=square)
 
 

@@ -444,7 +444,7 @@ def test_a_negative_numerator_that_is_said_to_be_none_is_trapped() -> None:
     of = nest("f", [], out, loop(vi, n, Assign(cell(out, i), FromIndex((i - k) // 2, "float32"))), sizes="n k")
     there = frozenset({only_loop(of).range})
     assert execute(of, sizes, {}).to_numpy().tolist() == [-1, 0]
-    with pytest.raises(Trap, match="numerator: -1 is divided where the nest says that it is not negative"):
+    with pytest.raises(Trap, match="numerator: -1 is divided, but the nest lists the numerator as non-negative"):
         execute(replace(of, nonnegative_numerators=frozenset({(there, i - k)})), sizes, {})
     # Said of another place, it is not said of this one.
     assert execute(

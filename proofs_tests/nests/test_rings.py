@@ -156,11 +156,11 @@ PLAIN: Final = f"let b | ring := ⊞[y < n] {ROWS} in "
 REFUSED: Final = {
     "in reverse": (
         PLAIN + "⊞[y < n] ⊞[x < m] b[n - 1 - y, x]",
-        "row n - y - 1 in `out[y, x] = b[n - y - 1, x]` is in no window that moves with the loop y",
+        "row n - y - 1 in `out[y, x] = b[n - y - 1, x]` is not in a window that moves with the loop y",
     ),
     "a row that stays": (
         PLAIN + "⊞[y < n] ⊞[x < m] b[0, x]",
-        "row 0 in `out[y, x] = b[0, x]` is in no window that moves with the loop y",
+        "row 0 in `out[y, x] = b[0, x]` is not in a window that moves with the loop y",
     ),
     "one that moves and one that stays": (
         PLAIN + "⊞[y < n] ⊞[x < m] b[y, x] + b[0, x]",
@@ -168,20 +168,20 @@ REFUSED: Final = {
     ),
     "too many rows": (
         PLAIN + "⊞[y < n] ⊞[x < m] Σ[r < n - y] b[y + r, x]",
-        "row y + r in `total += b[y + r, x]` is in no window that moves with the loop y",
+        "row y + r in `total += b[y + r, x]` is not in a window that moves with the loop y",
     ),
     "a number of rows that a size tells": (
         PLAIN + "⊞[y < n] ⊞[x < m] Σ[r < m] [y + r < n] · b[y + r, x]",
-        "of its rows the loop y needs m at a time, which is no constant",
+        "the loop y needs m of its rows at a time, which is not constant",
     ),
     "two steps": (
         "let b | ring := ⊞[y < 2*n] ⊞[x < m] [y < n] · v[y, x] in ⊞[y < n] ⊞[x < m] b[y, x] + b[2*y, x]",
-        "row y in `out[y, x] = b[y, x] + b[2*y, x]` is in no window that moves with the loop y",
+        "row y in `out[y, x] = b[y, x] + b[2*y, x]` is not in a window that moves with the loop y",
     ),
     "two loops": (PLAIN + "(⊞[y < n] ⊞[x < m] b[y, x]) ++ ⊞[y < n] ⊞[x < m] b[y, x]", "2 statements read it"),
     "a loop over columns": (
         PLAIN + "transpose ⊞[x < m] ⊞[y < n] b[y, x]",
-        "row y in `out[y, x] = b[y, x]` is in no window that moves with the loop x",
+        "row y in `out[y, x] = b[y, x]` is not in a window that moves with the loop x",
     ),
     "a parallel loop": (
         PLAIN + "⊞[y < n | parallel] ⊞[x < m] b[y, x]",
@@ -236,9 +236,9 @@ def test_rows_stay_before_what_changes_what_they_are_computed_from() -> None:
     start = Declare(total, Number(0, "float32"))
     made = with_folded_storage(nest("counted", [], out, start, let, rows, counted, Free(b), sizes="n"))
     (refused,) = made.refused
-    assert "changes what its rows are computed from" in refused.summary
+    assert "changes the operands of its rows" in refused.summary
     assert run(made, {"n": 4}, {}).tolist() == [0] * 4
-    with pytest.raises(IllegalMark, match="changes what its rows are computed from"):
+    with pytest.raises(IllegalMark, match="changes the operands of its rows"):
         check_legal(made)
 
 

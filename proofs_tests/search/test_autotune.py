@@ -336,14 +336,14 @@ def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> N
 @pytest.mark.parametrize("size", [2**46, 2**61, 2**63 - 1])
 def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
     twice = atl.parse("twice (x : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] 2 * x[i, j]")
-    with pytest.raises(OutOfMemory, match="no memory for random numbers in x"):
+    with pytest.raises(OutOfMemory, match="out of memory for random elements of x"):
         reschedule(twice).autotune({"n": size}, 1)
 
 
 def test_sizes_are_those_that_the_program_has() -> None:
     with pytest.raises(InvalidArgument, match="twice has no size m") as refused:
         measure(TWICE, {"n": 10, "m": 3})
-    assert "numbers for the sizes n" in str(refused.value)
+    assert "values for the sizes n" in str(refused.value)
 
 
 def test_a_fault_of_the_schedule_itself_is_no_refusal(tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ def test_inputs_meet_what_is_declared_of_them() -> None:
     assert made["keys"].min() >= 0
     assert made["keys"].max() < 9
     assert made["at"].dtype == np.int32
-    with pytest.raises(ArgumentError, match="no integers for keys"):
+    with pytest.raises(ArgumentError, match="no random elements for keys"):
         random_inputs(program, {"n": 5, "m": 4})
     with pytest.raises(ArgumentError, match="no value for the size m"):
         random_inputs(program, {"n": 5})

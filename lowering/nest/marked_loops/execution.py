@@ -115,9 +115,9 @@ def stream_blocks(stream: Stream, value: Value, at: Positions, chance: Random) -
     begins = low + chance.randrange(width)
     positions = range(low, max(low, high))
     whole = [start for start in positions[begins - low :: width] if start + width <= high]
-    beside = [each for each in positions if not whole or not whole[0] <= each < whole[-1] + width]
+    single = [each for each in positions if not whole or not whole[0] <= each < whole[-1] + width]
     together = of_lines(stream)
-    for position in chance.sample([*whole, *beside], len(whole) + len(beside)):
+    for position in chance.sample([*whole, *single], len(whole) + len(single)):
         variable, block = (stream.first, together) if position in whole else (loop.variable, loop.body)
         at[variable] = position
         yield position, block

@@ -77,8 +77,9 @@ def runs_at(loop: For) -> Runs | NoRuns:
     changed = [s for s in _changes(loop.body) if _changed(s) not in own]
     adding = changed[0] if len(changed) == 1 else None
     if not isinstance(adding, Accumulate) or not isinstance(adding.target, Cell) or adding.op not in ("add", "sub"):
-        summary = "several statements in it change elements" if len(changed) > 1 else "it does not add to an element"
-        return NoRuns(f"{summary} of tensors", ONE_ELEMENT)
+        several = len(changed) > 1
+        summary = "several of its statements change tensors" if several else "it does not add to an element of a tensor"
+        return NoRuns(summary, ONE_ELEMENT)
     inner = {s.variable.uid for s in statements(loop.body) if isinstance(s, For)}
     indices = [position for position, _ in adding.target.pairs]
     if any(position.free & inner for position in indices):

@@ -220,7 +220,7 @@ def _target(loop: For, statement: Assign | Accumulate) -> Buffer:
             f"its iterations reduce to one scalar, {cell.name}", ONE_TENSOR, f's.mark("{name}", "vector")'
         )
     if isinstance(statement, Accumulate):
-        raise _NoLinesError(f"it adds to elements of {cell.buffer.name}, which reads them", ONE_TENSOR)
+        raise _NoLinesError(f"it adds to elements of {cell.buffer.name}, which requires reading them", ONE_TENSOR)
     if not is_stored(cell.buffer):
         raise _NoLinesError(
             f"it stores to {cell.buffer.name}, which is read later and should stay in the cache",

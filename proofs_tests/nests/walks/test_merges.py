@@ -204,9 +204,9 @@ def merged(term: Callable[[atl.IndexExpr, atl.IndexExpr], atl.Tensor], *inputs: 
 def test_sums_without_an_equation_of_their_keys_are_refused() -> None:
     c, d = keys("c", x, "strict"), keys("d", y, "strict")
     said = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
-    assert "no condition says that a key of q is equal to one of the others" in said
+    assert "no condition equates a key of q with a key of another loop" in said
     said = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
-    assert "no condition says that a key of q is equal to one of the others" in said
+    assert "no condition equates a key of q with a key of another loop" in said
 
 
 def test_a_range_that_moves_with_another_position_is_refused() -> None:
@@ -290,7 +290,7 @@ def test_an_order_that_is_believed_without_a_proof_is_trapped(
 ) -> None:
     monkeypatch.setattr(module, "rises", lambda *_, **__: Proved("linear"))
     nest = lower(dot("strict", order))
-    with pytest.raises(Trap, match="walk: a key of q is"):
+    with pytest.raises(Trap, match="marked loop: a key of q is"):
         run(nest, {"x": 1, "y": 2}, arrays((1,), row))
 
 
@@ -298,7 +298,7 @@ def test_the_interpreter_ignores_merges_where_marks_are_to_be_ignored() -> None:
     nest = lower(dot())
     given = arrays((0, 2), (1, 2))
     unsorted = {**given, "d": np.array([2, 1])}
-    with pytest.raises(Trap, match="walk: a key of q is 2, and the next one is 1"):
+    with pytest.raises(Trap, match="marked loop: a key of q is 2, but the next one is 1"):
         execute(nest, {"x": 2, "y": 2}, unsorted)
     assert execute(nest, {"x": 2, "y": 2}, unsorted, order=None).cells == {0: 2.0}
     assert {loop.mark for loop in nest.marks} == {LoopMark.MERGE}

@@ -97,7 +97,7 @@ def refused(body: atl.Tensor, *inputs: atl.Tensor) -> str:
 
 def test_a_sum_that_stores_nothing_at_keys_is_refused() -> None:
     said = refused(atl.sum(z, lambda p: a[p]), a)
-    assert "the loop p is marked runs, and nothing is added to elements of tensors in it" in said
+    assert "the loop p is marked runs, and it does not add to an element of a tensor" in said
     assert "Σ[p < z] place n row[p] e(p)" in said
 
 
