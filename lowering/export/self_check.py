@@ -148,7 +148,7 @@ def check_text(program: Program, checked: CheckedKernel, cases: Sequence[tuple[i
     )
     if not nest.sizes:
         main = main.replace("sizes[k] = argc > 1 ? atl_size(argv[k + 1]) : cases[at][k];", "sizes[k] = cases[at][k];")
-        main = main[main.index("/* The sizes") :]
+        main = main[main.index("/* Check the sizes") :]
     helpers = [line for line in preamble(case).splitlines() if not line.startswith("#include")]
     includes = "\n".join(f"#include <{header}>" for header in _HEADERS)
     head = f"/* Compares {checked.name} with {checked.plain}, the plain loops of its formula, on random inputs. */"

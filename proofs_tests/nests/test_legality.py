@@ -351,7 +351,7 @@ def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
     used = " + ".join(f"t{at}[q]" for at in range(4))
     program = atl.parse(f"t (x : float32[n, 8192]) : float32[n] :=\n  ⊞[i < n | parallel] {lets}Σ[q < 8192] ({used})")
     lines = print_nest(lower(program)).splitlines()
-    on_heap = [line for line in lines if "room for" in line and "on stack" not in line]
+    on_heap = [line for line in lines if "alloc" in line and "on stack" not in line]
     assert len(on_heap) == 2
     assert all(line.startswith("        room") for line in on_heap)
 
