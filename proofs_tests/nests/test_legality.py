@@ -353,7 +353,7 @@ def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
     lines = print_nest(lower(program)).splitlines()
     on_heap = [line for line in lines if "alloc" in line and "on stack" not in line]
     assert len(on_heap) == 2
-    assert all(line.startswith("        room") for line in on_heap)
+    assert all(line.startswith("        alloc") for line in on_heap)
 
 
 # -- passes -----------------------------------------------------------------------------------------------------------
