@@ -71,27 +71,7 @@ from atl.errors import InvalidArgument, UnsafeAccess, brief
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
-from lowering.nest.loopnest import (
-    VECTOR_BYTES,
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    elements,
-)
+from lowering.nest import loopnest as ln
 from lowering.normalize import normalize
 from lowering.passes import PASSES_OF, after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
@@ -102,7 +82,7 @@ from lowering.targets.stack import storage_of
 from lowering.targets.supported import MarkedBinder, marked_binders, support_of
 from lowering.targets.walks import check_merges
 
-Body: TypeAlias = Callable[[Var, "Context"], Block]
+Body: TypeAlias = Callable[[Var, "Context"], ln.Block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +116,7 @@ class Context:
     """
 
     scope: Scope
-    inputs: dict[str, Buffer]
+    inputs: dict[str, ln.Buffer]
     outside: Scope
     tensors: tuple[Storage, ...] = ()
     loops: tuple[tuple[Var, Index, Index], ...] = ()
@@ -160,7 +140,7 @@ class Context:
             return replace(inside, outside=scope, loops=())
         return replace(inside, loops=(*self.loops, loop))
 
-    def scalar(self, e: Expr) -> ScalarExpr:
+    def scalar(self, e: Expr) -> ln.ScalarExpr:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
@@ -168,10 +148,10 @@ def lower(
     program: Program,
     *,
     registers: bool = True,
-    vector_bytes: int = VECTOR_BYTES,
+    vector_bytes: int = ln.VECTOR_BYTES,
     target: str = "c",
     origins: bool = False,
-) -> LoopNest:
+) -> ln.LoopNest:
     """Return the loop nest of a program, after proving that accesses are safe and that truncations cut only padding.
 
     With `registers=False` the nest is exactly that of Fig. 4.1. A sum adds to its element of the buffer, and arithmetic
@@ -214,12 +194,12 @@ def lower(
     return nest
 
 
-def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
+def lower_unchecked(program: Program, *, registers: bool = True) -> ln.LoopNest:
     """Return the loop nest of a program without checks or passes, for tests. The nest may store out of bounds."""
     return _lowered(program, registers=registers)[1]
 
 
-def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tuple[_Lowering, LoopNest]:
+def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tuple[_Lowering, ln.LoopNest]:
     binders = marked_binders(program)
     followed = traced(numbered(program, binders)) if origins else None
     body = normalize(followed.program if followed else numbered(program, binders), one_pass=not registers).body
@@ -239,17 +219,17 @@ class _Lowering:
         self._followed = followed
         self._origins: dict[Var, Path] = {}
         self._ids: Iterator[int] = count()
-        self._hoisted: list[Allocate] = []
+        self._hoisted: list[ln.Allocate] = []
         self._direct = 0  # number of sums that add to their cell, not to a scalar variable
         self.met: set[Path] = set()  # marked loops that are in the nest, or that would compute nothing
-        self._added_after: Counter[Buffer] = Counter()  # additions to cells that an earlier statement has assigned
+        self._added_after: Counter[ln.Buffer] = Counter()  # additions to cells that an earlier statement has assigned
 
-    def nest(self, body: Expr, scope: Scope) -> LoopNest:
+    def nest(self, body: Expr, scope: Scope) -> ln.LoopNest:
         program = self.program
-        inputs = {a.name: Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
-        output = Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
+        inputs = {a.name: ln.Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
+        output = ln.Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
         statements, complete = self._filling(body, output, Context(scope, inputs, scope))
-        return LoopNest(
+        return ln.LoopNest(
             program.name,
             program.sizes,
             program.inputs,
@@ -261,7 +241,9 @@ class _Lowering:
             origins=self._origins,
         )
 
-    def _filling(self, e: Expr, buffer: Buffer, context: Context, mark: LetMark = LetMark.NONE) -> tuple[Block, bool]:
+    def _filling(
+        self, e: Expr, buffer: ln.Buffer, context: Context, mark: LetMark = LetMark.NONE
+    ) -> tuple[ln.Block, bool]:
         """Lower a term into a buffer, and return whether every element is proved to be assigned."""
         before = self._direct
         # In a loop, storing a zero to each padding element is cheaper than clearing the buffer in every iteration.
@@ -275,13 +257,13 @@ class _Lowering:
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def statement(self, e: Expr, to: Destination, context: Context) -> Block:
+    def statement(self, e: Expr, to: Destination, context: Context) -> ln.Block:
         scope = context.scope
         match e:
             case Gen(low, high, body, name, mark):
                 first, last = scope.index(low), scope.index(high)
 
-                def element(variable: Var, inside: Context) -> Block:
+                def element(variable: Var, inside: Context) -> ln.Block:
                     return self.statement(body, to.then(Cons(index(variable) - first, last - first)), inside)
 
                 return self._loop(name, first, last, mark, context, element)
@@ -306,11 +288,11 @@ class _Lowering:
                 sign: BinaryOp = "sub" if (op == "sub") != (to.op == "sub") else "add"
                 assigned = self.statement(left, to, context)
                 added = self.statement(right, replace(to, op=sign), context)
-                if to.op is None and isinstance(to.storage, Buffer):
+                if to.op is None and isinstance(to.storage, ln.Buffer):
                     self._added_after[to.storage] += additions(to.storage, added)
                 return (*assigned, *added)
             case Padding():
-                return self._store(Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
+                return self._store(ln.Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
             case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
                 return self._store(context.scalar(e), to)
             case Access() | Unary() | Binary() | Cast() | Select():
@@ -318,42 +300,42 @@ class _Lowering:
             case _:
                 assert_never(e)
 
-    def _guarded(self, predicate: Predicate, body: Expr, to: Destination, context: Context) -> Block:
+    def _guarded(self, predicate: Predicate, body: Expr, to: Destination, context: Context) -> ln.Block:
         condition = simplify_predicate(context.scope.facts, predicate)
         zeros = to.stores_zeros
         if condition == TRUE:
             return self.statement(body, to, context)
         if zeros and condition != FALSE and is_scalar_leaf(body):
             value = context.assume(condition).scalar(body)
-            return self._store(Choose(condition, value, Number(0, value.dtype)), to)
+            return self._store(ln.Choose(condition, value, ln.Number(0, value.dtype)), to)
         if condition == FALSE:
             marked = (number_of_loop(e) for e in subterms(body))
             self.met.update(self._binders[number].path for number in marked if number is not None)
         inner = () if condition == FALSE else self.statement(body, to, context.assume(condition))
         rest = self.statement(zeros_of(body), to, context.assume(negation(condition))) if zeros else ()
         return tuple(
-            If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
+            ln.If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
         )
 
-    def _zeros_of_pad(self, op: ReshapeOp, operand: Expr, to: Destination, context: Context) -> Block:
+    def _zeros_of_pad(self, op: ReshapeOp, operand: Expr, to: Destination, context: Context) -> ln.Block:
         """Store zeros to the elements that a pad adds to its operand."""
         first, *inner = context.scope.shape(operand.type)
         (count,) = map(context.scope.index, amounts(op))
         around = PadRight(first) if isinstance(op, PadLeft) else PadLeft(first)
 
-        def cells(extents: Sequence[Index], to: Destination, context: Context) -> Block:
+        def cells(extents: Sequence[Index], to: Destination, context: Context) -> ln.Block:
             if not extents:
-                return self._store(Number(0, operand.type.dtype or self.program.dtype), to)
+                return self._store(ln.Number(0, operand.type.dtype or self.program.dtype), to)
             extent, *rest = extents
 
-            def row(variable: Var, inside: Context) -> Block:
+            def row(variable: Var, inside: Context) -> ln.Block:
                 return cells(rest, to.then(Cons(index(variable), extent)), inside)
 
             return self._loop("pad", ZERO, extent, LoopMark.NONE, context, row)
 
         return cells((count, *inner), to.then(around), context)
 
-    def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
+    def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> ln.Block:
         """Return a loop. Buffers hoisted out of an outermost loop are allocated before it and freed after it.
 
         The first loop within a concurrent one counts as outermost, too.
@@ -373,34 +355,38 @@ class _Lowering:
         inside = context.inside(scope, (variable, low, high), mark)
         if context.loops and mark not in AT_ONCE:
             inner = body(variable, inside)
-            return (For(variable, low, high, inner, mark, binder),) if inner else ()
+            return (ln.For(variable, low, high, inner, mark, binder),) if inner else ()
         outer, self._hoisted = self._hoisted, []
         inner = body(variable, inside)
         hoisted, self._hoisted = self._hoisted, outer
         if not inner:
             return ()
-        return (*hoisted, For(variable, low, high, inner, mark, binder), *(Free(a.buffer) for a in reversed(hoisted)))
+        return (
+            *hoisted,
+            ln.For(variable, low, high, inner, mark, binder),
+            *(ln.Free(a.buffer) for a in reversed(hoisted)),
+        )
 
-    def _store(self, value: ScalarExpr, to: Destination) -> Block:
-        target = to.storage if isinstance(to.storage, Scalar) else Cell(to.storage, stored_at(to.reindexer).pairs)
-        return (Assign(target, value) if to.op is None else Accumulate(target, to.op, value),)
+    def _store(self, value: ln.ScalarExpr, to: Destination) -> ln.Block:
+        target = to.storage if isinstance(to.storage, ln.Scalar) else ln.Cell(to.storage, stored_at(to.reindexer).pairs)
+        return (ln.Assign(target, value) if to.op is None else ln.Accumulate(target, to.op, value),)
 
     # -- reductions ---------------------------------------------------------------------------------------------------
 
-    def _fold(self, e: Reduce, to: Destination, context: Context) -> Block:
+    def _fold(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
         """Return the loop of a reduction, which folds each iteration into the destination."""
         low, high = context.scope.index(e.low), context.scope.index(e.high)
         # To subtract a sum, subtract each of its iterations.
         into = to if e.monoid == "sum" and to.op == "sub" else replace(to, op=OF_MONOID[e.monoid])
         return self._loop(e.name, low, high, e.mark, context, lambda _, inside: self.statement(e.body, into, inside))
 
-    def _tensor_sum(self, e: Reduce, to: Destination, context: Context) -> Block:
+    def _tensor_sum(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
         """Lower a sum of tensors: add each of them to the destination, which starts at zero."""
         return self._fold(e, to, context)
 
-    def _reduction(self, e: Reduce, to: Destination, context: Context) -> Block:
+    def _reduction(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
         """Lower a reduction to a scalar."""
-        in_scalar = isinstance(to.storage, Scalar)
+        in_scalar = isinstance(to.storage, ln.Scalar)
         # A sum within another one of the same merge adds to the same destination, since the two become one loop.
         merged = context.in_merge and e.mark is LoopMark.MERGE and to.op in ("add", "sub")
         if e.monoid == "sum" and (
@@ -410,16 +396,16 @@ class _Lowering:
             self._direct += not in_scalar
             return self._fold(e, to, context)
         nonempty = less(context.scope.index(e.low), context.scope.index(e.high))
-        total = Scalar(next(self._ids), RESULT_NAMES[e.monoid], e.type.dtype or self.program.dtype)
+        total = ln.Scalar(next(self._ids), RESULT_NAMES[e.monoid], e.type.dtype or self.program.dtype)
         loop = self._fold(e, Destination(total), context)
-        result: ScalarExpr = Load(total)
-        start = Declare(total, neutral(e.monoid, total.dtype))
+        result: ln.ScalarExpr = ln.Load(total)
+        start = ln.Declare(total, neutral(e.monoid, total.dtype))
         if e.monoid == "sum" or context.proves(nonempty):
             return (start, *loop, *self._store(result, to))
         if to.op in (None, "add", "sub"):
             # Store nothing for an empty range: a truncation may have cut its element off.
-            return (start, *loop, If(nonempty, self._store(result, to)))
-        return (start, *loop, *self._store(Choose(nonempty, result, Number(0, total.dtype)), to))
+            return (start, *loop, ln.If(nonempty, self._store(result, to)))
+        return (start, *loop, *self._store(ln.Choose(nonempty, result, ln.Number(0, total.dtype)), to))
 
     def _kept(self, to: Destination, context: Context) -> bool:
         """Return whether a sum may run in a scalar variable: every truncation keeps its element."""
@@ -427,22 +413,22 @@ class _Lowering:
 
     # -- lets ---------------------------------------------------------------------------------------------------------
 
-    def _scalar_let(self, e: Let, to: Destination, context: Context) -> Block:
+    def _scalar_let(self, e: Let, to: Destination, context: Context) -> ln.Block:
         value = e.value
-        variable = Scalar(next(self._ids), e.name, value.type.dtype or self.program.dtype)
+        variable = ln.Scalar(next(self._ids), e.name, value.type.dtype or self.program.dtype)
         inside = replace(context, tensors=(*context.tensors, variable))
         first, computed = self._scalar_value(value, variable, context)
-        return (Declare(variable, first, e.mark), *computed, *self.statement(e.body, to, inside))
+        return (ln.Declare(variable, first, e.mark), *computed, *self.statement(e.body, to, inside))
 
-    def _scalar_value(self, value: Expr, variable: Scalar, context: Context) -> tuple[ScalarExpr, Block]:
+    def _scalar_value(self, value: Expr, variable: ln.Scalar, context: Context) -> tuple[ln.ScalarExpr, ln.Block]:
         """Return the initial value of a scalar variable, and the statements that compute its final value."""
-        zero = Number(0, variable.dtype)
+        zero = ln.Number(0, variable.dtype)
         scope = context.scope
         match value:
             case Guard(predicate, body) if is_scalar_leaf(body):
                 condition = simplify_predicate(scope.facts, scope.predicate(predicate))
                 inner = context.assume(condition).scalar(body)
-                return inner if condition == TRUE else Choose(condition, inner, zero), ()
+                return inner if condition == TRUE else ln.Choose(condition, inner, zero), ()
             case Reduce(monoid, low, high) if monoid == "sum" or context.proves(
                 less(scope.index(low), scope.index(high))
             ):
@@ -458,7 +444,7 @@ class _Lowering:
             case _:
                 assert_never(value)
 
-    def _buffer_let(self, e: Let, to: Destination, context: Context) -> Block:
+    def _buffer_let(self, e: Let, to: Destination, context: Context) -> ln.Block:
         """Lower a let-bound tensor to a buffer on the stack or heap, or to one hoisted out of the enclosing loops."""
         value, scope = e.value, context.scope
         dtype = value.type.dtype or self.program.dtype
@@ -466,19 +452,19 @@ class _Lowering:
         # The name of a marked let is its number (`numbered`).
         marked = self._binders[int(e.name)] if e.mark is not LetMark.NONE else None
         name, let = (marked.name, marked.path) if marked else (e.name, None)
-        buffer = Buffer(next(self._ids), name, dtype, extents)
+        buffer = ln.Buffer(next(self._ids), name, dtype, extents)
         stored, filled = self._filling(value, buffer, context, e.mark)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
         needed = tuple(self._needed(name, extent, context) for extent in extents)
-        count = elements(needed)
+        count = ln.elements(needed)
         storage = storage_of(e.mark, bytes_of(count.constant, dtype))
         # A circular buffer is cleared row by row, and is not hoisted.
         hoisted = storage == "heap" and bool(context.loops) and e.mark is not LetMark.RING
         capacity = self._capacity(needed, context) if hoisted else None
         if capacity is None:
-            return (Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, Free(buffer))
-        self._hoisted.append(Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))
-        return (Clear(buffer, count, zeroed=not filled), *stored, *used)
+            return (ln.Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, ln.Free(buffer))
+        self._hoisted.append(ln.Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))
+        return (ln.Clear(buffer, count, zeroed=not filled), *stored, *used)
 
     def _needed(self, name: str, extent: Index, context: Context) -> Index:
         """Return the extent to allocate: at least zero, without a quotient by zero or an unsafe read.
@@ -515,7 +501,7 @@ class _Lowering:
             if bound is None or not all(outside.proves(needed.goal) for needed in positive_divisors(bound)):
                 return None
             bounds.append(outside.clamped(bound))
-        return elements(tuple(bounds))
+        return ln.elements(tuple(bounds))
 
 
 def _with_positive_divisors(e: Index) -> Index:

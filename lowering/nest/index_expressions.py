@@ -10,29 +10,7 @@ from typing import TypeAlias, assert_never
 from atl.core.index import Index
 from atl.core.marks import LoopMark
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-    elements,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.marked_loops.merges import Merge, NoMerge, is_merge, merge_at
 from lowering.nest.marked_loops.runs import NoRuns, Runs, runs_at
 
@@ -82,7 +60,7 @@ class Compared:
 Occurrences: TypeAlias = Iterator[Computed | Compared]
 
 
-def index_expressions(nest: LoopNest) -> Occurrences:
+def index_expressions(nest: ln.LoopNest) -> Occurrences:
     """Yield all index expressions and comparisons of a nest, in the order of its text."""
     outermost = Inside()
     for extent in nest.output.extents:
@@ -90,40 +68,40 @@ def index_expressions(nest: LoopNest) -> Occurrences:
     yield from _in_block(outermost, nest.body)
 
 
-def _in_block(inside: Inside, block: Block) -> Occurrences:
+def _in_block(inside: Inside, block: ln.Block) -> Occurrences:
     for statement in block:
         yield from _in_statement(inside, statement)
 
 
-def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
+def _in_statement(inside: Inside, statement: ln.Statement) -> Occurrences:
     match statement:
-        case For(_, low, high, body):
+        case ln.For(_, low, high, body):
             yield Computed(inside, IndexUse.COUNT, low)
             yield Computed(inside, IndexUse.COUNT, high)
             yield from _keys(inside, statement)
             yield from _in_block(inside.under(statement.range), body)
-        case If(predicate, body):
+        case ln.If(predicate, body):
             yield from _in_predicate(inside, predicate)
             yield from _in_block(inside.under(predicate), body)
-        case Assign(target, value) | Accumulate(target, _, value):
+        case ln.Assign(target, value) | ln.Accumulate(target, _, value):
             yield from _in_storage(inside, target)
             yield from _in_scalar(inside, value)
-        case Declare(_, initial):
+        case ln.Declare(_, initial):
             yield from _in_scalar(inside, initial)
-        case Clear(row=row) if row is not None:
+        case ln.Clear(row=row) if row is not None:
             yield from _in_storage(inside, statement.row_start)
             yield Computed(inside, IndexUse.COUNT, statement.count)
-        case Allocate(buffer, count) | Clear(buffer, count):
+        case ln.Allocate(buffer, count) | ln.Clear(buffer, count):
             # The extents of a hoisted buffer may contain the variable of a loop that its allocation is outside of.
-            for part in buffer.allocated_extents if count == elements(buffer.allocated_extents) else (count,):
+            for part in buffer.allocated_extents if count == ln.elements(buffer.allocated_extents) else (count,):
                 yield Computed(inside, IndexUse.COUNT, part)
-        case Free():
+        case ln.Free():
             return
         case _:
             assert_never(statement)
 
 
-def _keys(inside: Inside, loop: For) -> Occurrences:
+def _keys(inside: Inside, loop: ln.For) -> Occurrences:
     """Yield the keys that a merge or a loop marked `runs` compares."""
     walk = merge_at(loop) if is_merge(loop) else runs_at(loop) if loop.mark is LoopMark.RUNS else None
     match walk:
@@ -141,29 +119,29 @@ def _keys(inside: Inside, loop: For) -> Occurrences:
             assert_never(walk)
 
 
-def _in_storage(inside: Inside, at: Cell | Scalar | None) -> Occurrences:
-    if isinstance(at, Cell):
+def _in_storage(inside: Inside, at: ln.Cell | ln.Scalar | None) -> Occurrences:
+    if isinstance(at, ln.Cell):
         for pair in at.memory_pairs:
             for part in pair:
                 yield Computed(inside, IndexUse.ADDRESS, part)
 
 
-def _in_scalar(inside: Inside, e: ScalarExpr) -> Occurrences:
+def _in_scalar(inside: Inside, e: ln.ScalarExpr) -> Occurrences:
     match e:
-        case Number():
+        case ln.Number():
             return
-        case Load(source):
+        case ln.Load(source):
             yield from _in_storage(inside, source)
-        case FromIndex(index):
+        case ln.FromIndex(index):
             yield Computed(inside, IndexUse.SCALAR, index)
-        case Apply(_, arguments):
+        case ln.Apply(_, arguments):
             for argument in arguments:
                 yield from _in_scalar(inside, argument)
-        case Choose(predicate, left, right):
+        case ln.Choose(predicate, left, right):
             yield from _in_predicate(inside, predicate)
             yield from _in_scalar(inside.under(predicate), left)
             yield from _in_scalar(inside.under(negation(predicate)), right)
-        case Convert(argument):
+        case ln.Convert(argument):
             yield from _in_scalar(inside, argument)
         case _:
             assert_never(e)

@@ -28,33 +28,7 @@ from atl.core.predicate import Any as AnyOf
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import TooLarge
 from atl.meaning.scalars import Machine
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Conditions,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-    key,
-    numerators,
-    under,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.marked_loops.execution import co_iterations, marked_loop_at, run_positions, stream_blocks
 from lowering.nest.marked_loops.merges import Merge, NoMerge
 from lowering.nest.marked_loops.runs import NoRuns, Runs
@@ -99,7 +73,7 @@ class Outcome:
         return flat.reshape(self.shape)
 
 
-def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
+def run(nest: ln.LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
     """Run a loop nest and return its output. Sizes and arrays must be valid (`atl.meaning.arguments.bind`).
 
     Raises `Trap` for errors that a correctly lowered program cannot have.
@@ -116,7 +90,7 @@ def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]
 
 
 def execute(
-    nest: LoopNest,
+    nest: ln.LoopNest,
     sizes: Mapping[str, int],
     arrays: Mapping[str, AnyArray],
     *,
@@ -141,7 +115,7 @@ class Interpreter:
 
     def __init__(
         self,
-        nest: LoopNest,
+        nest: ln.LoopNest,
         sizes: Mapping[str, int],
         arrays: Mapping[str, AnyArray],
         steps: int | None,
@@ -152,10 +126,10 @@ class Interpreter:
         self._sizes = sizes
         self._arrays = arrays
         self._variables: dict[Var, int] = {}
-        self._stack: dict[Scalar, Any] = {}
+        self._stack: dict[ln.Scalar, Any] = {}
         self._heap: dict[int, Memory] = {}
         self._freed: set[int] = set()
-        self._conditions: Conditions = frozenset()  # of the current place
+        self._conditions: ln.Conditions = frozenset()  # of the current place
         self._fixed: dict[Identity, int] = {}  # values of expressions without loop variables
         self._numerators: dict[Index, tuple[Index, ...]] = {}
         self._scalars = Machine()
@@ -163,7 +137,7 @@ class Interpreter:
         self._lane: Var | None = None
         self._chance = None if order is None else Random(order)
         self._watch = RaceDetector()
-        self._made: dict[Scalar, int] = {}  # like `Memory.made`
+        self._made: dict[ln.Scalar, int] = {}  # like `Memory.made`
 
     def outcome(self) -> Outcome:
         output = self._nest.output
@@ -189,27 +163,27 @@ class Interpreter:
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def _block(self, block: Block) -> None:
+    def _block(self, block: ln.Block) -> None:
         """Run the statements of a block in order, and end the lifetime of its variables and buffers."""
         if self._steps is not None:
             self._steps -= len(block)
             if self._steps < 0:
                 raise TooLarge(f"{self._nest.name} takes more steps than allowed", required="a smaller call")
-        declared: list[Scalar] = []
-        allocated: dict[int, Buffer] = {}
+        declared: list[ln.Scalar] = []
+        allocated: dict[int, ln.Buffer] = {}
         for statement in block:
             match statement:
-                case Declare(variable):
+                case ln.Declare(variable):
                     self._statement(statement)
                     declared.append(variable)
-                case Allocate(buffer):
+                case ln.Allocate(buffer):
                     self._statement(statement)
                     allocated[buffer.uid] = buffer
-                case Free(buffer):
+                case ln.Free(buffer):
                     self._free(buffer)
                     if allocated.pop(buffer.uid, None) is None:
                         raise Trap("double free", f"{buffer.name} is freed in a block that did not allocate it")
-                case For() | If() | Assign() | Accumulate() | Clear():
+                case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear():
                     self._statement(statement)
                 case _:
                     assert_never(statement)
@@ -218,9 +192,9 @@ class Interpreter:
         for variable in declared:
             del self._stack[variable]
 
-    def _statement(self, statement: Statement) -> None:
+    def _statement(self, statement: ln.Statement) -> None:
         match statement:
-            case For(variable, low, high, body):
+            case ln.For(variable, low, high, body):
                 if variable in self._variables:
                     raise Trap("redeclared", f"the loop variable {variable.name} is in use")
                 if self._chance is not None and (walk := marked_loop_at(statement)) is not None:
@@ -236,28 +210,28 @@ class Interpreter:
                     self._block(body)
                 self._variables.pop(variable, None)
                 self._conditions = outside
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 if self._holds(predicate):
                     outside = self._enter(predicate)
                     self._block(body)
                     self._conditions = outside
-            case Assign(target, value):
+            case ln.Assign(target, value):
                 self._assign(target, self._value(value))
-            case Accumulate(target, op, value):
+            case ln.Accumulate(target, op, value):
                 self._accumulate(target, op, self._value(value))
-            case Declare(variable, initial):
+            case ln.Declare(variable, initial):
                 if variable in self._stack:
                     raise Trap("redeclared", f"the scalar {variable.name} is in use")
                 self._stack[variable] = self._value(initial)
                 self._made[variable] = self._watch.depth
-            case Allocate(buffer, capacity, _, zeroed):
+            case ln.Allocate(buffer, capacity, _, zeroed):
                 self._allocate(buffer, self._index(capacity), zeroed=zeroed)
-            case Clear(buffer, count, zeroed, row):
+            case ln.Clear(buffer, count, zeroed, row):
                 if row is None:
                     self._clear(buffer, self._index(count), zeroed=zeroed)
                 else:
                     self._begin(statement, self._index(row))
-            case Free(buffer):
+            case ln.Free(buffer):
                 self._free(buffer)
             case _:
                 assert_never(statement)
@@ -268,13 +242,13 @@ class Interpreter:
         match walk:
             case Merge(_, conditions, within, body):
                 for _ in co_iterations(walk, self._index, self._variables, self._nest.strict):
-                    self._conditions = reduce(under, within, outside)
+                    self._conditions = reduce(ln.under, within, outside)
                     if all(self._holds(condition) for condition in conditions):
                         self._block(body)
             case Runs(loop, _, total, body, last):
                 self._made[total] = self._watch.depth
                 for begins, ends in run_positions(walk, self._index, self._variables):
-                    self._conditions = under(outside, loop.range)
+                    self._conditions = ln.under(outside, loop.range)
                     if begins:
                         self._stack[total] = self._scalars.constant(0, total.dtype)
                     self._block(body)
@@ -282,7 +256,7 @@ class Interpreter:
                         self._statement(last)
                         del self._stack[total]
             case Stream(loop):
-                self._conditions = under(outside, loop.range)
+                self._conditions = ln.under(outside, loop.range)
                 self._watch.begin(loop.variable.name, loop.mark)
                 for position, block in stream_blocks(walk, self._index, self._variables, cast(Random, self._chance)):
                     self._watch.iterate(position)
@@ -294,11 +268,11 @@ class Interpreter:
                 assert_never(walk)
         self._conditions = outside
 
-    def _lanes(self, loop: For, values: range) -> None:
+    def _lanes(self, loop: ln.For, values: range) -> None:
         """Run a loop over the lanes of a vector: read all lanes, then store them to consecutive cells."""
         (statement,) = loop.body
         self._lane = loop.variable
-        if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
+        if not isinstance(statement, ln.Assign | ln.Accumulate) or not isinstance(statement.target, ln.Cell):
             raise Trap("register", f"{type(statement).__name__} is not an operation on vectors")
         lanes = Lanes(self._tiles, loop.variable, len(values))
         found: list[Any] = []
@@ -310,13 +284,13 @@ class Interpreter:
             found.append(self._value(statement.value))
         for value, result in zip(values, found, strict=True):
             self._variables[loop.variable] = value
-            if isinstance(statement, Assign):
+            if isinstance(statement, ln.Assign):
                 self._assign(statement.target, result)
             else:
                 self._accumulate(statement.target, statement.op, result)
         self._lane = None
 
-    def _ordered(self, loop: For, values: range) -> Iterator[int]:
+    def _ordered(self, loop: ln.For, values: range) -> Iterator[int]:
         """Yield the iterations of a loop in the order of the run, recording those of concurrent loops."""
         if self._chance is None or loop.mark not in AT_ONCE:
             yield from values
@@ -327,11 +301,11 @@ class Interpreter:
             yield value
         self._watch.end()
 
-    def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: AccessKind) -> None:
+    def _touch(self, storage: ln.Buffer | ln.Scalar, at: int, made: int, how: AccessKind) -> None:
         """Record an access to a cell or scalar. Raises `Trap` for a data race."""
-        met = self._watch.touch((key(storage), at), made, how) if self._watch.depth > made else None
+        met = self._watch.touch((ln.key(storage), at), made, how) if self._watch.depth > made else None
         if met is not None:
-            where = storage.name if isinstance(storage, Scalar) else f"{storage.name} at {at}"
+            where = storage.name if isinstance(storage, ln.Scalar) else f"{storage.name} at {at}"
             first, second = met.iterations
             raise Trap(
                 "data race",
@@ -339,28 +313,28 @@ class Interpreter:
                 f"{met.done[1]} in iteration {second}",
             )
 
-    def _assign(self, target: Cell | Scalar, value: Any) -> None:
+    def _assign(self, target: ln.Cell | ln.Scalar, value: Any) -> None:
         match target:
-            case Scalar(_, name):
+            case ln.Scalar(_, name):
                 if target not in self._stack:
                     raise Trap("undeclared", f"an assignment to the scalar {name}")
                 self._touch(target, 0, self._made[target], "write")
                 self._stack[target] = value
-            case Cell(buffer):
+            case ln.Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
                 if address in memory.cells and memory.owners[address] == buffer.uid:
                     raise Trap("overwritten", f"{buffer.name} at {address} is assigned, but has a value already")
                 memory.cells[address], memory.owners[address] = value, buffer.uid
 
-    def _accumulate(self, target: Cell | Scalar, op: BinaryOp, value: Any) -> None:
+    def _accumulate(self, target: ln.Cell | ln.Scalar, op: BinaryOp, value: Any) -> None:
         match target:
-            case Scalar(_, name, dtype):
+            case ln.Scalar(_, name, dtype):
                 if target not in self._stack:
                     raise Trap("undeclared", f"an addition to the scalar {name}")
                 self._touch(target, 0, self._made[target], op)
                 self._stack[target] = self._scalars.binary(op, dtype, self._stack[target], value)
-            case Cell(buffer):
+            case ln.Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
                 if address not in memory.cells and (op not in ("add", "sub") or not self._is_zero(target)):
@@ -370,13 +344,13 @@ class Interpreter:
                 memory.cells[address] = self._scalars.binary(op, buffer.dtype, old, value)
                 memory.owners[address] = buffer.uid
 
-    def _check_owner(self, buffer: Buffer, memory: Memory, address: int) -> None:
+    def _check_owner(self, buffer: ln.Buffer, memory: Memory, address: int) -> None:
         if memory.owners.get(address, buffer.uid) != buffer.uid and address in memory.cells:
             raise Trap("aliased", f"{buffer.name} at {address} has a value of another tensor in its storage")
 
     # -- buffers ------------------------------------------------------------------------------------------------------
 
-    def _allocate(self, buffer: Buffer, capacity: int, *, zeroed: bool) -> None:
+    def _allocate(self, buffer: ln.Buffer, capacity: int, *, zeroed: bool) -> None:
         if buffer.uid in self._heap:
             raise Trap("leak", f"{buffer.name} is allocated again before it is freed")
         if capacity < 0:
@@ -384,7 +358,7 @@ class Interpreter:
         self._freed.discard(buffer.uid)
         self._heap[buffer.uid] = Memory(capacity, zeroed=capacity if zeroed else 0, made=self._watch.depth)
 
-    def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
+    def _clear(self, buffer: ln.Buffer, count: int, *, zeroed: bool) -> None:
         memory = self._memory(buffer)
         if not 0 <= count <= memory.capacity:
             raise Trap("capacity", f"{count} elements of {buffer.name} are cleared, but it has {memory.capacity}")
@@ -395,7 +369,7 @@ class Interpreter:
             del memory.cells[address]
         memory.held.clear()
 
-    def _begin(self, cleared: Clear, row: int) -> None:
+    def _begin(self, cleared: ln.Clear, row: int) -> None:
         """Start a row of a circular buffer, which replaces the row at its place."""
         buffer, memory = cleared.buffer, self._memory(cleared.buffer)
         length = prod(self._index(extent) for extent in buffer.extents[1:])
@@ -409,28 +383,28 @@ class Interpreter:
             self._touch(buffer, address, memory.made, "write")
             memory.cells.pop(address, None)
 
-    def _is_zero(self, cell: Cell) -> bool:
+    def _is_zero(self, cell: ln.Cell) -> bool:
         """Return whether a cell without a value reads as zero."""
         memory = self._memory(cell.buffer)
         if cell.buffer.rows:
             return memory.held[self._index(cell.pairs[0][0]) % cell.buffer.rows][1]
         return self._index(cell.address) < memory.zeroed
 
-    def _free(self, buffer: Buffer) -> None:
+    def _free(self, buffer: ln.Buffer) -> None:
         if buffer.uid in self._freed:
             raise Trap("double free", f"{buffer.name} is freed twice")
         self._memory(buffer)
         del self._heap[buffer.uid]
         self._freed.add(buffer.uid)
 
-    def _memory(self, buffer: Buffer) -> Memory:
+    def _memory(self, buffer: ln.Buffer) -> Memory:
         uid = buffer.storage.uid
         found = self._heap.get(uid)
         if found is None:
             raise Trap("no storage", f"{buffer.name} is {'freed' if uid in self._freed else 'not allocated'}")
         return found
 
-    def _place(self, cell: Cell) -> tuple[Memory, int]:
+    def _place(self, cell: ln.Cell) -> tuple[Memory, int]:
         """Return the memory of the cell's buffer, which is not an input, and the address there."""
         if cell.buffer.storage.role == "input":
             raise Trap("read-only", f"a store to the input {cell.buffer.name}")
@@ -450,7 +424,7 @@ class Interpreter:
             address = address * extent + position
         return memory, address
 
-    def _turn(self, buffer: Buffer, at: tuple[int, ...], memory: Memory) -> tuple[int, ...]:
+    def _turn(self, buffer: ln.Buffer, at: tuple[int, ...], memory: Memory) -> tuple[int, ...]:
         """Return the position of an element in a circular buffer. Raises `Trap` if its row is not there."""
         row, *rest = at
         held, _ = memory.held.get(row % buffer.rows, (None, False))
@@ -459,7 +433,7 @@ class Interpreter:
             raise Trap("ring", f"row {row} of {buffer.name} is accessed, but {found} is at its place")
         return (row % buffer.rows, *rest)
 
-    def _positions(self, cell: Cell) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _positions(self, cell: ln.Cell) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the values of a cell's pairs, checked against its extents and those of the buffer."""
         at = tuple([self._index(position) for position, _ in cell.pairs])
         extents = tuple([self._index(extent) for _, extent in cell.pairs])
@@ -474,43 +448,43 @@ class Interpreter:
 
     # -- scalars ------------------------------------------------------------------------------------------------------
 
-    def _value(self, e: ScalarExpr) -> Any:
+    def _value(self, e: ln.ScalarExpr) -> Any:
         scalars = self._scalars
         match e:
-            case Number(value, dtype):
+            case ln.Number(value, dtype):
                 return scalars.constant(value, dtype)
-            case Load(source):
+            case ln.Load(source):
                 return self._read(source)
-            case FromIndex(expression, dtype):
+            case ln.FromIndex(expression, dtype):
                 return scalars.from_index(self._index(expression), dtype)
-            case Apply(op, (x,), dtype):
+            case ln.Apply(op, (x,), dtype):
                 return scalars.unary(cast(UnaryOp, op), dtype, self._value(x))
-            case Apply(op, (x, y), dtype):
+            case ln.Apply(op, (x, y), dtype):
                 return scalars.binary(cast(BinaryOp, op), dtype, self._value(x), self._value(y))
-            case Apply(op, arguments):
+            case ln.Apply(op, arguments):
                 raise AssertionError(f"{op} of {len(arguments)} arguments")
-            case Choose(predicate, left, right):
+            case ln.Choose(predicate, left, right):
                 chosen, condition = (left, predicate) if self._holds(predicate) else (right, negation(predicate))
                 outside = self._enter(condition)
                 value = self._value(chosen)
                 self._conditions = outside
                 return value
-            case Convert(argument, dtype):
+            case ln.Convert(argument, dtype):
                 return scalars.cast(dtype, argument.dtype, self._value(argument))
             case _:
                 assert_never(e)
 
-    def _read(self, source: Cell | Scalar) -> Any:
+    def _read(self, source: ln.Cell | ln.Scalar) -> Any:
         match source:
-            case Scalar(_, name):
+            case ln.Scalar(_, name):
                 if source not in self._stack:
                     raise Trap("undeclared", f"a read of the scalar {name}")
                 self._touch(source, 0, self._made[source], "read")
                 return self._stack[source]
-            case Cell(Buffer(role="input", home=None) as buffer):
+            case ln.Cell(ln.Buffer(role="input", home=None) as buffer):
                 at, _ = self._positions(source)
                 return self._scalars.element(self._arrays[buffer.name][at], buffer.dtype)
-            case Cell(buffer):
+            case ln.Cell(buffer):
                 memory, address = self._place(source)
                 self._touch(buffer, address, memory.made, "read")
                 if address not in memory.cells and not self._is_zero(source):
@@ -557,18 +531,18 @@ class Interpreter:
         finally:
             self._conditions = outside
 
-    def _enter(self, branch: Predicate | For) -> Conditions:
+    def _enter(self, branch: Predicate | ln.For) -> ln.Conditions:
         """Enter a branch or loop, and return the conditions outside. Nests without entries need no conditions."""
         outside = self._conditions
         if self._nest.nonnegative_numerators:
-            self._conditions = under(outside, branch.range if isinstance(branch, For) else branch)
+            self._conditions = ln.under(outside, branch.range if isinstance(branch, ln.For) else branch)
         return outside
 
     def _look_at_numerators(self, expression: Index) -> None:
         """Raise `Trap` if a numerator in the expression is negative although the nest lists it as non-negative."""
         found = self._numerators.get(expression)
         if found is None:
-            found = self._numerators[expression] = tuple(numerators(expression))
+            found = self._numerators[expression] = tuple(ln.numerators(expression))
         for numerator in found:
             stated = (self._conditions, numerator) in self._nest.nonnegative_numerators
             if stated and (value := value_of(numerator, self._leaf, self._element)) < 0:

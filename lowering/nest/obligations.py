@@ -24,23 +24,8 @@ from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
 from atl.prove import Answer, Facts, Proved, Refuted, prove
 from atl.text.printing import show_predicate
+from lowering.nest import loopnest as ln
 from lowering.nest.aliasing import other_run, same_cell_facts
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Scalar,
-    elements,
-)
 from lowering.nest.marked_loops.key_order import rising
 from lowering.nest.marked_loops.merges import Merge, is_merge, merge_at
 
@@ -95,13 +80,13 @@ class ObligationReport:
 class _Store:
     """A store into a buffer, with the facts there and the loops since the buffer was cleared."""
 
-    cell: Cell
+    cell: ln.Cell
     assigns: bool
     facts: Facts
     loops: tuple[Var, ...]
 
 
-def report(nest: LoopNest) -> ObligationReport:
+def report(nest: ln.LoopNest) -> ObligationReport:
     """Try to prove each obligation of a loop nest."""
     proved: list[Obligation] = []
     unproved: list[tuple[Obligation, Answer]] = []
@@ -114,7 +99,7 @@ def report(nest: LoopNest) -> ObligationReport:
     return ObligationReport(tuple(proved), tuple(unproved))
 
 
-def obligations(nest: LoopNest) -> Iterator[Obligation]:
+def obligations(nest: ln.LoopNest) -> Iterator[Obligation]:
     """Yield all obligations of a nest, in the order of its text."""
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     walk = _Walk(nest)
@@ -133,7 +118,7 @@ def obligations(nest: LoopNest) -> Iterator[Obligation]:
 class _Walk:
     """A traversal that collects the stores to each buffer, and the obligations of allocations and merges."""
 
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: ln.LoopNest) -> None:
         self.found: list[Obligation] = []
         self.stores: dict[int, list[_Store]] = {nest.output.uid: []}
         self._strict = nest.strict
@@ -141,29 +126,29 @@ class _Walk:
         self._room: dict[int, Index] = {}
         self._emptied: dict[int, int] = {nest.output.uid: 0}
 
-    def block(self, block: Block, facts: Facts, loops: tuple[Var, ...]) -> None:
+    def block(self, block: ln.Block, facts: Facts, loops: tuple[Var, ...]) -> None:
         for statement in block:
             match statement:
-                case For(variable, low, high, body):
+                case ln.For(variable, low, high, body):
                     self._order(statement, facts)
                     self.block(body, facts.assume(within(low, index(variable), high)), (*loops, variable))
-                case If(predicate, body):
+                case ln.If(predicate, body):
                     self.block(body, facts.assume(predicate), loops)
-                case Assign(target):
+                case ln.Assign(target):
                     self._store(target, True, facts, loops)
-                case Accumulate(target):
+                case ln.Accumulate(target):
                     self._store(target, False, facts, loops)
-                case Allocate(buffer, capacity):
+                case ln.Allocate(buffer, capacity):
                     self._room[buffer.uid] = capacity
                     self._empty(buffer, facts, loops)
-                case Clear(buffer):
+                case ln.Clear(buffer):
                     self._empty(buffer, facts, loops)
-                case Declare() | Free():
+                case ln.Declare() | ln.Free():
                     pass
                 case _:
                     assert_never(statement)
 
-    def _order(self, loop: For, facts: Facts) -> None:
+    def _order(self, loop: ln.For, facts: Facts) -> None:
         """Record that the keys of a merge increase."""
         merge = merge_at(loop) if is_merge(loop) and loop.variable not in self._fingers else None
         for finger in merge.fingers if isinstance(merge, Merge) else ():
@@ -171,16 +156,16 @@ class _Walk:
             goal = rising(finger, facts, strict=finger.variable in self._strict)
             self.found.append(Obligation("order", finger.variable.name, *goal))
 
-    def _store(self, cell: Cell | Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
-        if isinstance(cell, Scalar):
+    def _store(self, cell: ln.Cell | ln.Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
+        if isinstance(cell, ln.Scalar):
             return
         since = loops[self._emptied[cell.buffer.storage.uid] :]
         self.stores.setdefault(cell.buffer.uid, []).append(_Store(cell, assigns, facts, since))
 
-    def _empty(self, buffer: Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
+    def _empty(self, buffer: ln.Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
         """Record that the buffer is cleared, and that its capacity suffices."""
         self._emptied[buffer.uid] = len(loops)
-        count = elements(buffer.allocated_extents)
+        count = ln.elements(buffer.allocated_extents)
         if not _variables(count) <= {variable.uid for variable in loops}:
             return  # hoisted: its number of elements is known where it is cleared
         self.found.append(Obligation("allocation", buffer.name, facts, at_most(count, self._room[buffer.uid])))

@@ -17,30 +17,7 @@ import numpy as np
 from atl.core.index import Index, Var, constant, factor_of
 from atl.core.predicate import expressions
 from atl.text.names import INFIX
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-    statements,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.substitution import at_iteration
 
 LEAST_VECTOR: Final = 16
@@ -86,7 +63,7 @@ class Vector:
     length: int
 
 
-def shape_of(buffer: Buffer) -> tuple[int, ...]:
+def shape_of(buffer: ln.Buffer) -> tuple[int, ...]:
     """Return the constant extents of a tile."""
     found = [extent.constant for extent in buffer.extents]
     extents = tuple(extent for extent in found if extent is not None)
@@ -95,7 +72,7 @@ def shape_of(buffer: Buffer) -> tuple[int, ...]:
     return extents
 
 
-def vectors(buffer: Buffer, lengths: tuple[int, ...]) -> Iterator[Vector]:
+def vectors(buffer: ln.Buffer, lengths: tuple[int, ...]) -> Iterator[Vector]:
     """Yield the variables of a tile in the order of its elements."""
     *rows, _ = shape_of(buffer)
     for row in product(*map(range, rows)):
@@ -103,7 +80,7 @@ def vectors(buffer: Buffer, lengths: tuple[int, ...]) -> Iterator[Vector]:
             yield Vector(row, number, last - length, length)
 
 
-def element(cell: Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
+def element(cell: ln.Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
     """Return the variable of a tile that contains an element at constant indices, and its lane."""
     found = [position.constant for position, _ in cell.pairs]
     at = [position for position in found if position is not None]
@@ -116,19 +93,19 @@ def element(cell: Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
     raise AssertionError(f"an element beyond the row of the tile {cell.buffer.name}")
 
 
-def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> frozenset[Vector]:
+def vectors_read(block: ln.Block, buffer: ln.Buffer, lengths: tuple[int, ...]) -> frozenset[Vector]:
     """Return the variables of a tile that statements read."""
     found: set[Vector] = set()
     for statement in block:
         match statement:
-            case For(variable, low, high, body):
+            case ln.For(variable, low, high, body):
                 own = [cell for cell, _ in cells_of(body) if cell.buffer == buffer and occurs(cell, variable)]
                 chosen = any(are_chosen(cell, variable) for cell in own)
                 for lane in iterations(low, high) if chosen else (low,):
                     found |= vectors_read(at_iteration(statement, lane) if own else body, buffer, lengths)
-            case If(_, body):
+            case ln.If(_, body):
                 found |= vectors_read(body, buffer, lengths)
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 read = (cell for cell, stored in cells_of((statement,)) if not stored and cell.buffer == buffer)
                 found.update(element(cell, lengths)[0] for cell in read)
             case _:
@@ -147,7 +124,7 @@ def iterations(low: Index, high: Index) -> Iterator[Index]:
     return map(constant, range(start, stop))
 
 
-def are_chosen(cell: Cell, variable: Var) -> bool:
+def are_chosen(cell: ln.Cell, variable: Var) -> bool:
     """Return whether a loop over lanes selects elements of several vectors of a tile, not one vector."""
     return occurs(cell, variable) and step(cell.address, variable) != 1
 
@@ -164,126 +141,126 @@ def step(e: Index, variable: Var) -> int | None:
     return None if factor is None else factor.constant
 
 
-def varies(e: ScalarExpr, variable: Var) -> bool:
+def varies(e: ln.ScalarExpr, variable: Var) -> bool:
     """Return whether the variable occurs in the expression."""
     match e:
-        case Number() | Load(Scalar()):
+        case ln.Number() | ln.Load(ln.Scalar()):
             return False
-        case Load(Cell() as cell):
+        case ln.Load(ln.Cell() as cell):
             return occurs(cell, variable)
-        case FromIndex(of):
+        case ln.FromIndex(of):
             return variable.uid in of.free
-        case Apply(_, arguments):
+        case ln.Apply(_, arguments):
             return any(varies(argument, variable) for argument in arguments)
-        case Choose(predicate, left, right):
+        case ln.Choose(predicate, left, right):
             return (
                 any(variable.uid in part.free for part in expressions(predicate))
                 or varies(left, variable)
                 or varies(right, variable)
             )
-        case Convert(argument):
+        case ln.Convert(argument):
             return varies(argument, variable)
-        case Load():
+        case ln.Load():
             raise AssertionError("a load is from a cell or a scalar")
     assert_never(e)
 
 
-def occurs(cell: Cell, variable: Var) -> bool:
+def occurs(cell: ln.Cell, variable: Var) -> bool:
     """Return whether the variable occurs in the indices or extents of a cell."""
     return any(variable.uid in part.free for pair in cell.pairs for part in pair)
 
 
-def has_lanes(statement: Statement, variable: Var) -> bool:
+def has_lanes(statement: ln.Statement, variable: Var) -> bool:
     """Return whether the iterations of a loop over the statement can be the lanes of vectors.
 
     The statement must store to consecutive cells, and read consecutive or loop-invariant values. No iteration may read
     a cell that another one stores.
     """
-    if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
+    if not isinstance(statement, ln.Assign | ln.Accumulate) or not isinstance(statement.target, ln.Cell):
         return False
-    if isinstance(statement, Accumulate) and statement.op not in LANE_BY_LANE:
+    if isinstance(statement, ln.Accumulate) and statement.op not in LANE_BY_LANE:
         return False
     return step(statement.target.address, variable) == 1 and _has_lanes(statement.value, variable, statement.target)
 
 
-def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
+def _has_lanes(e: ln.ScalarExpr, variable: Var, target: ln.Cell) -> bool:
     if any(cell.buffer == target.buffer and cell.pairs != target.pairs for cell in cells(e)):
         return False
     if not varies(e, variable):
         return True
     match e:
-        case Load(Cell() as cell):
+        case ln.Load(ln.Cell() as cell):
             return step(cell.address, variable) == 1
-        case Apply(op, arguments) if op in LANE_BY_LANE | OF_EACH_LANE:
+        case ln.Apply(op, arguments) if op in LANE_BY_LANE | OF_EACH_LANE:
             return all(_has_lanes(argument, variable, target) for argument in arguments)
-        case Number() | Load() | FromIndex() | Apply() | Choose() | Convert():
+        case ln.Number() | ln.Load() | ln.FromIndex() | ln.Apply() | ln.Choose() | ln.Convert():
             return False
     assert_never(e)
 
 
-def cells(e: ScalarExpr) -> Iterator[Cell]:
+def cells(e: ln.ScalarExpr) -> Iterator[ln.Cell]:
     """Return the cells that an expression reads."""
-    return (source for source in sources(e) if isinstance(source, Cell))
+    return (source for source in sources(e) if isinstance(source, ln.Cell))
 
 
-def sources(e: ScalarExpr) -> Iterator[Cell | Scalar]:
+def sources(e: ln.ScalarExpr) -> Iterator[ln.Cell | ln.Scalar]:
     """Yield the cells and scalar variables that an expression reads."""
     match e:
-        case Load(source):
+        case ln.Load(source):
             yield source
-        case Number() | FromIndex():
+        case ln.Number() | ln.FromIndex():
             return
-        case Apply(_, arguments):
+        case ln.Apply(_, arguments):
             for argument in arguments:
                 yield from sources(argument)
-        case Choose(_, left, right):
+        case ln.Choose(_, left, right):
             yield from sources(left)
             yield from sources(right)
-        case Convert(argument):
+        case ln.Convert(argument):
             yield from sources(argument)
         case _:
             assert_never(e)
 
 
-def cells_of(block: Block) -> Iterator[tuple[Cell, bool]]:
+def cells_of(block: ln.Block) -> Iterator[tuple[ln.Cell, bool]]:
     """Yield the cells that statements read and store at any depth, each with whether it is stored."""
-    for statement in statements(block):
+    for statement in ln.statements(block):
         match statement:
-            case Assign(target, value) | Accumulate(target, _, value):
-                if isinstance(target, Cell):
+            case ln.Assign(target, value) | ln.Accumulate(target, _, value):
+                if isinstance(target, ln.Cell):
                     yield target, True
                 for cell in cells(value):
                     yield cell, False
-            case Declare(_, initial):
+            case ln.Declare(_, initial):
                 for cell in cells(initial):
                     yield cell, False
-            case For() | If() | Allocate() | Clear() | Free():
+            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-def stores_to(statement: Statement, buffer: Buffer) -> bool:
+def stores_to(statement: ln.Statement, buffer: ln.Buffer) -> bool:
     """Return whether a statement stores to cells of a buffer, at any depth."""
     return any(cell.buffer == buffer and stored for cell, stored in cells_of((statement,)))
 
 
-def loads_from(statement: Statement, buffer: Buffer) -> bool:
+def loads_from(statement: ln.Statement, buffer: ln.Buffer) -> bool:
     """Return whether a statement reads cells of a buffer, at any depth."""
     return any(cell.buffer == buffer and not stored for cell, stored in cells_of((statement,)))
 
 
-def over_lanes(loop: For, tiles: Collection[int]) -> bool:
+def over_lanes(loop: ln.For, tiles: Collection[int]) -> bool:
     """Return whether the loop is over lanes: its variable is an index of a tile in registers."""
     return any(cell.buffer.uid in tiles and occurs(cell, loop.variable) for cell, _ in cells_of(loop.body))
 
 
-def tiles_of(nest: LoopNest) -> dict[int, tuple[int, ...]]:
+def tiles_of(nest: ln.LoopNest) -> dict[int, tuple[int, ...]]:
     """Return the tiles of a nest that are in registers."""
     return {
         statement.buffer.uid: statement.vectors
-        for statement in statements(nest.body)
-        if isinstance(statement, Allocate) and statement.storage == "registers"
+        for statement in ln.statements(nest.body)
+        if isinstance(statement, ln.Allocate) and statement.storage == "registers"
     }
 
 
@@ -294,10 +271,10 @@ class Lanes:
     tiles: Tiles
     variable: Var
     count: int
-    _first: dict[Cell, int] = field(default_factory=dict)
-    _chosen_of: dict[Cell, set[int]] = field(default_factory=dict)
+    _first: dict[ln.Cell, int] = field(default_factory=dict)
+    _chosen_of: dict[ln.Cell, set[int]] = field(default_factory=dict)
 
-    def fault_of(self, cell: Cell, lane: int, address: int, *, stored: bool) -> str | None:
+    def fault_of(self, cell: ln.Cell, lane: int, address: int, *, stored: bool) -> str | None:
         """Return the reason why the cell at an address cannot be this lane of a vector operation, if any.
 
         Lanes must be consecutive cells, and those of a tile must form one vector. A read may also be the same in all

@@ -12,27 +12,13 @@ from atl.core.index import Index, Var, ceildiv, constant, floordiv, imax, imin, 
 from atl.core.marks import LoopMark
 from atl.core.predicate import NonNegative, Predicate, conjunction, conjuncts
 from atl.prove import Facts, holds
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Statement,
-    statements,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.tiles import step
 from lowering.passes.simplification import each_replaced, until_settled
 from lowering.targets.supported import WRITTEN_OUT
 
 
-def with_guards_as_bounds(nest: LoopNest) -> LoopNest:
+def with_guards_as_bounds(nest: ln.LoopNest) -> ln.LoopNest:
     """Replace `for i in a..b: if l <= i: s` by `for i in max(a, l)..b: s`, and likewise for upper bounds.
 
     The guard must cover the whole body and be linear in the loop variable. Bounds are computed before the loop, so they
@@ -45,29 +31,29 @@ def with_guards_as_bounds(nest: LoopNest) -> LoopNest:
     return until_settled(nest, _block)
 
 
-def _block(facts: Facts, block: Block) -> Block:
+def _block(facts: Facts, block: ln.Block) -> ln.Block:
     return each_replaced(block, lambda statement: (_statement(facts, statement),))
 
 
-def _statement(facts: Facts, statement: Statement) -> Statement:
+def _statement(facts: Facts, statement: ln.Statement) -> ln.Statement:
     match statement:
-        case For():
+        case ln.For():
             loop = _tightened(facts, statement)
             inner = _block(facts.assume(loop.range), loop.body)
-            return loop if inner is loop.body else with_body(loop, inner)
-        case If(predicate, body):
+            return loop if inner is loop.body else ln.with_body(loop, inner)
+        case ln.If(predicate, body):
             inner = _block(facts.assume(predicate), body)
-            return statement if inner is body else If(predicate, inner)
-        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            return statement if inner is body else ln.If(predicate, inner)
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return statement
     assert_never(statement)
 
 
-def _tightened(facts: Facts, loop: For) -> For:
+def _tightened(facts: Facts, loop: ln.For) -> ln.For:
     if len(loop.body) != 1 or loop.mark in (LoopMark.UNROLL, LoopMark.MERGE) or _is_written_out(loop):
         return loop
     branch = loop.body[0]
-    if not isinstance(branch, If):
+    if not isinstance(branch, ln.If):
         return loop
     low, high = [loop.low], [loop.high]
     left: list[Predicate] = []
@@ -83,7 +69,7 @@ def _tightened(facts: Facts, loop: For) -> For:
     return replace(loop, low=imax(*low), high=imin(*high), body=inner)
 
 
-def _bounds(facts: Facts, loop: For, test: Predicate) -> tuple[list[Index], list[Index]]:
+def _bounds(facts: Facts, loop: ln.For, test: Predicate) -> tuple[list[Index], list[Index]]:
     """Return lower and upper bounds that are equivalent to a condition, if it is linear in the loop variable."""
     if not isinstance(test, NonNegative):
         return [], []
@@ -98,16 +84,16 @@ def _bounds(facts: Facts, loop: For, test: Predicate) -> tuple[list[Index], list
     return [], [floordiv(rest, constant(-factor)) + 1]
 
 
-def _is_written_out(loop: For) -> bool:
-    return _is_short(loop) and not any(isinstance(inside, For) for inside in statements(loop.body))
+def _is_written_out(loop: ln.For) -> bool:
+    return _is_short(loop) and not any(isinstance(inside, ln.For) for inside in ln.statements(loop.body))
 
 
-def _is_short(loop: For) -> bool:
+def _is_short(loop: ln.For) -> bool:
     length = (loop.high - loop.low).constant
     return length is not None and length <= WRITTEN_OUT
 
 
-def _slides(loop: For, rest: Index) -> bool:
+def _slides(loop: ln.For, rest: Index) -> bool:
     """Return whether a short loop covers a window that moves with an outer loop by less than its length."""
     length = loop.high - loop.low
     return _is_short(loop) and any(

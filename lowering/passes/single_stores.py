@@ -12,30 +12,14 @@ from atl.core.predicate import equal, within
 from atl.core.predicate import substitute as substitute_predicate
 from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts, proves, without_smt
+from lowering.nest import loopnest as ln
 from lowering.nest.accesses import Access, accesses_of
 from lowering.nest.aliasing import other_run, same_cell_facts
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Statement,
-    statements,
-    with_body,
-)
 from lowering.nest.text_scope import TextScope, outermost
 from lowering.passes.preimages import Preimage, preimage
 
 
-def with_single_stores(nest: LoopNest) -> LoopNest:
+def with_single_stores(nest: ln.LoopNest) -> ln.LoopNest:
     """Replace `a[f(i)] += e` by `a[f(i)] = e` if f is proved injective.
 
     This requires that no other statement stores to the buffer, which was cleared before. So a generation that runs in
@@ -64,9 +48,9 @@ def with_single_stores(nest: LoopNest) -> LoopNest:
 class _Cleared:
     """A cleared buffer, and the statements that follow."""
 
-    buffer: Buffer
+    buffer: ln.Buffer
     facts: Facts
-    after: Block
+    after: ln.Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +61,33 @@ class _Reaching:
     preimage: Preimage | None
 
 
-def _added_once(nest: LoopNest) -> Mapping[Buffer, Accumulate]:
+def _added_once(nest: ln.LoopNest) -> Mapping[ln.Buffer, ln.Accumulate]:
     """Return the buffers to which a single statement adds and no other statement stores."""
-    stores: dict[Buffer, list[Assign | Accumulate]] = {}
-    cleared: dict[Buffer, int] = {nest.output: 1}
-    for statement in statements(nest.body):
-        if isinstance(statement, Assign | Accumulate) and isinstance(statement.target, Cell):
+    stores: dict[ln.Buffer, list[ln.Assign | ln.Accumulate]] = {}
+    cleared: dict[ln.Buffer, int] = {nest.output: 1}
+    for statement in ln.statements(nest.body):
+        if isinstance(statement, ln.Assign | ln.Accumulate) and isinstance(statement.target, ln.Cell):
             stores.setdefault(statement.target.buffer, []).append(statement)
-        elif isinstance(statement, Allocate | Clear) and (statement.zeroed or isinstance(statement, Clear)):
-            in_row = isinstance(statement, Clear) and statement.row is not None
+        elif isinstance(statement, ln.Allocate | ln.Clear) and (statement.zeroed or isinstance(statement, ln.Clear)):
+            in_row = isinstance(statement, ln.Clear) and statement.row is not None
             cleared[statement.buffer] = cleared.get(statement.buffer, 0) + (2 if in_row else 1)
     return {
         buffer: store
         for buffer, (store, *others) in stores.items()
-        if not others and isinstance(store, Accumulate) and store.op == "add" and cleared.get(buffer) == 1
+        if not others and isinstance(store, ln.Accumulate) and store.op == "add" and cleared.get(buffer) == 1
     }
 
 
-def _cleared(facts: Facts, block: Block) -> Iterator[_Cleared]:
+def _cleared(facts: Facts, block: ln.Block) -> Iterator[_Cleared]:
     for position, statement in enumerate(block):
         match statement:
-            case Allocate(buffer, zeroed=True) | Clear(buffer, zeroed=True):
+            case ln.Allocate(buffer, zeroed=True) | ln.Clear(buffer, zeroed=True):
                 yield _Cleared(buffer, facts, block[position + 1 :])
-            case For(body=body):
+            case ln.For(body=body):
                 yield from _cleared(facts.assume(statement.range), body)
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 yield from _cleared(facts.assume(predicate), body)
-            case Allocate() | Clear() | Assign() | Accumulate() | Declare() | Free():
+            case ln.Allocate() | ln.Clear() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
@@ -112,7 +96,7 @@ def _cleared(facts: Facts, block: Block) -> Iterator[_Cleared]:
 # -- injectivity ------------------------------------------------------------------------------------------------------
 
 
-def _reached_once(place: _Cleared, store: Accumulate, scope: TextScope) -> _Reaching | None:
+def _reached_once(place: _Cleared, store: ln.Accumulate, scope: TextScope) -> _Reaching | None:
     """Return the store if different iterations of the loops around it are proved to reach different cells."""
     access = next((a for s in place.after for a in accesses_of(s, place.facts, scope) if _is(a, store)), None)
     if access is None:
@@ -153,12 +137,12 @@ def _are_one(facts: Facts, loops: list[Var], *, thorough: bool) -> bool:
     return True
 
 
-def _is(access: Access, store: Accumulate) -> bool:
+def _is(access: Access, store: ln.Accumulate) -> bool:
     return access.how == "write" and access.statement is store
 
 
 def _pairs(access: Access) -> Pairs:
-    return access.storage.pairs if isinstance(access.storage, Cell) else ()
+    return access.storage.pairs if isinstance(access.storage, ln.Cell) else ()
 
 
 # -- surjectivity -----------------------------------------------------------------------------------------------------
@@ -186,19 +170,19 @@ def _reaches_all(place: _Cleared, reaching: _Reaching) -> bool:
 # -- the nest ---------------------------------------------------------------------------------------------------------
 
 
-def _block(block: Block, single: frozenset[int], full: set[Buffer]) -> Block:
+def _block(block: ln.Block, single: frozenset[int], full: set[ln.Buffer]) -> ln.Block:
     return tuple(_statement(statement, single, full) for statement in block)
 
 
-def _statement(statement: Statement, single: frozenset[int], full: set[Buffer]) -> Statement:
+def _statement(statement: ln.Statement, single: frozenset[int], full: set[ln.Buffer]) -> ln.Statement:
     match statement:
-        case For(body=body) | If(body=body):
+        case ln.For(body=body) | ln.If(body=body):
             inner = _block(body, single, full)
-            return statement if inner == body else with_body(statement, inner)
-        case Accumulate(target, _, value):
-            return Assign(target, value) if id(statement) in single else statement
-        case Allocate(buffer) | Clear(buffer):
+            return statement if inner == body else ln.with_body(statement, inner)
+        case ln.Accumulate(target, _, value):
+            return ln.Assign(target, value) if id(statement) in single else statement
+        case ln.Allocate(buffer) | ln.Clear(buffer):
             return replace(statement, zeroed=False) if buffer in full and statement.zeroed else statement
-        case Assign() | Declare() | Free():
+        case ln.Assign() | ln.Declare() | ln.Free():
             return statement
     assert_never(statement)

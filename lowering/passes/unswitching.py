@@ -27,36 +27,14 @@ from atl.core.predicate import (
 )
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.prove import Facts, holds
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    ScalarExpr,
-    Statement,
-    opposite,
-    statements,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 from lowering.passes.simplification import each_replaced, until_settled
 
 MOST_TESTS: Final = 2
 """Maximum number of inner conditions that leave an innermost loop, since each of them duplicates the loop."""
 
 
-def with_unswitched_loops(nest: LoopNest) -> LoopNest:
+def with_unswitched_loops(nest: ln.LoopNest) -> ln.LoopNest:
     """Replace `for i: if p: s` by `if p: for i: s`, where p is loop-invariant.
 
     The invariant parts of a conjunction leave the loop, and so do conditions that all statements of the loop share, and
@@ -69,24 +47,24 @@ def with_unswitched_loops(nest: LoopNest) -> LoopNest:
     return until_settled(nest, _block)
 
 
-def _block(facts: Facts, block: Block) -> Block:
+def _block(facts: Facts, block: ln.Block) -> ln.Block:
     return each_replaced(block, partial(_statement, facts))
 
 
-def _statement(facts: Facts, statement: Statement) -> Block:
+def _statement(facts: Facts, statement: ln.Statement) -> ln.Block:
     match statement:
-        case For(body=body):
+        case ln.For(body=body):
             inner = _block(facts.assume(statement.range), body)
-            return _loop(facts, statement if inner is body else with_body(statement, inner))
-        case If(predicate, body):
+            return _loop(facts, statement if inner is body else ln.with_body(statement, inner))
+        case ln.If(predicate, body):
             inner = _block(facts.assume(predicate), body)
-            return (statement if inner is body else If(predicate, inner),)
-        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            return (statement if inner is body else ln.If(predicate, inner),)
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return (statement,)
     assert_never(statement)
 
 
-def _loop(facts: Facts, loop: For) -> Block:
+def _loop(facts: Facts, loop: ln.For) -> ln.Block:
     """Unswitch a loop whose body was processed. Loops marked `merge` are kept."""
     if loop.mark is LoopMark.MERGE:
         return (loop,)
@@ -94,7 +72,7 @@ def _loop(facts: Facts, loop: For) -> Block:
     if shared:
         predicate = conjunction(shared)
         inner = tuple(_without(statement, shared) for statement in loop.body)
-        return (If(predicate, _loop(facts.assume(predicate), with_body(loop, _spliced(inner)))),)
+        return (ln.If(predicate, _loop(facts.assume(predicate), ln.with_body(loop, _spliced(inner)))),)
     tests: dict[Predicate, Predicate] = {}
     for predicate in _tests_of(loop.body):
         for test in _invariant_parts(facts, loop, predicate):
@@ -103,22 +81,22 @@ def _loop(facts: Facts, loop: For) -> Block:
         return (loop,)
     test = next(iter(tests.values()))
     return tuple(
-        If(outcome, _loop(facts.assume(outcome), with_body(loop, body)))
+        ln.If(outcome, _loop(facts.assume(outcome), ln.with_body(loop, body)))
         for outcome in (test, negation(test))
         if (body := _decided(loop.body, outcome))
     )
 
 
-def _tests_of(body: Block) -> Iterator[Predicate]:
+def _tests_of(body: ln.Block) -> Iterator[Predicate]:
     """Yield the conditions that may leave the loop: that of its two branches, or those in an innermost loop."""
     first = body[0]
-    if isinstance(first, If) and len(body) == 2 and opposite(first, body[1]):
+    if isinstance(first, ln.If) and len(body) == 2 and ln.opposite(first, body[1]):
         yield first.predicate
-    elif not any(isinstance(inside, For | Allocate | Clear) for inside in statements(body)):
+    elif not any(isinstance(inside, ln.For | ln.Allocate | ln.Clear) for inside in ln.statements(body)):
         yield from _tests(body)
 
 
-def _invariant_parts(facts: Facts, loop: For, predicate: Predicate) -> Iterator[Predicate]:
+def _invariant_parts(facts: Facts, loop: ln.For, predicate: Predicate) -> Iterator[Predicate]:
     """Yield the loop-invariant parts of the predicate."""
     if _is_invariant(facts, loop, predicate):
         yield predicate
@@ -138,9 +116,9 @@ def _same(test: Predicate) -> Predicate:
     return min(test, negation(test), key=predicate_order)
 
 
-def _shared(facts: Facts, loop: For) -> tuple[Predicate, ...]:
+def _shared(facts: Facts, loop: ln.For) -> tuple[Predicate, ...]:
     """Return the loop-invariant conditions that all statements of a loop share."""
-    under = [conjuncts(statement.predicate) for statement in loop.body if isinstance(statement, If)]
+    under = [conjuncts(statement.predicate) for statement in loop.body if isinstance(statement, ln.If)]
     if len(under) < len(loop.body) or not under:
         return ()
     shared = [part for part in under[0] if all(part in other for other in under[1:])]
@@ -152,7 +130,7 @@ def _shared(facts: Facts, loop: For) -> tuple[Predicate, ...]:
     return tuple(found)
 
 
-def _is_invariant(facts: Facts, loop: For, predicate: Predicate) -> bool:
+def _is_invariant(facts: Facts, loop: ln.For, predicate: Predicate) -> bool:
     """Return whether a condition is not constant, is loop-invariant, and is defined outside of the loop."""
     return (
         predicate not in (TRUE, FALSE)
@@ -161,20 +139,20 @@ def _is_invariant(facts: Facts, loop: For, predicate: Predicate) -> bool:
     )
 
 
-def _without(statement: Statement, shared: tuple[Predicate, ...]) -> Statement:
-    assert isinstance(statement, If)
+def _without(statement: ln.Statement, shared: tuple[Predicate, ...]) -> ln.Statement:
+    assert isinstance(statement, ln.If)
     return replace(
         statement, predicate=conjunction(part for part in conjuncts(statement.predicate) if part not in shared)
     )
 
 
-def _spliced(block: Block) -> Block:
+def _spliced(block: ln.Block) -> ln.Block:
     """Inline the bodies of true conditions, unless their declarations would be visible to other statements."""
-    out: list[Statement] = []
+    out: list[ln.Statement] = []
     for statement in block:
-        is_true = isinstance(statement, If) and statement.predicate == TRUE
-        inside = statement.body if isinstance(statement, If) and is_true else (statement,)
-        alone = len(block) == 1 or not any(isinstance(inner, Declare | Allocate) for inner in inside)
+        is_true = isinstance(statement, ln.If) and statement.predicate == TRUE
+        inside = statement.body if isinstance(statement, ln.If) and is_true else (statement,)
+        alone = len(block) == 1 or not any(isinstance(inner, ln.Declare | ln.Allocate) for inner in inside)
         out += inside if alone else (statement,)
     return tuple(out)
 
@@ -182,88 +160,90 @@ def _spliced(block: Block) -> Block:
 # -- inner conditions -------------------------------------------------------------------------------------------------
 
 
-def _tests(block: Block) -> Iterator[Predicate]:
+def _tests(block: ln.Block) -> Iterator[Predicate]:
     """Yield the conditions in a block, the outer ones first."""
     for statement in block:
         match statement:
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 yield predicate
                 yield from _tests(body)
-            case Assign(_, value) | Accumulate(_, _, value) | Declare(_, value):
+            case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
                 yield from _tests_in(value)
-            case For() | Allocate() | Clear() | Free():
+            case ln.For() | ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-def _tests_in(e: ScalarExpr) -> Iterator[Predicate]:
+def _tests_in(e: ln.ScalarExpr) -> Iterator[Predicate]:
     match e:
-        case Choose(predicate, left, right):
+        case ln.Choose(predicate, left, right):
             yield predicate
             yield from _tests_in(left)
             yield from _tests_in(right)
-        case Apply(_, arguments):
+        case ln.Apply(_, arguments):
             for argument in arguments:
                 yield from _tests_in(argument)
-        case Convert(argument):
+        case ln.Convert(argument):
             yield from _tests_in(argument)
-        case Number() | Load() | FromIndex():
+        case ln.Number() | ln.Load() | ln.FromIndex():
             pass
         case _:
             assert_never(e)
 
 
-def _decided(block: Block, outcome: Predicate) -> Block:
+def _decided(block: ln.Block, outcome: Predicate) -> ln.Block:
     """Specialise a block to the known outcome of a condition."""
-    out: list[Statement] = []
+    out: list[ln.Statement] = []
     for statement in block:
         match statement:
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 left = _known(predicate, outcome)
                 inner = _decided(body, outcome)
                 if left != FALSE and inner:
-                    out.append(If(left, inner))
-            case Assign(_, value) | Accumulate(_, _, value):
+                    out.append(ln.If(left, inner))
+            case ln.Assign(_, value) | ln.Accumulate(_, _, value):
                 out.append(replace(statement, value=_chosen(value, outcome)))
-            case Declare(_, initial):
+            case ln.Declare(_, initial):
                 out.append(replace(statement, initial=_chosen(initial, outcome)))
-            case For(body=body):
+            case ln.For(body=body):
                 if inner := _decided(body, outcome):
                     out.append(replace(statement, body=inner))
-            case Allocate() | Clear() | Free():
+            case ln.Allocate() | ln.Clear() | ln.Free():
                 out.append(statement)
             case _:
                 assert_never(statement)
     return _spliced(tuple(out))
 
 
-def _chosen(e: ScalarExpr, outcome: Predicate) -> ScalarExpr:
+def _chosen(e: ln.ScalarExpr, outcome: Predicate) -> ln.ScalarExpr:
     match e:
-        case Choose(predicate, left, right):
+        case ln.Choose(predicate, left, right):
             test = _known(predicate, outcome)
             if test == TRUE:
                 return _chosen(left, outcome)
             if test == FALSE:
                 return _chosen(right, outcome)
-            return Choose(test, _chosen(left, outcome), _chosen(right, outcome))
-        case Apply(op, arguments, dtype):
+            return ln.Choose(test, _chosen(left, outcome), _chosen(right, outcome))
+        case ln.Apply(op, arguments, dtype):
             return _applied(op, tuple(_chosen(argument, outcome) for argument in arguments), arguments, dtype)
-        case Convert(argument, dtype):
-            return Convert(_chosen(argument, outcome), dtype)
-        case Number() | Load() | FromIndex():
+        case ln.Convert(argument, dtype):
+            return ln.Convert(_chosen(argument, outcome), dtype)
+        case ln.Number() | ln.Load() | ln.FromIndex():
             return e
     assert_never(e)
 
 
 def _applied(
-    op: UnaryOp | BinaryOp, arguments: tuple[ScalarExpr, ...], before: tuple[ScalarExpr, ...], dtype: str
-) -> ScalarExpr:
+    op: UnaryOp | BinaryOp, arguments: tuple[ln.ScalarExpr, ...], before: tuple[ln.ScalarExpr, ...], dtype: str
+) -> ln.ScalarExpr:
     """Apply the operation, dropping selected zeros from sums."""
-    chosen = [isinstance(old, Choose) and new == Number(0, dtype) for old, new in zip(before, arguments, strict=True)]
+    chosen = [
+        isinstance(old, ln.Choose) and new == ln.Number(0, dtype) for old, new in zip(before, arguments, strict=True)
+    ]
     if op == "add" and any(chosen):
         return arguments[0] if chosen[1] else arguments[1]
-    return Apply(op, arguments, dtype)
+    return ln.Apply(op, arguments, dtype)
 
 
 def _known(predicate: Predicate, outcome: Predicate) -> Predicate:

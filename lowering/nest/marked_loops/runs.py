@@ -13,25 +13,7 @@ from typing import assert_never
 
 from atl.core.index import Index
 from atl.core.marks import LoopMark
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Load,
-    Scalar,
-    Statement,
-    accessed,
-    key,
-    statements,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.tiles import sources
 
 
@@ -42,16 +24,16 @@ class Runs:
     A run continues while the `keys`, the indices of the cell that depend on the position, do not change.
     """
 
-    loop: For
+    loop: ln.For
     keys: tuple[Index, ...]
-    total: Scalar
-    body: Block
-    last: Accumulate
+    total: ln.Scalar
+    body: ln.Block
+    last: ln.Accumulate
 
     @property
-    def cell(self) -> Cell:
+    def cell(self) -> ln.Cell:
         """The cell that a run is added to, in terms of the position of one of its iterations."""
-        assert isinstance(self.last.target, Cell)
+        assert isinstance(self.last.target, ln.Cell)
         return self.last.target
 
 
@@ -66,64 +48,70 @@ class NoRuns:
 ONE_ELEMENT = "a sum of terms each of which is added to one element of a tensor: Σ[p < z] place n row[p] e(p)"
 
 
-def runs_at(loop: For) -> Runs | NoRuns:
+def runs_at(loop: ln.For) -> Runs | NoRuns:
     """Return the segmented reduction of a loop marked `runs`."""
     assert loop.mark is LoopMark.RUNS
     own = {
-        key(made.buffer if isinstance(made, Allocate) else made.variable)
-        for made in statements(loop.body)
-        if isinstance(made, Allocate | Declare)
+        ln.key(made.buffer if isinstance(made, ln.Allocate) else made.variable)
+        for made in ln.statements(loop.body)
+        if isinstance(made, ln.Allocate | ln.Declare)
     }
     changed = [s for s in _changes(loop.body) if _changed(s) not in own]
     adding = changed[0] if len(changed) == 1 else None
-    if not isinstance(adding, Accumulate) or not isinstance(adding.target, Cell) or adding.op not in ("add", "sub"):
+    if (
+        not isinstance(adding, ln.Accumulate)
+        or not isinstance(adding.target, ln.Cell)
+        or adding.op not in ("add", "sub")
+    ):
         several = len(changed) > 1
         summary = "several of its statements change tensors" if several else "it does not add to an element of a tensor"
         return NoRuns(summary, ONE_ELEMENT)
-    inner = {s.variable.uid for s in statements(loop.body) if isinstance(s, For)}
+    inner = {s.variable.uid for s in ln.statements(loop.body) if isinstance(s, ln.For)}
     indices = [position for position, _ in adding.target.pairs]
     if any(position.free & inner for position in indices):
         return NoRuns(f"each of its terms is added to several elements of {adding.target.buffer.name}", ONE_ELEMENT)
-    if accessed(adding.target) in {read for s in statements(loop.body) for read in _read(s)}:
+    if ln.accessed(adding.target) in {read for s in ln.statements(loop.body) for read in _read(s)}:
         return NoRuns(f"it reads {adding.target.buffer.name}, to which it adds", "terms that do not depend on the sums")
     # Loop variables and scalars share ids, so that of the position is unique.
-    total = Scalar(loop.variable.uid, "total", adding.value.dtype)
+    total = ln.Scalar(loop.variable.uid, "total", adding.value.dtype)
     keys = tuple(dict.fromkeys(position for position in indices if loop.variable.uid in position.free))
     body = _adding_to(loop.body, adding, total)
-    return Runs(loop, keys, total, body, Accumulate(adding.target, "add", Load(total)))
+    return Runs(loop, keys, total, body, ln.Accumulate(adding.target, "add", ln.Load(total)))
 
 
-def _changes(block: Block) -> Iterator[Assign | Accumulate | Clear]:
+def _changes(block: ln.Block) -> Iterator[ln.Assign | ln.Accumulate | ln.Clear]:
     """Return the statements that change storage."""
-    return (statement for statement in statements(block) if isinstance(statement, Assign | Accumulate | Clear))
+    return (
+        statement for statement in ln.statements(block) if isinstance(statement, ln.Assign | ln.Accumulate | ln.Clear)
+    )
 
 
-def _changed(statement: Assign | Accumulate | Clear) -> Hashable:
-    return key(statement.buffer) if isinstance(statement, Clear) else accessed(statement.target)
+def _changed(statement: ln.Assign | ln.Accumulate | ln.Clear) -> Hashable:
+    return ln.key(statement.buffer) if isinstance(statement, ln.Clear) else ln.accessed(statement.target)
 
 
-def _read(statement: Statement) -> Iterator[Hashable]:
+def _read(statement: ln.Statement) -> Iterator[Hashable]:
     match statement:
-        case Assign(_, value) | Accumulate(_, _, value):
-            yield from map(accessed, sources(value))
-        case Declare(_, initial):
-            yield from map(accessed, sources(initial))
-        case For() | If() | Allocate() | Clear() | Free():
+        case ln.Assign(_, value) | ln.Accumulate(_, _, value):
+            yield from map(ln.accessed, sources(value))
+        case ln.Declare(_, initial):
+            yield from map(ln.accessed, sources(initial))
+        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
             return
         case _:
             assert_never(statement)
 
 
-def _adding_to(block: Block, adding: Accumulate, total: Scalar) -> Block:
+def _adding_to(block: ln.Block, adding: ln.Accumulate, total: ln.Scalar) -> ln.Block:
     """Redirect the addition to the variable."""
-    out: list[Statement] = []
+    out: list[ln.Statement] = []
     for statement in block:
         match statement:
-            case For(body=body) | If(body=body):
-                out.append(with_body(statement, _adding_to(body, adding, total)))
-            case Accumulate() if statement is adding:
+            case ln.For(body=body) | ln.If(body=body):
+                out.append(ln.with_body(statement, _adding_to(body, adding, total)))
+            case ln.Accumulate() if statement is adding:
                 out.append(replace(adding, target=total))
-            case Accumulate() | Assign() | Declare() | Allocate() | Clear() | Free():
+            case ln.Accumulate() | ln.Assign() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 out.append(statement)
             case _:
                 assert_never(statement)

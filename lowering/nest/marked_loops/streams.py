@@ -19,30 +19,7 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import at_most, expressions, less
 from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts, holds
-from lowering.nest.loopnest import (
-    LINE_BYTES,
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    CacheLines,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Load,
-    NoLines,
-    Scalar,
-    Statement,
-    accessed,
-    elements,
-    key,
-    statements,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.substitution import cell_at
 from lowering.nest.tiles import sources, step
 
@@ -52,7 +29,7 @@ WITHIN: Final = (LoopMark.NONE, LoopMark.VECTOR, LoopMark.UNROLL)
 """Marks of loops that may be between a streamed loop and its stores."""
 
 
-Around: TypeAlias = tuple[For | If, ...]
+Around: TypeAlias = tuple[ln.For | ln.If, ...]
 """The loops and branches around a statement, the outermost first."""
 
 
@@ -60,40 +37,40 @@ Around: TypeAlias = tuple[For | If, ...]
 class Line:
     """A store of a streamed loop, the loops and branches around it in the body, and the buffer that gathers a line."""
 
-    store: Assign
+    store: ln.Assign
     around: Around
-    buffer: Buffer
+    buffer: ln.Buffer
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """A streamed loop as it runs: `body` gathers the iterations of a line, and then the lines are stored."""
 
-    loop: For
+    loop: ln.For
     first: Var
     width: int
     lines: tuple[Line, ...]
-    body: Block
+    body: ln.Block
 
 
-def stream_at(loop: For) -> Stream | None:
+def stream_at(loop: ln.For) -> Stream | None:
     """Return the stream of a loop that stores whole lines."""
-    if not isinstance(loop.lines, CacheLines):
+    if not isinstance(loop.lines, ln.CacheLines):
         return None
     first, buffers = loop.lines.first, iter(loop.lines.buffers)
     lines: list[Line] = []
 
-    def gathered(block: Block, around: Around) -> Block:
-        out: list[Statement] = []
+    def gathered(block: ln.Block, around: Around) -> ln.Block:
+        out: list[ln.Statement] = []
         for statement in block:
             match statement:
-                case For(body=body) | If(body=body):
-                    out.append(with_body(statement, gathered(body, (*around, statement))))
-                case Assign(Cell() as cell) if is_stored(cell.buffer):
+                case ln.For(body=body) | ln.If(body=body):
+                    out.append(ln.with_body(statement, gathered(body, (*around, statement))))
+                case ln.Assign(ln.Cell() as cell) if is_stored(cell.buffer):
                     line = Line(statement, around, next(buffers))
                     lines.append(line)
                     out.append(replace(statement, target=gathered_in(line, loop.variable, first)))
-                case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                     out.append(statement)
                 case _:
                     assert_never(statement)
@@ -103,7 +80,7 @@ def stream_at(loop: For) -> Stream | None:
     return Stream(loop, first, loop.lines.width, tuple(lines), body)
 
 
-def is_stored(buffer: Buffer) -> bool:
+def is_stored(buffer: ln.Buffer) -> bool:
     """Return whether a buffer is the output, to which streamed loops store."""
     return buffer.role == "output"
 
@@ -113,10 +90,10 @@ class _NoLinesError(Exception):
 
     def __init__(self, summary: str, required: str, *suggestions: str) -> None:
         super().__init__(summary)
-        self.found: Final = NoLines(summary, required, suggestions)
+        self.found: Final = ln.NoLines(summary, required, suggestions)
 
 
-def lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines | NoLines | None:
+def lines_of(loop: ln.For, facts: Facts, ids: Iterator[int]) -> ln.CacheLines | ln.NoLines | None:
     """Return the cache lines of a loop marked `stream`, or the reason why it stores none.
 
     The result is None if the loop is proved to have fewer iterations than a line has elements. `ids` numbers new
@@ -129,9 +106,9 @@ def lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines | NoLine
         return error.found
 
 
-def _lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines:
+def _lines_of(loop: ln.For, facts: Facts, ids: Iterator[int]) -> ln.CacheLines:
     stored = _stored(loop)
-    width = LINE_BYTES // (bytes_of(1, stored.dtype) or LINE_BYTES)
+    width = ln.LINE_BYTES // (bytes_of(1, stored.dtype) or ln.LINE_BYTES)
     first = Var(next(ids), "first")
     shapes = [_shape(loop, at) for at in _stores(loop.body, (), facts.assume(loop.range))]
     if sum(map(prod, shapes)) > MOST_LINES:
@@ -140,10 +117,10 @@ def _lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines:
             f"at most {MOST_LINES} elements in an iteration, the number of lines that are gathered at a time",
             f"tile a loop in {loop.variable.name} by s.tile(…), and move the tile loop outside by s.interchange",
         )
-    return CacheLines(
+    return ln.CacheLines(
         first,
         width,
-        tuple(Buffer(next(ids), "line", stored.dtype, tuple(map(constant, (*shape, width)))) for shape in shapes),
+        tuple(ln.Buffer(next(ids), "line", stored.dtype, tuple(map(constant, (*shape, width)))) for shape in shapes),
     )
 
 
@@ -155,56 +132,56 @@ class _StoreSite:
     facts: Facts
 
 
-def _stores(block: Block, around: Around, facts: Facts) -> Iterator[_StoreSite]:
+def _stores(block: ln.Block, around: Around, facts: Facts) -> Iterator[_StoreSite]:
     for statement in block:
         match statement:
-            case For(body=body):
+            case ln.For(body=body):
                 yield from _stores(body, (*around, statement), facts.assume(statement.range))
-            case If(predicate, body):
+            case ln.If(predicate, body):
                 yield from _stores(body, (*around, statement), facts.assume(predicate))
-            case Assign(Cell() as cell) if is_stored(cell.buffer):
+            case ln.Assign(ln.Cell() as cell) if is_stored(cell.buffer):
                 yield _StoreSite(around, facts)
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-def _shape(loop: For, at: _StoreSite) -> tuple[int, ...]:
+def _shape(loop: ln.For, at: _StoreSite) -> tuple[int, ...]:
     """Return the maximum trip count of each loop around a store."""
     for statement in at.around:
         _check(loop, statement)
-    return tuple(_most(statement, at.facts) for statement in at.around if isinstance(statement, For))
+    return tuple(_most(statement, at.facts) for statement in at.around if isinstance(statement, ln.For))
 
 
-def _stored(loop: For) -> Buffer:
+def _stored(loop: ln.For) -> ln.Buffer:
     """Return the buffer that the loop stores to, which must be the output."""
     own = {
-        key(made.buffer if isinstance(made, Allocate) else made.variable)
-        for made in statements(loop.body)
-        if isinstance(made, Allocate | Declare)
+        ln.key(made.buffer if isinstance(made, ln.Allocate) else made.variable)
+        for made in ln.statements(loop.body)
+        if isinstance(made, ln.Allocate | ln.Declare)
     }
-    found: Buffer | None = None
-    for statement in statements(loop.body):
+    found: ln.Buffer | None = None
+    for statement in ln.statements(loop.body):
         match statement:
-            case Assign(target) | Accumulate(target):
-                if accessed(target) in own:
+            case ln.Assign(target) | ln.Accumulate(target):
+                if ln.accessed(target) in own:
                     continue
                 buffer = _target(loop, statement)
                 if buffer != (found or buffer):
                     names = f"{(found or buffer).name} and {buffer.name}"
                     raise _NoLinesError(f"it stores to two tensors, {names}", ONE_TENSOR)
                 found = buffer
-            case Clear(buffer) if key(buffer) not in own:
+            case ln.Clear(buffer) if ln.key(buffer) not in own:
                 raise _NoLinesError(f"each of its iterations clears the buffer {buffer.name}", ONE_TENSOR)
-            case For() | If() | Declare() | Allocate() | Clear() | Free():
+            case ln.For() | ln.If() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
     if found is None:
         raise _NoLinesError("it stores nothing", ONE_TENSOR)
-    for statement in statements(loop.body):
-        if any(isinstance(read, Cell) and read.buffer == found for read in _read(statement)):
+    for statement in ln.statements(loop.body):
+        if any(isinstance(read, ln.Cell) and read.buffer == found for read in _read(statement)):
             raise _NoLinesError(f"it reads elements of {found.name}, to which it stores", ONE_TENSOR)
     return found
 
@@ -212,14 +189,14 @@ def _stored(loop: For) -> Buffer:
 ONE_TENSOR: Final = "a loop that stores elements of the result, each once, and does not read them"
 
 
-def _target(loop: For, statement: Assign | Accumulate) -> Buffer:
+def _target(loop: ln.For, statement: ln.Assign | ln.Accumulate) -> ln.Buffer:
     """Return the buffer that a statement stores to in consecutive iterations."""
     name, cell = loop.variable.name, statement.target
-    if isinstance(cell, Scalar):
+    if isinstance(cell, ln.Scalar):
         raise _NoLinesError(
             f"its iterations reduce to one scalar, {cell.name}", ONE_TENSOR, f's.mark("{name}", "vector")'
         )
-    if isinstance(statement, Accumulate):
+    if isinstance(statement, ln.Accumulate):
         raise _NoLinesError(f"it adds to elements of {cell.buffer.name}, which requires reading them", ONE_TENSOR)
     if not is_stored(cell.buffer):
         raise _NoLinesError(
@@ -238,30 +215,30 @@ def _target(loop: For, statement: Assign | Accumulate) -> Buffer:
     return cell.buffer
 
 
-def _read(statement: Statement) -> Iterator[Cell | Scalar]:
+def _read(statement: ln.Statement) -> Iterator[ln.Cell | ln.Scalar]:
     match statement:
-        case Assign(_, value) | Accumulate(_, _, value):
+        case ln.Assign(_, value) | ln.Accumulate(_, _, value):
             yield from sources(value)
-        case Declare(_, initial):
+        case ln.Declare(_, initial):
             yield from sources(initial)
-        case For() | If() | Allocate() | Clear() | Free():
+        case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
             return
         case _:
             assert_never(statement)
 
 
-def _check(loop: For, statement: For | If) -> None:
+def _check(loop: ln.For, statement: ln.For | ln.If) -> None:
     """Raise an error if a loop or condition around a store differs between lanes."""
     name, own = loop.variable.name, loop.variable.uid
-    parts = (statement.low, statement.high) if isinstance(statement, For) else expressions(statement.predicate)
+    parts = (statement.low, statement.high) if isinstance(statement, ln.For) else expressions(statement.predicate)
     if any(own in part.free for part in parts):
-        inner = f"the loop {statement.variable.name}" if isinstance(statement, For) else "a condition"
+        inner = f"the loop {statement.variable.name}" if isinstance(statement, ln.For) else "a condition"
         raise _NoLinesError(
             f"it stores in {inner} that differs between its iterations",
             "stores that are the same in all iterations",
             f's.tails("{name}") splits the loop if the condition tests for a border',
         )
-    if isinstance(statement, For) and statement.mark not in WITHIN:
+    if isinstance(statement, ln.For) and statement.mark not in WITHIN:
         raise _NoLinesError(
             f"the loop {statement.variable.name} in it is marked {statement.mark.value}",
             "inner loops that are unmarked, or marked vector or unroll",
@@ -269,7 +246,7 @@ def _check(loop: For, statement: For | If) -> None:
         )
 
 
-def _most(inner: For, facts: Facts) -> int:
+def _most(inner: ln.For, facts: Facts) -> int:
     """Return the maximum trip count of a loop around a store."""
     extent = inner.high - inner.low
     if extent.constant is not None:
@@ -287,53 +264,53 @@ def _most(inner: For, facts: Facts) -> int:
     return most
 
 
-def row_of(line: Line) -> Cell:
+def row_of(line: Line) -> ln.Cell:
     """Return the first cell of the line that gathers the elements of an iteration of the loops around its store."""
-    loops = [statement for statement in line.around if isinstance(statement, For)]
+    loops = [statement for statement in line.around if isinstance(statement, ln.For)]
     rows: Pairs = tuple(
         (index(inner.variable) - inner.low, extent) for inner, extent in zip(loops, line.buffer.extents, strict=False)
     )
-    return Cell(line.buffer, (*rows, (ZERO, line.buffer.extents[-1])))
+    return ln.Cell(line.buffer, (*rows, (ZERO, line.buffer.extents[-1])))
 
 
-def gathered_in(line: Line, lane: Var, first: Var) -> Cell:
+def gathered_in(line: Line, lane: Var, first: Var) -> ln.Cell:
     """Return the cell of a line that gathers an iteration `lane`, if the line starts at iteration `first`."""
     *rows, (_, width) = row_of(line).pairs
-    return Cell(line.buffer, (*rows, (index(lane) - index(first), width)))
+    return ln.Cell(line.buffer, (*rows, (index(lane) - index(first), width)))
 
 
-def begins(stream: Stream) -> Cell:
+def begins(stream: Stream) -> ln.Cell:
     """Return the first element that an iteration stores, whose address determines the line boundaries."""
     line = stream.lines[0]
     cell = line.store.target
-    assert isinstance(cell, Cell)
+    assert isinstance(cell, ln.Cell)
     for inner in reversed(line.around):
-        if isinstance(inner, For):
+        if isinstance(inner, ln.For):
             cell = cell_at(cell, inner.variable, inner.low)
     return cell
 
 
-def of_lines(stream: Stream) -> Block:
+def of_lines(stream: Stream) -> ln.Block:
     """Return the statements that gather the iterations of a line and then store it."""
     low, high = index(stream.first), index(stream.first) + stream.width
     together = replace(stream.loop, low=low, high=high, mark=LoopMark.VECTOR, lines=None)
     buffers = [line.buffer for line in stream.lines]
     return (
-        *(Allocate(buffer, elements(buffer.extents), "stack", zeroed=False) for buffer in buffers),
+        *(ln.Allocate(buffer, ln.elements(buffer.extents), "stack", zeroed=False) for buffer in buffers),
         replace(together, body=stream.body),
         *(_stored_from(line, together, stream.first) for line in stream.lines),
-        *map(Free, reversed(buffers)),
+        *map(ln.Free, reversed(buffers)),
     )
 
 
-def _stored_from(line: Line, together: For, first: Var) -> Statement:
-    source = Load(gathered_in(line, together.variable, first))
-    out: Statement = replace(together, body=(replace(line.store, value=source),))
+def _stored_from(line: Line, together: ln.For, first: Var) -> ln.Statement:
+    source = ln.Load(gathered_in(line, together.variable, first))
+    out: ln.Statement = replace(together, body=(replace(line.store, value=source),))
     for around in reversed(line.around):
         match around:
-            case For():
+            case ln.For():
                 out = replace(around, body=(out,), mark=LoopMark.NONE)
-            case If():
+            case ln.If():
                 out = replace(around, body=(out,))
             case _:
                 assert_never(around)

@@ -17,34 +17,17 @@ from atl.core.index import ONE, ZERO, index
 from atl.core.marks import LetMark
 from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts
+from lowering.nest import loopnest as ln
 from lowering.nest.accesses import accesses, after
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Load,
-    LoopNest,
-    Statement,
-    statements,
-    with_body,
-)
 from lowering.nest.overwrites import find_overwritten_read
 from lowering.nest.substitution import in_other_buffers, in_rows
 from lowering.nest.text_scope import TextScope, outermost
 from lowering.nest.tiles import cells_of, stores_to
 
 
-def with_reused_buffers(nest: LoopNest) -> LoopNest:
+def with_reused_buffers(nest: ln.LoopNest) -> ln.LoopNest:
     """Let tensors share storage where no element is read after another tensor has overwritten it."""
-    if not any(_is_free_to_move(statement) for statement in statements(nest.body)):
+    if not any(_is_free_to_move(statement) for statement in ln.statements(nest.body)):
         return nest
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     output = nest.output if nest.complete else None
@@ -52,35 +35,35 @@ def with_reused_buffers(nest: LoopNest) -> LoopNest:
     return replace(nest, body=_block(facts, outermost(nest), body, output))
 
 
-def _is_free_to_move(statement: Statement) -> bool:
+def _is_free_to_move(statement: ln.Statement) -> bool:
     """Return whether a statement allocates an unmarked buffer of which every element is stored before it is read."""
-    return isinstance(statement, Allocate) and statement.mark is LetMark.NONE and not statement.zeroed
+    return isinstance(statement, ln.Allocate) and statement.mark is LetMark.NONE and not statement.zeroed
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
-def _without_copies(block: Block, output: Buffer | None) -> Block:
+def _without_copies(block: ln.Block, output: ln.Buffer | None) -> ln.Block:
     """Remove copies of an input to a let, and of a let to the output or to another let."""
-    out = tuple(with_body(s, _without_copies(s.body, None)) if isinstance(s, For | If) else s for s in block)
+    out = tuple(ln.with_body(s, _without_copies(s.body, None)) if isinstance(s, ln.For | ln.If) else s for s in block)
     if not any(map(_is_free_to_move, out)):
         return out  # most blocks allocate nothing
     cleared = _cleared(out)
     places = _places(out)
     for statement in out:
-        if isinstance(statement, Allocate) and _is_free_to_move(statement) and statement.buffer not in cleared:
+        if isinstance(statement, ln.Allocate) and _is_free_to_move(statement) and statement.buffer not in cleared:
             left = _without_copy_to(statement.buffer, out, places)
             if left is not out:
                 out, places = left, _places(left)
     for statement in out:
-        if isinstance(statement, Allocate) and _is_free_to_move(statement) and statement.buffer not in cleared:
+        if isinstance(statement, ln.Allocate) and _is_free_to_move(statement) and statement.buffer not in cleared:
             left = _without_copy_of(statement, out, places, cleared, output)
             if left is not out:
                 out, places = left, _places(left)
     return out
 
 
-def _without_copy_to(buffer: Buffer, block: Block, places: _AccessingStatements) -> Block:
+def _without_copy_to(buffer: ln.Buffer, block: ln.Block, places: _AccessingStatements) -> ln.Block:
     """Let the statements read an input instead of its copy in the buffer."""
     stores = [block[at] for at in places.stores.get(buffer, [])]
     source = _copied(stores[0], buffer) if len(stores) == 1 else None
@@ -90,16 +73,20 @@ def _without_copy_to(buffer: Buffer, block: Block, places: _AccessingStatements)
 
 
 def _without_copy_of(
-    allocate: Allocate, block: Block, places: _AccessingStatements, cleared: Set[Buffer], output: Buffer | None
-) -> Block:
+    allocate: ln.Allocate,
+    block: ln.Block,
+    places: _AccessingStatements,
+    cleared: Set[ln.Buffer],
+    output: ln.Buffer | None,
+) -> ln.Block:
     """Compute a tensor in the buffer that it would be copied to."""
     buffer = allocate.buffer
     at = places.loads.get(buffer, [])
     if len(at) != 1:
         return block
     reading = block[at[0]]
-    into = [s for s in block if isinstance(s, Allocate) and _is_free_to_move(s) and s.buffer not in cleared]
-    targets: list[tuple[Buffer, Block]] = [(to.buffer, (to,)) for to in into]
+    into = [s for s in block if isinstance(s, ln.Allocate) and _is_free_to_move(s) and s.buffer not in cleared]
+    targets: list[tuple[ln.Buffer, ln.Block]] = [(to.buffer, (to,)) for to in into]
     targets += [(output, ())] if output is not None else []
     for target, place in targets:
         if places.stores.get(target, []) == at and _copied(reading, target) == buffer:
@@ -107,7 +94,7 @@ def _without_copy_of(
             left = tuple(
                 one
                 for s in block
-                if s is not reading and s != Free(buffer) and s not in place
+                if s is not reading and s != ln.Free(buffer) and s not in place
                 for one in (place if s == allocate else (s,))
             )
             return in_other_buffers(left, {buffer: target})
@@ -118,39 +105,39 @@ def _without_copy_of(
 class _AccessingStatements:
     """The statements of a block that read each buffer, and those that store to it, at any depth."""
 
-    loads: Mapping[Buffer, list[int]]
-    stores: Mapping[Buffer, list[int]]
+    loads: Mapping[ln.Buffer, list[int]]
+    stores: Mapping[ln.Buffer, list[int]]
 
 
-def _places(block: Block) -> _AccessingStatements:
+def _places(block: ln.Block) -> _AccessingStatements:
     """Find the accesses to all buffers in one traversal. A traversal for each buffer would take cubic time."""
-    loads: dict[Buffer, list[int]] = {}
-    stores: dict[Buffer, list[int]] = {}
+    loads: dict[ln.Buffer, list[int]] = {}
+    stores: dict[ln.Buffer, list[int]] = {}
     for at, statement in enumerate(block):
         for buffer, stored in dict.fromkeys((cell.buffer, stored) for cell, stored in cells_of((statement,))):
             (stores if stored else loads).setdefault(buffer, []).append(at)
     return _AccessingStatements(loads, stores)
 
 
-def _cleared(block: Block) -> frozenset[Buffer]:
+def _cleared(block: ln.Block) -> frozenset[ln.Buffer]:
     """Return the buffers that are cleared, at any depth."""
-    return frozenset(s.buffer for s in statements(block) if isinstance(s, Clear))
+    return frozenset(s.buffer for s in ln.statements(block) if isinstance(s, ln.Clear))
 
 
-def _is_of(statement: Statement, buffer: Buffer) -> bool:
+def _is_of(statement: ln.Statement, buffer: ln.Buffer) -> bool:
     """Return whether the statement allocates or frees the buffer."""
-    return isinstance(statement, Allocate | Free) and statement.buffer == buffer
+    return isinstance(statement, ln.Allocate | ln.Free) and statement.buffer == buffer
 
 
-def _copied(statement: Statement, to: Buffer) -> Buffer | None:
+def _copied(statement: ln.Statement, to: ln.Buffer) -> ln.Buffer | None:
     """Return the buffer that a statement copies to `to`, element by element, if it does nothing else."""
-    while isinstance(statement, For) and len(statement.body) == 1:
+    while isinstance(statement, ln.For) and len(statement.body) == 1:
         (statement,) = statement.body
     match statement:
-        case Assign(Cell(target, pairs), Load(Cell(source, read))):
+        case ln.Assign(ln.Cell(target, pairs), ln.Load(ln.Cell(source, read))):
             same = target == to and pairs == read and target.extents == source.extents and target.dtype == source.dtype
             return source if same and not source.rows else None
-        case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+        case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return None
     assert_never(statement)
 
@@ -158,38 +145,40 @@ def _copied(statement: Statement, to: Buffer) -> Buffer | None:
 # -- storage ----------------------------------------------------------------------------------------------------------
 
 
-def _block(facts: Facts, scope: TextScope, block: Block, output: Buffer | None) -> Block:
+def _block(facts: Facts, scope: TextScope, block: ln.Block, output: ln.Buffer | None) -> ln.Block:
     """Share storage in a block. `output` is the output buffer at the top level, if all its elements are stored."""
-    out: list[Statement] = []
+    out: list[ln.Statement] = []
     scopes: list[TextScope] = []
     for statement in block:
         scopes.append(scope)
         scope = after(scope, statement)
         match statement:
-            case For(variable, body=body):
+            case ln.For(variable, body=body):
                 inside = scope.bind(variable, variable.name)[1]
-                out.append(with_body(statement, _block(facts.assume(statement.range), inside, body, None)))
-            case If(predicate, body):
-                out.append(with_body(statement, _block(facts.assume(predicate), scope, body, None)))
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                out.append(ln.with_body(statement, _block(facts.assume(statement.range), inside, body, None)))
+            case ln.If(predicate, body):
+                out.append(ln.with_body(statement, _block(facts.assume(predicate), scope, body, None)))
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 out.append(statement)
             case _:
                 assert_never(statement)
     return _shared(tuple(out), _reusing(facts, scopes, tuple(out), output), output)
 
 
-def _reusing(facts: Facts, scopes: list[TextScope], block: Block, output: Buffer | None) -> Mapping[Buffer, Buffer]:
+def _reusing(
+    facts: Facts, scopes: list[TextScope], block: ln.Block, output: ln.Buffer | None
+) -> Mapping[ln.Buffer, ln.Buffer]:
     """Return the buffers of a block whose storage another buffer can reuse, each with that buffer."""
-    free = [s.buffer for s in block if isinstance(s, Allocate) and _is_free_to_move(s) and s.storage == "heap"]
+    free = [s.buffer for s in block if isinstance(s, ln.Allocate) and _is_free_to_move(s) and s.storage == "heap"]
     if not free:
         return {}
     cleared, places = _cleared(block), _places(block)
     free = [buffer for buffer in free if buffer not in cleared]
-    found: dict[Buffer, Buffer] = {}
+    found: dict[ln.Buffer, ln.Buffer] = {}
     for buffer in free:
         reading = places.loads.get(buffer, [])
         loop = block[reading[0]] if len(reading) == 1 else None
-        if not isinstance(loop, For):
+        if not isinstance(loop, ln.For):
             continue
         for other in (*free, *([output] if output is not None else [])):
             if places.stores.get(other, []) != reading or other == buffer or other in found.values():
@@ -203,35 +192,35 @@ def _reusing(facts: Facts, scopes: list[TextScope], block: Block, output: Buffer
     return found
 
 
-def _are_alike(one: Buffer, another: Buffer) -> bool:
+def _are_alike(one: ln.Buffer, another: ln.Buffer) -> bool:
     return bool(one.extents) and one.extents == another.extents and one.dtype == another.dtype
 
 
-def _shared(block: Block, following: Mapping[Buffer, Buffer], output: Buffer | None) -> Block:
+def _shared(block: ln.Block, following: Mapping[ln.Buffer, ln.Buffer], output: ln.Buffer | None) -> ln.Block:
     """Merge the storage of buffers that reuse each other's: into the output, or into the buffer allocated first.
 
     The shared storage is freed where its last tensor was freed.
     """
-    allocated = [s.buffer for s in block if isinstance(s, Allocate)]
-    homes: dict[Buffer, Buffer] = {}
+    allocated = [s.buffer for s in block if isinstance(s, ln.Allocate)]
+    homes: dict[ln.Buffer, ln.Buffer] = {}
     for chain in _chains(following):
         home = output if output is not None and output in chain else min(chain, key=allocated.index)
         homes |= dict.fromkeys(chain, home)
     if not homes:
         return block
     moved = {buffer: replace(buffer, home=home) for buffer, home in homes.items() if buffer != home}
-    last = {homes[s.buffer]: s for s in block if isinstance(s, Free) and s.buffer in homes}
-    left: list[Statement] = []
+    last = {homes[s.buffer]: s for s in block if isinstance(s, ln.Free) and s.buffer in homes}
+    left: list[ln.Statement] = []
     for statement in block:
-        if isinstance(statement, Free) and statement.buffer in homes:
+        if isinstance(statement, ln.Free) and statement.buffer in homes:
             home = homes[statement.buffer]
-            left += [Free(home)] if home != output and last[home] == statement else []
-        elif not (isinstance(statement, Allocate) and statement.buffer in moved):
+            left += [ln.Free(home)] if home != output and last[home] == statement else []
+        elif not (isinstance(statement, ln.Allocate) and statement.buffer in moved):
             left.append(statement)
     return in_other_buffers(tuple(left), moved)
 
 
-def _chains(following: Mapping[Buffer, Buffer]) -> Iterator[list[Buffer]]:
+def _chains(following: Mapping[ln.Buffer, ln.Buffer]) -> Iterator[list[ln.Buffer]]:
     """Yield each maximal chain of buffers in which each buffer reuses the storage of the previous one."""
     for first in following:
         if first not in following.values():
@@ -244,7 +233,7 @@ def _chains(following: Mapping[Buffer, Buffer]) -> Iterator[list[Buffer]]:
 # -- rows of the output -----------------------------------------------------------------------------------------------
 
 
-def with_lets_in_output_rows(nest: LoopNest) -> LoopNest:
+def with_lets_in_output_rows(nest: ln.LoopNest) -> ln.LoopNest:
     """Store a let with the elements of one row in the row of the output that is computed from it.
 
     The let must be completely stored before it is read. The last loop that reads it must store every element of the
@@ -253,8 +242,8 @@ def with_lets_in_output_rows(nest: LoopNest) -> LoopNest:
     if sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
         return nest
     facts = known_at_the_start(nest.assumptions, nest.inputs)
-    for allocate in statements(nest.body):
-        if not isinstance(allocate, Allocate) or not _is_free_to_move(allocate) or allocate.storage != "heap":
+    for allocate in ln.statements(nest.body):
+        if not isinstance(allocate, ln.Allocate) or not _is_free_to_move(allocate) or allocate.storage != "heap":
             continue
         body = _in_row(facts, outermost(nest), nest.body, allocate.buffer, nest.output)
         if body is not None:
@@ -262,7 +251,7 @@ def with_lets_in_output_rows(nest: LoopNest) -> LoopNest:
     return nest
 
 
-def _in_row(facts: Facts, scope: TextScope, block: Block, buffer: Buffer, output: Buffer) -> Block | None:
+def _in_row(facts: Facts, scope: TextScope, block: ln.Block, buffer: ln.Buffer, output: ln.Buffer) -> ln.Block | None:
     """Store a let in a row of the output, if allowed; else return None."""
     using = [at for at, s in enumerate(block) if any(cell.buffer == buffer for cell, _ in cells_of((s,)))]
     if not using:
@@ -273,23 +262,23 @@ def _in_row(facts: Facts, scope: TextScope, block: Block, buffer: Buffer, output
         return _in_row_of_block(facts, scope, block, using, buffer, output)
     statement = block[using[0]]
     match statement:
-        case For(variable, body=body):
+        case ln.For(variable, body=body):
             inside = scope.bind(variable, variable.name)[1]
             within = _in_row(facts.assume(statement.range), inside, body, buffer, output)
-        case If(predicate, body):
+        case ln.If(predicate, body):
             within = _in_row(facts.assume(predicate), scope, body, buffer, output)
-        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return None
         case _:
             assert_never(statement)
     if within is None:
         return None
-    return tuple(with_body(statement, within) if s is statement else s for s in block)
+    return tuple(ln.with_body(statement, within) if s is statement else s for s in block)
 
 
 def _in_row_of_block(
-    facts: Facts, scope: TextScope, block: Block, using: list[int], buffer: Buffer, output: Buffer
-) -> Block | None:
+    facts: Facts, scope: TextScope, block: ln.Block, using: list[int], buffer: ln.Buffer, output: ln.Buffer
+) -> ln.Block | None:
     """Store a let in a row, in a block with several statements that access it (`using`).
 
     `facts` and `scope` are those of the last one.
@@ -303,14 +292,14 @@ def _in_row_of_block(
         return None
     reading = in_rows((last,), buffer, there, row)
     for loop in reading:
-        if not isinstance(loop, For) or find_overwritten_read(
+        if not isinstance(loop, ln.For) or find_overwritten_read(
             list(accesses(loop, facts, scope)), there, output, reading
         ):
             return None
     return in_rows(_without_storage(block, buffer), buffer, there, row)
 
 
-def _leaves_inputs(computing: Block, following: Block, there: Buffer) -> bool:
+def _leaves_inputs(computing: ln.Block, following: ln.Block, there: ln.Buffer) -> bool:
     """Return whether an input that a call may also pass as `out` is not read later than without this change."""
     stored = {cell.pairs for cell, stores in cells_of(computing) if stores and cell.buffer == there}
     alike = [cell for cell, _ in cells_of(computing) if _is_input_like(cell.buffer, there)]
@@ -319,11 +308,11 @@ def _leaves_inputs(computing: Block, following: Block, there: Buffer) -> bool:
     )
 
 
-def _is_input_like(buffer: Buffer, there: Buffer) -> bool:
+def _is_input_like(buffer: ln.Buffer, there: ln.Buffer) -> bool:
     return buffer.role == "input" and _are_alike(buffer, there)
 
 
-def _row_stored_in_full(statement: Statement, buffer: Buffer, output: Buffer) -> Pairs | None:
+def _row_stored_in_full(statement: ln.Statement, buffer: ln.Buffer, output: ln.Buffer) -> Pairs | None:
     """Return the leading pairs of a row of the output that has the shape of a buffer and that a loop stores fully."""
     extents = tuple(extent for extent in buffer.extents if extent != ONE)
     first = len(output.extents) - len(extents)
@@ -336,39 +325,41 @@ def _row_stored_in_full(statement: Statement, buffer: Buffer, output: Buffer) ->
     return None
 
 
-def _is_stored_in_full(statement: Statement, buffer: Buffer) -> bool:
+def _is_stored_in_full(statement: ln.Statement, buffer: ln.Buffer) -> bool:
     cells = _stored(statement, buffer, ())
     return any(_go_over(loops, tuple(pair for pair in cell.pairs if pair[1] != ONE)) for cell, loops in cells)
 
 
-def _stored(statement: Statement, buffer: Buffer, loops: tuple[For, ...]) -> Iterator[tuple[Cell, tuple[For, ...]]]:
+def _stored(
+    statement: ln.Statement, buffer: ln.Buffer, loops: tuple[ln.For, ...]
+) -> Iterator[tuple[ln.Cell, tuple[ln.For, ...]]]:
     """Yield the cells of a buffer that are stored unconditionally, each with the loops around it in the statement."""
     match statement:
-        case For(body=body):
+        case ln.For(body=body):
             for inner in body:
                 yield from _stored(inner, buffer, (*loops, statement))
-        case Assign(Cell(target) as cell) if target == buffer:
+        case ln.Assign(ln.Cell(target) as cell) if target == buffer:
             yield cell, loops
-        case If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+        case ln.If() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             return
         case _:
             assert_never(statement)
 
 
-def _go_over(loops: tuple[For, ...], pairs: Pairs) -> bool:
+def _go_over(loops: tuple[ln.For, ...], pairs: Pairs) -> bool:
     """Return whether the loops run over all positions of the pairs."""
     found = {index(loop.variable): loop.high for loop in loops if loop.low == ZERO}
     return dict(pairs) == found and len(loops) == len(pairs) == len(found)
 
 
-def _is_zeroed(block: Block, buffer: Buffer) -> bool:
-    return any(isinstance(s, Clear) and s.buffer == buffer and s.zeroed for s in statements(block))
+def _is_zeroed(block: ln.Block, buffer: ln.Buffer) -> bool:
+    return any(isinstance(s, ln.Clear) and s.buffer == buffer and s.zeroed for s in ln.statements(block))
 
 
-def _without_storage(block: Block, buffer: Buffer) -> Block:
+def _without_storage(block: ln.Block, buffer: ln.Buffer) -> ln.Block:
     """Remove the statements that allocate, clear or free a buffer."""
     return tuple(
-        with_body(s, _without_storage(s.body, buffer)) if isinstance(s, For | If) else s
+        ln.with_body(s, _without_storage(s.body, buffer)) if isinstance(s, ln.For | ln.If) else s
         for s in block
-        if not (isinstance(s, Allocate | Clear | Free) and s.buffer == buffer)
+        if not (isinstance(s, ln.Allocate | ln.Clear | ln.Free) and s.buffer == buffer)
     )

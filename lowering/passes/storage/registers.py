@@ -19,25 +19,7 @@ from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, at_most, conjunction, less, within
 from atl.prove import Facts, proves, simplify, simplify_predicate
 from atl.text.printing import show_index
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Clear,
-    Declare,
-    FailedMark,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Statement,
-    statements,
-    unused_ids,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.substitution import at_iteration
 from lowering.nest.tiles import cells_of, has_lanes, occurs, shape_of, step, vectors_of_row
 from lowering.passes.simplification import simplified_block
@@ -53,15 +35,15 @@ MAY_BE_WRITTEN_OUT: Final = (LoopMark.NONE, LoopMark.UNROLL, LoopMark.VECTOR)
 """Marks of loops that may be unrolled. Iterations of other loops have private registers."""
 
 
-def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
+def with_tiles_in_registers(nest: ln.LoopNest) -> ln.LoopNest:
     """Unroll loops such that every index into a buffer marked `registers` is constant, or the lane of a vector.
 
     Buffers for which this is impossible remain in memory, and `refused` of the nest has the reason.
     """
     marked = {
         s.buffer.uid: s
-        for s in statements(nest.body)
-        if isinstance(s, Allocate) and s.mark is LetMark.REGISTERS and s.storage != "registers"
+        for s in ln.statements(nest.body)
+        if isinstance(s, ln.Allocate) and s.mark is LetMark.REGISTERS and s.storage != "registers"
     }
     if not marked:
         return nest
@@ -70,7 +52,7 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     tiles = {uid: allocate for uid, allocate in marked.items() if _fits(allocate)}
     single: frozenset[int] = frozenset()
     while tiles:
-        writer = _Writer(dict(tiles), nest.vector_bytes, unused_ids(nest), single)
+        writer = _Writer(dict(tiles), nest.vector_bytes, ln.unused_ids(nest), single)
         try:
             body = writer.block(facts, nest.body)
         except _NoTile as found:
@@ -83,33 +65,44 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     return replace(nest, refused=(*nest.refused, *refused))
 
 
-def _fits(allocate: Allocate) -> bool:
+def _fits(allocate: ln.Allocate) -> bool:
     return allocate.storage == "stack" and fits_registers(bytes_of(allocate.capacity.constant, allocate.buffer.dtype))
 
 
-def _stored_by_element(body: Block, tiles: AbstractSet[int]) -> frozenset[int]:
+def _stored_by_element(body: ln.Block, tiles: AbstractSet[int]) -> frozenset[int]:
     """Return the tiles to which only single elements are stored, never vectors.
 
     Scalar variables are as fast for these, and faster where compilers vectorise the loop around.
     """
     of_lanes: set[int] = set()
     of_elements: set[int] = set()
-    for statement in statements(body):
+    for statement in ln.statements(body):
         match statement:
-            case For(variable, body=(Assign(Cell() as cell) | Accumulate(Cell() as cell),)) if occurs(cell, variable):
+            case ln.For(variable, body=(ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell),)) if occurs(
+                cell, variable
+            ):
                 of_lanes.add(cell.buffer.uid)
-            case Assign(Cell() as cell) | Accumulate(Cell() as cell):
+            case ln.Assign(ln.Cell() as cell) | ln.Accumulate(ln.Cell() as cell):
                 of_elements.add(cell.buffer.uid)
-            case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case (
+                ln.For()
+                | ln.If()
+                | ln.Assign()
+                | ln.Accumulate()
+                | ln.Declare()
+                | ln.Allocate()
+                | ln.Clear()
+                | ln.Free()
+            ):
                 pass
             case _:
                 assert_never(statement)
     return frozenset(tiles & (of_elements - of_lanes))
 
 
-def _too_large(allocate: Allocate) -> FailedMark:
+def _too_large(allocate: ln.Allocate) -> ln.FailedMark:
     reason = too_large_for_registers(allocate.capacity, allocate.buffer.dtype)
-    return FailedMark(allocate.buffer.name, allocate.mark, allocate.let, *reason)
+    return ln.FailedMark(allocate.buffer.name, allocate.mark, allocate.let, *reason)
 
 
 class _NoTile(Exception):
@@ -121,9 +114,9 @@ class _NoTile(Exception):
         self.summary: Final = summary
         self.required: Final = required
 
-    def refused(self, allocate: Allocate) -> FailedMark:
+    def refused(self, allocate: ln.Allocate) -> ln.FailedMark:
         stack = f's.mark("{allocate.buffer.name}", "stack") keeps it in memory'
-        return FailedMark(allocate.buffer.name, allocate.mark, allocate.let, self.summary, self.required, (stack,))
+        return ln.FailedMark(allocate.buffer.name, allocate.mark, allocate.let, self.summary, self.required, (stack,))
 
 
 @dataclass(slots=True)
@@ -133,7 +126,7 @@ class _Writer:
     Tiles in `copied` are read from a copy in memory. Those in `single` consist of scalars, all others of vectors.
     """
 
-    tiles: dict[int, Allocate]
+    tiles: dict[int, ln.Allocate]
     vector_bytes: int
     ids: Iterator[int]
     single: AbstractSet[int]
@@ -141,46 +134,46 @@ class _Writer:
     left: int = MOST_STATEMENTS
     is_tried: bool = False
 
-    def in_registers(self, body: Block) -> Block:
+    def in_registers(self, body: ln.Block) -> ln.Block:
         """Change the allocations of tiles to registers."""
         return tuple(map(self._allocated, body))
 
-    def _allocated(self, statement: Statement) -> Statement:
+    def _allocated(self, statement: ln.Statement) -> ln.Statement:
         match statement:
-            case For(body=body) | If(body=body):
-                return with_body(statement, self.in_registers(body))
-            case Allocate(buffer, zeroed=zeroed) if buffer.uid in self.tiles:
+            case ln.For(body=body) | ln.If(body=body):
+                return ln.with_body(statement, self.in_registers(body))
+            case ln.Allocate(buffer, zeroed=zeroed) if buffer.uid in self.tiles:
                 # A copy also reads elements that were never stored.
                 zeroed = zeroed or buffer.uid in self.copied
                 return replace(statement, storage="registers", zeroed=zeroed, vectors=self._lengths(buffer))
-            case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
+            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
                 return statement
         assert_never(statement)
 
-    def _lengths(self, buffer: Buffer) -> tuple[int, ...]:
+    def _lengths(self, buffer: ln.Buffer) -> tuple[int, ...]:
         if buffer.uid in self.single:
             return (1,) * shape_of(buffer)[-1]
         return vectors_of_row(shape_of(buffer)[-1], buffer.dtype, self.vector_bytes)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def block(self, facts: Facts, block: Block) -> Block:
-        out: list[Statement] = []
+    def block(self, facts: Facts, block: ln.Block) -> ln.Block:
+        out: list[ln.Statement] = []
         for statement in block:
             match statement:
-                case For():
+                case ln.For():
                     out += self._loop(facts, statement)
-                case If(predicate, body):
-                    out.append(If(predicate, self.block(facts.assume(predicate), body)))
-                case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
+                case ln.If(predicate, body):
+                    out.append(ln.If(predicate, self.block(facts.assume(predicate), body)))
+                case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
                     self._check(statement)
-                    self.left -= isinstance(statement, Assign | Accumulate | Declare)
+                    self.left -= isinstance(statement, ln.Assign | ln.Accumulate | ln.Declare)
                     out.append(statement)
                 case _:
                     assert_never(statement)
         return tuple(out)
 
-    def _check(self, statement: Statement) -> None:
+    def _check(self, statement: ln.Statement) -> None:
         """Raise `_NoTile` if the statement accesses a tile at an index that is not constant."""
         for cell, _ in cells_of((statement,)):
             if cell.buffer.uid not in self.tiles:
@@ -195,10 +188,10 @@ class _Writer:
                         "indices that are constant when the loops with constant bounds in the let are unrolled",
                     )
 
-    def _loop(self, facts: Facts, loop: For) -> Block:
+    def _loop(self, facts: Facts, loop: ln.For) -> ln.Block:
         indexed = self._indexed(loop)
         if not indexed:
-            return (with_body(loop, self.block(facts.assume(loop.range), loop.body)),)
+            return (ln.with_body(loop, self.block(facts.assume(loop.range), loop.body)),)
         if loop.mark not in MAY_BE_WRITTEN_OUT:
             raise _NoTile(
                 indexed[0],
@@ -218,15 +211,15 @@ class _Writer:
         finally:
             self.left, self.is_tried = before, False
 
-    def _indexed(self, loop: For) -> list[int]:
+    def _indexed(self, loop: ln.For) -> list[int]:
         """Return the tiles, allocated outside of the loop, that its variable indexes."""
-        own = {s.buffer.uid for s in statements(loop.body) if isinstance(s, Allocate)}
+        own = {s.buffer.uid for s in ln.statements(loop.body) if isinstance(s, ln.Allocate)}
         found = (cell.buffer.uid for cell, _ in cells_of(loop.body) if occurs(cell, loop.variable))
         return [uid for uid in dict.fromkeys(found) if uid in self.tiles and uid not in own]
 
     # -- unrolling ----------------------------------------------------------------------------------------------------
 
-    def _written_out(self, facts: Facts, loop: For, tile: int) -> Block:
+    def _written_out(self, facts: Facts, loop: ln.For, tile: int) -> ln.Block:
         low, high = simplify(facts, loop.low), simplify(facts, loop.high)
         loop = replace(loop, low=low, high=high)
         if low.constant is not None and high.constant is not None:
@@ -235,13 +228,13 @@ class _Writer:
                 loop.body
             ):
                 return self._iterations(facts, loop, values, tile)
-            alone = [with_body(loop, (statement,)) for statement in loop.body]
+            alone = [ln.with_body(loop, (statement,)) for statement in loop.body]
             return tuple(piece for one in alone for piece in self._by_vectors(facts, one, values))
         counted, values = self._between_constants(facts, loop, tile)
         return self._iterations(facts, counted, values, tile)
 
-    def _iterations(self, facts: Facts, loop: For, values: range, tile: int) -> Block:
-        out: list[Statement] = []
+    def _iterations(self, facts: Facts, loop: ln.For, values: range, tile: int) -> ln.Block:
+        out: list[ln.Statement] = []
         for value in values:
             test = simplify_predicate(facts, within(loop.low, constant(value), loop.high))
             if test == FALSE:
@@ -250,8 +243,8 @@ class _Writer:
             body = self.block(inside, simplified_block(inside, at_iteration(loop, constant(value))))
             if not body:
                 continue
-            alone = test == TRUE and not any(isinstance(statement, Declare | Allocate) for statement in body)
-            out += body if alone else (If(test, body),)
+            alone = test == TRUE and not any(isinstance(statement, ln.Declare | ln.Allocate) for statement in body)
+            out += body if alone else (ln.If(test, body),)
             if self.left < 0:
                 raise _NoTile(
                     tile,
@@ -261,7 +254,7 @@ class _Writer:
                 )
         return tuple(out)
 
-    def _between_constants(self, facts: Facts, loop: For, tile: int) -> tuple[For, range]:
+    def _between_constants(self, facts: Facts, loop: ln.For, tile: int) -> tuple[ln.For, range]:
         """Return a loop and a constant range that contains its range, derived from the extents of a tile.
 
         If an index of the tile is the loop variable plus an offset that is not constant, the loop runs over that index.
@@ -287,14 +280,14 @@ class _Writer:
             "loops with constant bounds, which can be unrolled",
         )
 
-    def _by_vectors(self, facts: Facts, loop: For, values: range) -> Block:
+    def _by_vectors(self, facts: Facts, loop: ln.For, values: range) -> ln.Block:
         """Split a loop over one statement into loops over the lanes of vectors, and single remaining iterations."""
         indexed = self._indexed(loop)
         if not indexed:
             return (loop,)  # only other statements of the original loop index a tile
         own = [cell for cell, _ in cells_of(loop.body) if cell.buffer.uid in self.tiles]
         pieces = [self._vectors_of(cell, loop.variable) for cell in own if occurs(cell, loop.variable)]
-        out: list[Statement] = []
+        out: list[ln.Statement] = []
         at = values.start
         while at < values.stop:
             ends = {next((end for start, end in starts if start == at), at + 1) for starts in pieces}
@@ -310,7 +303,7 @@ class _Writer:
             at = end
         return tuple(out)
 
-    def _vectors_of(self, cell: Cell, variable: Var) -> list[tuple[int, int]]:
+    def _vectors_of(self, cell: ln.Cell, variable: Var) -> list[tuple[int, int]]:
         """Return the ranges of iterations that cover the vectors of a tile's row; none if the stride is not 1."""
         *rows, (column, _) = cell.pairs
         start = (column - index(variable)).constant
@@ -321,9 +314,9 @@ class _Writer:
 
     # -- tiles read by columns ----------------------------------------------------------------------------------------
 
-    def _down_columns(self, facts: Facts, loop: For) -> Block | None:
+    def _down_columns(self, facts: Facts, loop: ln.For) -> ln.Block | None:
         """Let a loop that reads tiles by columns read transposed tiles, made before it; None if it reads otherwise."""
-        block: Block = (loop,)
+        block: ln.Block = (loop,)
         found: list[Transposed] = []
         for uid in self._indexed(loop):
             if (one := transposed_for(block, self.tiles[uid].buffer, self._lengths, self.ids)) is not None:
@@ -341,14 +334,14 @@ class _Writer:
         except _NoTile:
             self.left = before
             return None
-        freed = (Free(allocate.buffer) for allocate in reversed(made))
-        return (If(TRUE, (*(piece for one in found for piece in one.block), *written, *freed)),)
+        freed = (ln.Free(allocate.buffer) for allocate in reversed(made))
+        return (ln.If(TRUE, (*(piece for one in found for piece in one.block), *written, *freed)),)
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
-    def _through_memory(self, loop: For) -> Block:
+    def _through_memory(self, loop: ln.For) -> ln.Block:
         """Let a loop that only reads tiles read copies in memory of those that it or a loop in it indexes."""
-        block: Block = (loop,)
+        block: ln.Block = (loop,)
         read = [cell for cell, _ in cells_of(block) if any(position.constant is None for position, _ in cell.pairs)]
         for uid in dict.fromkeys(cell.buffer.uid for cell in read if cell.buffer.uid in self.tiles):
             self.copied.add(uid)
@@ -357,13 +350,13 @@ class _Writer:
         return tuple(block)
 
 
-def _counted_by(loop: For, offset: Index) -> For:
+def _counted_by(loop: ln.For, offset: Index) -> ln.For:
     """Rewrite for i in l..h: s(i) to for i in l + o..h + o: s(i - o)."""
     body = at_iteration(loop, index(loop.variable) - offset)
     return replace(loop, low=loop.low + offset, high=loop.high + offset, body=body)
 
 
-def _may_distribute(block: Block) -> bool:
+def _may_distribute(block: ln.Block) -> bool:
     """Return whether a loop may be distributed over its statements: they conflict only within one iteration."""
     accesses = [list(cells_of((statement,))) for statement in block]
     return all(
@@ -376,7 +369,7 @@ def _may_distribute(block: Block) -> bool:
     )
 
 
-def _are_distinct(one: Cell, other: Cell) -> bool:
+def _are_distinct(one: ln.Cell, other: ln.Cell) -> bool:
     return any(
         a.constant is not None and b.constant is not None and a != b
         for (a, _), (b, _) in zip(one.pairs, other.pairs, strict=True)
