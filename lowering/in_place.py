@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import ONE, ZERO, Read, Var, atoms
 from atl.errors import ArrayError
 from lowering.nest.accesses import accesses
@@ -51,7 +51,7 @@ def _check(nest: LoopNest, buffer: Buffer) -> None:
     # A loop of one iteration around the whole body, so that `accesses` covers all of the nest.
     once = Var(next(unused_ids(nest)), "once")
     whole = For(once, ZERO, ONE, nest.body)
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     found = find_overwritten_read(
         list(accesses(whole, facts, outermost(nest), inputs=True)), buffer, output, whole.body
     )

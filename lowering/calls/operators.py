@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.dtypes import TRUTH, is_integer
+from atl.core.dtypes import BOOL, is_integer
 from atl.core.index import Array, Leaf, Read, Size, atoms, value_of
 from atl.core.program import Program, size_in
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, InvalidName, LibraryMissing, brief
-from atl.meaning.results import Several, apart
+from atl.meaning.results import ResultLayout, split_results
 
 Call = Callable[..., Any]
 _REGISTERED: Final[dict[str, tuple[Program, Any]]] = {}
@@ -56,7 +56,7 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
                 suggestions=("kernel.torch_operator() derives a unique name from the program and its code",),
             )
         return _operator(program, operator, kinds, shapes)
-    dtype = getattr(torch, "bool" if program.dtype == TRUTH else program.dtype)
+    dtype = getattr(torch, "bool" if program.dtype == BOOL else program.dtype)
 
     def run(*given: Any) -> Any:
         made = call(**dict(zip(kinds, (g.detach() if isinstance(g, torch.Tensor) else g for g in given), strict=True)))
@@ -77,7 +77,7 @@ def _operator(program: Program, operator: Any, kinds: Mapping[str, str], shapes:
     """Return the operator; for several results, a function that splits its result into views that PyTorch tracks."""
     if not program.results:
         return operator
-    several = Several(program)
+    several = ResultLayout(program)
 
     def function(*given: Any, **named: Any) -> Any:
         held = {**dict(zip(kinds, given, strict=False)), **named}
@@ -89,7 +89,7 @@ def _operator(program: Program, operator: Any, kinds: Mapping[str, str], shapes:
 def _kind_of(array: Array) -> str:
     if array.shape:
         return "Tensor"
-    return "bool" if array.dtype == TRUTH else "int" if is_integer(array.dtype) else "float"
+    return "bool" if array.dtype == BOOL else "int" if is_integer(array.dtype) else "float"
 
 
 def jax_function(program: Program, call: Call) -> Call:
@@ -122,7 +122,7 @@ def jax_function(program: Program, call: Call) -> Call:
             return call(**held, **numbers, **sizes)
 
         held = [given[array.name] for array in traced]
-        return apart(program, jax.pure_callback(back, signature, *held, vmap_method="sequential"), every, {})
+        return split_results(program, jax.pure_callback(back, signature, *held, vmap_method="sequential"), every, {})
 
     return function
 

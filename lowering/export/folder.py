@@ -17,7 +17,7 @@ from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
-from atl.files.whole import Writer, reason, write_whole
+from atl.files.atomic import Writer, reason, write_atomically
 from lowering.c.parameters import declaration
 from lowering.c.printer import print_c
 from lowering.calls.pattern_results import values_of
@@ -94,7 +94,7 @@ def write_folder(
     if theorem is not None:
         files[file_name(exported.name, ".atl.json")] = _certificate(theorem)
     try:
-        write_whole({path / name: _writing(content) for name, content in files.items()})
+        write_atomically({path / name: _writing(content) for name, content in files.items()})
     except OSError as error:
         raise _unwritten(path, error) from error
     return path

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
-from atl.core.marks import AT_ONCE
+from atl.core.marks import CONCURRENT
 from atl.core.node import Identity
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.predicate import Any as AnyOf
@@ -292,7 +292,7 @@ class Interpreter:
 
     def _ordered(self, loop: ln.For, values: range) -> Iterator[int]:
         """Yield the iterations of a loop in the order of the run, recording those of concurrent loops."""
-        if self._chance is None or loop.mark not in AT_ONCE:
+        if self._chance is None or loop.mark not in CONCURRENT:
             yield from values
             return
         self._watch.begin(loop.variable.name, loop.mark)

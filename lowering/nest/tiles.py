@@ -29,8 +29,8 @@ MOST_CHOSEN_OF: Final = 2
 LANE_BY_LANE: Final = frozenset((*INFIX, "min", "max"))
 """Binary operations with vector instructions."""
 
-OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp"))
-"""Unary operations with vector instructions. (`log` and `tanh` are scalar functions of the C library.)"""
+OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp", "log", "tanh"))
+"""Unary operations with vector instructions."""
 
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
 """Tiles in registers: `uid` of the buffer -> lengths of the vectors of each row."""

@@ -15,7 +15,7 @@ from atl.prove import Facts, holds
 from lowering.nest import loopnest as ln
 from lowering.nest.tiles import step
 from lowering.passes.simplification import each_replaced, until_settled
-from lowering.targets.supported import WRITTEN_OUT
+from lowering.targets.capabilities import FULLY_UNROLLED
 
 
 def with_guards_as_bounds(nest: ln.LoopNest) -> ln.LoopNest:
@@ -90,7 +90,7 @@ def _is_written_out(loop: ln.For) -> bool:
 
 def _is_short(loop: ln.For) -> bool:
     length = (loop.high - loop.low).constant
-    return length is not None and length <= WRITTEN_OUT
+    return length is not None and length <= FULLY_UNROLLED
 
 
 def _slides(loop: ln.For, rest: Index) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import is_
 from typing import Final, assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Index
 from atl.core.marks import LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, negation
@@ -25,7 +25,7 @@ def simplified(nest: ln.LoopNest) -> ln.LoopNest:
     The pairs of a cell are simplified one by one, which also simplifies its flat address: simplification replaces
     quotients, minima and maxima, but does not change sums and products. Extents of buffers are not changed.
     """
-    return replace(nest, body=_block(known_at_the_start(nest.assumptions, nest.inputs), nest.body))
+    return replace(nest, body=_block(initial_facts(nest.assumptions, nest.inputs), nest.body))
 
 
 def until_settled(nest: ln.LoopNest, once: Callable[[Facts, ln.Block], ln.Block]) -> ln.LoopNest:
@@ -33,7 +33,7 @@ def until_settled(nest: ln.LoopNest, once: Callable[[Facts, ln.Block], ln.Block]
 
     Statements that the pass returned as the same objects are not simplified again.
     """
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     body = nest.body
     while (changed := once(facts, body)) is not body:
         body = _block(facts, changed, frozenset(map(id, ln.statements(body))))

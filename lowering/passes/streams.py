@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.marks import LoopMark
 from atl.prove import Facts
 from lowering.nest import loopnest as ln
@@ -17,7 +17,7 @@ def with_cache_lines(nest: ln.LoopNest) -> ln.LoopNest:
     """Set `lines` of the loops marked `stream`: the cache lines that they store, or the reason why they store none."""
     if not any(isinstance(each, ln.For) and each.mark is LoopMark.STREAM for each in ln.statements(nest.body)):
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     return replace(nest, body=_block(nest.body, facts, ln.unused_ids(nest)))
 
 

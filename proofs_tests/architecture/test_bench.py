@@ -20,7 +20,7 @@ import pytest
 
 import atl
 from atl.cli import main as command_line
-from atl.cli.foundation.command import FAILED, REFUSED
+from atl.cli.command import FAILED, REFUSED
 from bench import command, report, settling
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
 from bench.limits import limit_of
@@ -368,8 +368,9 @@ def test_everybody_in_the_tables_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("name", WORKLOADS)  # the slower one: so both sizes of a workload come to one process
 def test_everybody_computes_what_the_reference_does(name: str, size: int) -> None:
     each = WORKLOADS[name]
+    problem = each.pose(size)
     for ours in each.ours:
-        ours.made()  # once for both sizes: each contestant's process is forked from this one
+        ours.contestant(problem)  # built once for both sizes: each contestant's process is forked from this one
     found = measured(each, Case(name, size, rounds=0), watch=lambda _: None)
     assert found.faults == ()
     if any("OpenMP" in one.said for one in found.left_out) and (reason := lacking("OpenMP")):

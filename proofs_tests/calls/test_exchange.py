@@ -135,7 +135,7 @@ def test_what_raises_while_it_is_asked_for_its_array_is_refused(doubling: Kernel
         def __array__(self, *_: object, **__: object) -> Any:
             raise error("no array today")
 
-    says = r"X is (no array: .*today|<.*which would be converted to an array)"
+    says = r"X is (not an array: .*today|<.*which would be converted to an array)"
     calls: list[Any] = [doubling, partial(doubling, copy=False), partial(atl.evaluate, doubling.program)]
     for call in calls:
         with pytest.raises((ArgumentError, ArrayError), match=says):
@@ -170,7 +170,7 @@ def test_what_is_not_of_the_declared_kind_is_refused_with_what_to_write(doubling
         ArgumentError, match=r"(?s)X is not in the memory of this machine: its DLPack device is \(2, 0\)"
     ):
         doubling(Lent(numbers(2, 2), (2, 0)))
-    with pytest.raises(ArgumentError, match="the library of X does not export its memory"):
+    with pytest.raises(ArgumentError, match="X cannot be exported by its library"):
         doubling(Lent(np.zeros((2, 2), np.dtype(">f4"))))
 
 
@@ -337,7 +337,7 @@ def test_a_kernel_is_timed_with_its_spread(doubling: Kernel) -> None:
     for wrong in (0, -1, True, "1", float("nan"), 1e9):
         with pytest.raises(InvalidArgument, match="above 0"):
             doubling.time(x, seconds=wrong)
-    with pytest.raises(ArgumentError, match="twice lacks X"):
+    with pytest.raises(ArgumentError, match="missing argument 'X' of twice"):
         doubling.time()
     threads = compile(atl.parse("f (x : float32[n]) : float32[n] := gen[i < n | parallel] 2 * x[i]"))
     assert "wall time" in str(threads.time(numbers(10), seconds=0.001))

@@ -118,7 +118,7 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     ),
     "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
     "sizes are taken to be large": (
-        *(simplification, "known_at_the_start", lambda *_: Facts().assume(less(constant(6), k))),
+        *(simplification, "initial_facts", lambda *_: Facts().assume(less(constant(6), k))),
         simplified,
     ),
     "every condition is taken to be decided": (
@@ -169,7 +169,7 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
         with_nonnegative_numerators,
     ),
     "a size is taken to be zero": (
-        *(nonnegative_division, "known_at_the_start", lambda *_: Facts().assume(equal(k, ZERO))),
+        *(nonnegative_division, "initial_facts", lambda *_: Facts().assume(equal(k, ZERO))),
         with_nonnegative_numerators,
     ),
 }

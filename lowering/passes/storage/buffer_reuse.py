@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import ONE, ZERO, index
 from atl.core.marks import LetMark
 from atl.core.reshape_definitions import Pairs
@@ -29,7 +29,7 @@ def with_reused_buffers(nest: ln.LoopNest) -> ln.LoopNest:
     """Let tensors share storage where no element is read after another tensor has overwritten it."""
     if not any(_is_free_to_move(statement) for statement in ln.statements(nest.body)):
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     output = nest.output if nest.complete else None
     body = _without_copies(nest.body, output)
     return replace(nest, body=_block(facts, outermost(nest), body, output))
@@ -241,7 +241,7 @@ def with_lets_in_output_rows(nest: ln.LoopNest) -> ln.LoopNest:
     """
     if sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     for allocate in ln.statements(nest.body):
         if not isinstance(allocate, ln.Allocate) or not _is_free_to_move(allocate) or allocate.storage != "heap":
             continue

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from atl.core.marks import AT_ONCE, LetMark
+from atl.core.marks import CONCURRENT, LetMark
 from lowering.nest import loopnest as ln
 from lowering.targets.stack import STACK_BUDGET
 
@@ -80,7 +80,7 @@ def _outside(block: ln.Block, kept: Collection[ln.Buffer]) -> ln.Block:
         match statement:
             case ln.Allocate(buffer, storage="stack") if buffer not in kept:
                 out.append(replace(statement, storage="heap"))
-            case ln.For(body=body, mark=mark) if mark in AT_ONCE:
+            case ln.For(body=body, mark=mark) if mark in CONCURRENT:
                 out.append(ln.with_body(statement, _outside(body, kept)))
             case ln.For(body=body):
                 moved: list[ln.Allocate] = []
@@ -107,7 +107,7 @@ def _in_loop(block: ln.Block, kept: Collection[ln.Buffer], moved: list[ln.Alloca
                 out.append(ln.Clear(buffer, capacity, zeroed))
             case ln.Free(buffer) if buffer in here:
                 pass
-            case ln.For(body=body, mark=mark) if mark in AT_ONCE:
+            case ln.For(body=body, mark=mark) if mark in CONCURRENT:
                 out.append(ln.with_body(statement, _outside(body, kept)))
             case ln.For(body=body) | ln.If(body=body):
                 out.append(ln.with_body(statement, _in_loop(body, kept, moved)))
