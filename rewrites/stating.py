@@ -1,4 +1,4 @@
-"""Makes statements of what the functions of rules return, and checks that they are about the metavariables alone."""
+"""Construction of statements from the functions of rules, with the check that they use only metavariables."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ from rewrites.statement import (
 
 
 def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], ranks: Ranks) -> Statement:
-    """Call the function of a rule once, for elements of these ranks, and return what it states.
+    """Call the function of a rule once, for elements of these ranks, and return its statement.
 
-    Raises what the function raises, and `InvalidArgument` for what is not an equation about the metavariables alone.
+    Raises the errors of the function, and `InvalidArgument` for a result that is not an equation of metavariables.
     """
     variables = Variables(metavariables, ranks)
     with without_broadcasting():
@@ -68,23 +68,23 @@ def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], r
 
 
 def checked(variables: Variables, made: Equation) -> Statement:
-    """Return an equation as a statement: made of the metavariables alone, with its element types as variables.
+    """Return an equation as a statement, with its element types as variables.
 
-    Raises `InvalidArgument` for what is made of anything else.
+    Raises `InvalidArgument` if the equation contains anything but metavariables.
     """
     return _Checked(variables).statement(made)
 
 
-# -- checking what a function states ----------------------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------------------------------------------
 
 _Class: TypeAlias = "str | int | tuple[str, int]"
-"""What has one element type: a type itself, a metavariable, a parameter of one, or a node by its number."""
+"""A member of an equivalence class of equal element types: a type, metavariable, parameter, or numbered node."""
 _ITSELF: Final = -1
-"""The position that stands for a metavariable itself among its parameters."""
+"""The position that denotes a metavariable itself rather than one of its parameters."""
 
 
 class _Checked:
-    """Checks that sides are about the metavariables alone, and finds which parts of them have one element type."""
+    """Checks that an equation uses only its metavariables, and infers which parts have equal element types."""
 
     def __init__(self, variables: Variables) -> None:
         self.variables = variables
@@ -110,7 +110,7 @@ class _Checked:
         lhs, rhs = (self._retyped(side, ()) for side in sides)
         for part in (lhs, rhs, *premises):
             if part.loose or part.loose_tensors:
-                raise _foreign("an index or a tensor that is bound outside of it")
+                raise _foreign("an index or a tensor that is bound outside of the rule")
         return Statement(
             MappingProxyType(dict(kinds)),
             variables.ranks,
@@ -122,7 +122,7 @@ class _Checked:
             tuple(dict.fromkeys(self._called.values())),
         )
 
-    # What has one element type is joined. A concrete type (a string of `DTYPES`) represents what it is joined with.
+    # Union-find of equal element types. A concrete type (a string of `DTYPES`) represents its class.
 
     def _root(self, of: _Class) -> _Class:
         while of in self._parents:
@@ -149,7 +149,7 @@ class _Checked:
         return self._called.setdefault(root, f"{ANY_DTYPE}{len(self._called)}")
 
     def _class(self, term: Expr, around: tuple[_Class, ...]) -> _Class:
-        """Return what the elements of a term have one type with; `around` are those of the tensors bound around."""
+        """Return the class of a term's element type; `around` are the classes of the enclosing let-bound tensors."""
         check_class(term)
         match term:
             case Metavariable():
@@ -162,7 +162,7 @@ class _Checked:
                 return number if dtype is None or is_variable(dtype) else self._join(number, checked_dtype(dtype))
             case Local(position):
                 if position >= len(around):
-                    raise _foreign("a tensor that is bound outside of it")
+                    raise _foreign("a tensor that is bound outside of the rule")
                 return around[-1 - position]
             case Cast(dtype, operand):
                 self._class(operand, around)
@@ -182,7 +182,7 @@ class _Checked:
                 assert_never(term)
 
     def _retyped(self, term: Expr, around: tuple[str, ...]) -> Expr:
-        """Return the term with type variables, made again by its constructors; nodes are numbered as `_class` does."""
+        """Rebuild the term with type variables. Nodes are numbered in the same order as in `_class`."""
         match term:
             case Metavariable():
                 tensors = tuple(self._retyped(tensor, around) for tensor in term.tensors)
@@ -201,12 +201,12 @@ class _Checked:
                 made = self._retyped(value, around)
                 bound = Let(made, self._retyped(body, (*around, str(made.type.dtype))), name, mark)
                 if not binds_by_type(bound):
-                    raise _foreign(f"the let-bound {name} with another type than its value has")
+                    raise _foreign(f"the let-bound {name} with a type that differs from its value's")
                 return bound
             case _:
                 return rebuild(term, lambda child: self._retyped(child.expr, around), self._index, self._predicate)
 
-    # -- what a statement may be made of
+    # -- contents of a statement
 
     def _check_application(self, term: Metavariable) -> None:
         variables = self.variables
@@ -216,11 +216,11 @@ class _Checked:
             raise _foreign(term.name)
         tensors = [parameter for parameter in kind.parameters if parameter.sort == "tensor"]
         if len(term.indices) + len(term.tensors) != len(kind.parameters) or len(term.tensors) != len(tensors):
-            raise _foreign(f"{term.name} with other arguments than it takes")
+            raise _foreign(f"{term.name} with wrong arguments")
         for parameter, tensor in zip(tensors, term.tensors, strict=True):
             if tensor.type.rank != variables.rank(parameter):
                 raise RankError(
-                    f"{term.name} is given a tensor of rank {tensor.type.rank}",
+                    f"{term.name} is applied to a tensor of rank {tensor.type.rank}",
                     required=f"a tensor of rank {variables.rank(parameter)}",
                 )
 
@@ -250,6 +250,6 @@ class _Checked:
 def _foreign(what: str) -> InvalidArgument:
     return InvalidArgument(
         f"a rule uses {what}, which is not one of its parameters",
-        required="sides and premises that are made of the parameters alone",
+        required="sides and premises that contain only the parameters",
         suggestions=("make it a parameter of the rule, for instance n: Index",),
     )

@@ -202,7 +202,7 @@ def _rule(step: StepTrace) -> Html:
         if step.asks
         else None,
         element("p", source, class_="quiet") if source else None,
-        element("p", step.grade, class_="grade"),
+        element("p", step.status, class_="status"),
         class_="card",
     )
 

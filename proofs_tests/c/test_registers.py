@@ -298,7 +298,7 @@ def test_what_is_refused_is_taken_where_its_suggestion_is_followed(refused: str)
 
 
 def test_a_session_says_beforehand_what_is_too_large_for_registers() -> None:
-    (found,) = reschedule(REFUSALS["too large"][0]).check().obstacles
+    (found,) = reschedule(REFUSALS["too large"][0]).check().diagnostics
     assert isinstance(found, UnsupportedMark)
     assert found.summary == "the buffer b is marked registers; it is too large, or its size is not constant"
 

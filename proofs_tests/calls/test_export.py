@@ -213,7 +213,7 @@ def test_the_header_says_on_which_unproved_rules_the_kernel_rests(tmp_path: Path
     theorem = reschedule(extremes()).rw(larger_and_smaller).done()
     folder = compile(theorem.rhs).write(tmp_path, theorem=theorem)
     said = " ".join((folder / "extremes.h").read_text(encoding="utf-8").split())
-    assert "NOT PROVED: it holds if larger_and_smaller (grade 1) does. The theorem is that of the certificate." in said
+    assert "NOT PROVED: it holds if larger_and_smaller (tested) does. The theorem is that of the certificate." in said
 
 
 def test_sizes_of_a_check_are_those_that_the_program_allows(product: tuple[Kernel, Path], tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_line_that_is_refused_makes_the_session_fail_and_go_on(
 ) -> None:
     assert held("tile q 8\ntile i 8\nquit\ntile j 8\n", monkeypatch=monkeypatch) == FAILED
     out = capsys.readouterr().out
-    assert "nothing in the goal is bound as q [ATL704]" in out
+    assert "no loop, sum or let in the goal is named q [ATL704]" in out
     assert "⊞[io < ⌈n / 8⌉]" in out
     assert "jo" not in out
     assert "runpy" not in out
@@ -258,12 +258,12 @@ def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], op
         ("undo 7", "undo(7) of 0 calls"),
         ("undo x", "x is not a number"),
         ("explain 3", "no call has been made"),
-        ("at q", "nothing in the goal is bound as q"),
+        ("at q", "no loop, sum or let in the goal is named q"),
         ('at "⊞[_ < "', "expected"),
         ("save x", "a name that ends in .py"),
         ("save", "the suffix names no format to save"),
         ("save nowhere/x.py", "cannot be written"),
-        ("? nothing_like_this", "nothing in the goal is bound as nothing_like_this"),
+        ("? nothing_like_this", "no loop, sum or let in the goal is named nothing_like_this"),
     ],
 )
 def test_what_is_meant_otherwise_is_refused_in_words(line: str, said: str) -> None:
@@ -316,7 +316,7 @@ def test_what_was_called_is_undone_explained_and_checked() -> None:
     assert "sum_gen_swap" in told(at, "explain")
     assert "sum_gen_swap" in told(at, "steps")
     assert "+" in told(at, "diff")
-    assert told(at, "check") == "no obstacles to compiling matmul for target='c'"
+    assert told(at, "check") == "no problems found in compiling matmul for target='c'"
     assert "Σ[p < k] A[i, p]" in told(at, "undo")
     assert "Σ[p < k] ⊞[j < m]" in told(at, "redo 1")
 

@@ -298,7 +298,7 @@ def test_an_interrupt_tells_what_was_done(
     monkeypatch.setattr(photograph, "_run", interrupted)
     code = command_line(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
     assert code == INTERRUPTED
-    assert "done so far: The photograph, The program, Its shape" in capsys.readouterr().err
+    assert "finished steps: The photograph, The program, Its shape" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -57,7 +57,7 @@ def test_each_step_is_there_once_with_its_rule_and_its_reasons(pipeline: Theorem
         found = shown.one("details", id=f"step-{number}")
         assert proved.rule.law in found.text
         assert proved.rule.name in found.text
-        assert step.grade in found.text
+        assert step.status in found.text
         reasons = list(found.one("ul", class_="reasons").all("li")) if proved.premises else []
         assert [item.one("span", class_="how").text.strip() for item in reasons] == [r.how for r in step.reasons]
     assert links_without_end(shown) == []
@@ -311,7 +311,7 @@ def test_a_page_of_what_rests_on_an_unproved_rule_says_so_first(tmp_path: Path) 
         mark = page.one("section", id="start").one("p", class_="note").text
         assert mark.startswith("Not proved. What follows holds if larger_and_smaller does: a user-defined rule")
         assert "1 rule, not all of them proved for all sizes: larger_and_smaller" in page.one("ul", class_="facts").text
-        assert "a rule of the user's own, grade 1: " in page.one("details", id="step-1").one("p", class_="grade").text
+        assert "user-defined rule, tested: " in page.one("details", id="step-1").one("p", class_="status").text
         assert "each proved for all sizes" not in page.text
     proved = read(html.page(reschedule(program()).rw(telescope).done()))
     assert list(proved.one("section", id="start").all("p", class_="note")) == []

@@ -503,7 +503,7 @@ def test_what_is_tried_where_nobody_says_fits_the_form_of_the_goal(name: str) ->
     s = reschedule(program)
     schedule(s, **numbers)
     assert expected in " ".join(str(s.goal).split())
-    assert not s.check().obstacles
+    assert not s.check().diagnostics
 
 
 def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:

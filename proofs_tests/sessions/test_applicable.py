@@ -145,7 +145,7 @@ def test_a_time_that_is_none_is_refused(seconds: object) -> None:
 
 
 def test_a_place_that_is_not_there_is_refused() -> None:
-    with pytest.raises(DoesNotApply, match="nothing in the goal is bound as q"):
+    with pytest.raises(DoesNotApply, match="no loop, sum or let in the goal is named q"):
         session(MATMUL).applicable("q")
 
 

@@ -202,7 +202,7 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
         ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
         ("j", 3, UnknownMark, "there is no mark 3"),
         ("A[_, _]", "vector", DoesNotApply, "nothing that A[_, _] means has a mark"),
-        ("q", "vector", DoesNotApply, "nothing in the goal is bound as q"),
+        ("q", "vector", DoesNotApply, "no loop, sum or let in the goal is named q"),
     ],
 )
 def test_what_cannot_be_marked_so_is_refused_with_what_can(
@@ -231,10 +231,10 @@ def test_a_tactic_that_only_renames_is_a_call() -> None:
 def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
     work = reschedule(matmul()).begin()
     for path, shown in (((0, 0, 0), "A[i, p] * B[p, j]"), ((0, 0, 0, 0), "A[i, p]")):
-        with pytest.raises(DoesNotApply, match="nothing is bound here that could have a mark") as caught:
+        with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to mark") as caught:
             work.mark(path, LoopMark.NONE)
         assert pointed_at(caught.value) == shown
-        with pytest.raises(DoesNotApply, match="nothing is bound here that could have a name") as caught:
+        with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to rename") as caught:
             work.rename(path, "x")
         assert pointed_at(caught.value) == shown
     with pytest.raises(DoesNotApply, match="there is no binder 1 here"):

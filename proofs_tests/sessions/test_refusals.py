@@ -129,7 +129,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(pipeline()).rw("truncr_flatten_split", around="i", reverse=True),
         Undetermined,
         (
-            "the right side of truncr_flatten_split does not tell its parameter k",
+            "the right side of truncr_flatten_split does not determine its parameter k",
             'try: pass it by name: s.rw("truncr_flatten_split", reverse=True, k=…)',
         ),
     ),
@@ -151,7 +151,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a misspelt name": (
         lambda: reschedule(pipeline()).inline("bfu"),
         DoesNotApply,
-        ("nothing in the goal is bound as bfu", "a gen, a sum or a let: buf, i", "did you mean buf?"),
+        ("no loop, sum or let in the goal is named bfu", "one of the names buf, i", "did you mean buf?"),
     ),
     "a loop inlined": (
         lambda: reschedule(pipeline()).inline("i"),
@@ -207,7 +207,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         DoesNotApply,
         ("x[i, j] - mean depends on the loop i, the let mean and the loop j between it", 's.hoist("mean") first'),
     ),
-    "an element that is bound outside of its loop": (
+    "an element that is bound outside of the rules loop": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a", over="⊞[i < _] _"),
         DoesNotApply,
         ("A[i, p] depends on the loop i and the loop p between", "s.stage(…, at=…) keeps it"),
@@ -466,10 +466,10 @@ def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (lambda: 1.0, "takes another number of parameters"),
-        (lambda i, j: 1.0, "takes another number of parameters"),
+        (lambda: 1.0, "takes a different number of parameters"),
+        (lambda i, j: 1.0, "takes a different number of parameters"),
         (3, "is not a function"),
-        (abstracted(("index", "index"), lambda i, j: atl.value(i + j)), "is given what it does not range over"),
+        (abstracted(("index", "index"), lambda i, j: atl.value(i + j)), "has an argument of the wrong kind"),
     ],
     ids=["none", "two", "no function", "two, as a function of ours"],
 )
@@ -496,7 +496,7 @@ def test_a_conjunct_that_is_not_there_is_a_near_miss() -> None:
 def test_what_is_no_number_or_name_is_refused() -> None:
     s = reschedule(pipeline()).inline("buf")
     wrong: Any = rules["mul_comm"]
-    with pytest.raises(InvalidArgument, match="no name of a rule") as caught:
+    with pytest.raises(InvalidArgument, match="not the name of a rule") as caught:
         s.rw(wrong)
     assert 's.rw("mul_comm")' in str(caught.value)
     number: Any = "1"

@@ -228,7 +228,7 @@ def test_what_a_session_refuses_is_told_with_the_line_of_the_call(name: str) -> 
 
 def test_an_operand_that_is_not_there_is_answered_with_the_inputs_too() -> None:
     message = said(lambda: reschedule(rows()).stage("Q", at="row"), DoesNotApply)
-    assert "required: the name of an input, a gen, a sum or a let: row, col, A" in message
+    assert "required: one of the names row, col, A" in message
 
 
 @pytest.mark.parametrize("watch", [7, atl.Size, lambda: None])

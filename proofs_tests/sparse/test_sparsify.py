@@ -154,14 +154,14 @@ def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
     assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
     text = refused(ArgumentError, lambda: kernel(matrix, vector))
-    assert "the format CSR of A is not known" in text
+    assert "the format CSR of A was unknown" in text
     assert "sparse.load(path)" in text
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
+        (("CSR", "CSC"), "the format CSC declares other arrays for A than the program has"),
         (
             ('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'),
             "the arrays of A are not inputs of the program",
@@ -187,7 +187,7 @@ def test_format_with_equal_arrays_and_other_meaning_is_refused() -> None:
     product = atl.program("spmv", [square, x], atl.gen(n, lambda i: atl.sum(n, lambda j: square[i, j] * x[j])))
     columns = sparse.Format("CSR", sparse.CSR.levels, sparse.Permuted((1, 0)))
     text = dumps(reschedule(product).sparsify("A", columns).done())
-    message = "arrays in the format CSR mean another tensor A"
+    message = "its arrays represent a different tensor A"
     with pytest.raises(ATLError, match=message):
         loads(text, formats=sparse.format_named)
     held = np.array([[0.0, 2.0], [0.0, 1.0]])

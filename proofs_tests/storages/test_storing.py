@@ -67,7 +67,7 @@ def test_strides_of_sizes_are_stored_by_facts_of_the_layout_and_of_the_program()
 @pytest.mark.parametrize("name", WAYS)
 def test_a_product_with_stored_operands_is_derived_by_a_call_each(name: str, tmp_path: Path) -> None:
     s = products(name)
-    assert str(s.check()).startswith("no obstacles")
+    assert str(s.check()).startswith("no problems found")
     theorem = s.done()
     theorem.save(tmp_path / "product.atl.json")
     assert load(tmp_path / "product.atl.json").rhs == theorem.rhs

@@ -13,7 +13,7 @@ from atl.errors import InvalidArgument
 from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import A, B, assert_agrees, body, k, m, matmul, n, pipeline
 from rewrites import DoesNotApply, Session, reschedule
-from rewrites.obstacles import obstacles
+from rewrites.diagnostics import diagnostics
 from rewrites.tactics.nests import accumulation
 from rewrites.tactics.storage import padding
 
@@ -248,14 +248,14 @@ def test_a_buffer_that_would_be_cut_is_refused_with_what_to_do(monkeypatch: pyte
     assert "s.accumulate(…) before s.tails()" in str(refused.value)
     assert shifted().accumulate("q", at="ioo").tails().check()
     # The planted fault: whatever comes to stand in the way is taken for nothing new.
-    monkeypatch.setattr(accumulation, "new_obstacles", lambda before, after: [])
+    monkeypatch.setattr(accumulation, "new_diagnostics", lambda before, after: [])
     assert not shifted().tails().accumulate("q", at="ioo").check()
 
 
 def test_a_refusal_names_what_stands_in_the_way_anew_and_not_what_did_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(padding, "_weakened", lambda *_: None)
     s = shifted().tails().mark("ioo", "block.x")
-    (before,) = obstacles(s.goal)
+    (before,) = diagnostics(s.goal)
     with pytest.raises(DoesNotApply, match="would not compile: the truncation of the last") as refused:
         s.accumulate("q", at="ioo")
     assert before.summary not in str(refused.value)
@@ -278,7 +278,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     "rows of a vector": (
         lambda: reschedule(pipeline()).unroll_and_jam("⊞[_ < _] _ + _", 2), "no loop stands directly inside of the loop ii",
     ),
-    "what nobody shares": (lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "nothing in the goal is bound as C"),
+    "what nobody shares": (lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "no loop, sum or let in the goal is named C"),
 }  # fmt: skip
 
 

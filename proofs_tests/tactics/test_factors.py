@@ -76,7 +76,7 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda: session("Σ[i < n] y * x[i]").factor_out("x[i]"), "depends on the sum i around it"),
     (lambda: nest().split_loop("i"), "split_loop needs an index to split at"),
     (lambda: nest().rename("_ * _", "k"), "nothing that _ . _ means has a name"),
-    (lambda: nest().inline("b"), "nothing in the goal is bound as b"),
+    (lambda: nest().inline("b"), "no loop, sum or let in the goal is named b"),
     (
         lambda: session("let b := 2 * x in ⊞[i < n] b[i] + x[i]", "[n]").inline("b", at="x[_]"),
         "the let b does not stand at that place",

@@ -165,7 +165,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(matmul()).pack("B", order=["p", "i", "j"]),
         "does not name each loop of the operand once",
     ),
-    "nothing that is known": (lambda: reschedule(matmul()).pack("C"), "nothing in the goal is bound as C"),
+    "nothing that is known": (lambda: reschedule(matmul()).pack("C"), "no loop, sum or let in the goal is named C"),
     "one read too many": (lambda: reschedule(matmul()).pack("B", nth=1), "B means 1 place; nth=1 is beyond"),
 }
 

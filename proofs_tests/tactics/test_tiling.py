@@ -238,9 +238,9 @@ def test_a_text_bound_is_read_with_the_names_of_the_place() -> None:
     assert body(s) == "⊞[i < n] (⊞[j < i + 1] z[i, j]) ++ ⊞[i + 1 <= j < n] padding(float32)"
     assert "size" not in str(triangle().tile("j", "i + 1").goal).split(":=")[0]
     assert body(triangle().split_loop("i", "imin(4, n)")) == body(triangle().split_loop("i", "min(4, n)"))
-    with pytest.raises(InvalidArgument, match="in 'j', j is the index of a loop that is not around this place"):
+    with pytest.raises(InvalidArgument, match="in 'j', j is the index of a loop that does not enclose this place"):
         triangle().split_loop("i", "j")
-    with pytest.raises(InvalidArgument, match="in 'j', j is the index of a loop that is not around this place"):
+    with pytest.raises(InvalidArgument, match="in 'j', j is the index of a loop that does not enclose this place"):
         triangle().tile("i", "j")
 
 

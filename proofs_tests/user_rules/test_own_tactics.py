@@ -101,11 +101,11 @@ def tile(s: Session) -> None:
 @pytest.mark.parametrize(
     ("function", "of", "says"),
     [
-        (no_arrow, InvalidArgument, "does not say what it does"),
-        (no_session, InvalidArgument, "takes no session"),
-        (tile, InvalidName, "a name of its own"),
-        (lambda s: s, InvalidName, "a name of its own"),
-        (7, InvalidArgument, "7 is no tactic"),
+        (no_arrow, InvalidArgument, "has no →"),
+        (no_session, InvalidArgument, "has no parameter for the session"),
+        (tile, InvalidName, "a name that no method of sessions has"),
+        (lambda s: s, InvalidName, "a name that no method of sessions has"),
+        (7, InvalidArgument, "7 is not a function"),
     ],
 )
 def test_what_is_no_tactic_is_refused(function: Any, of: type[ATLError], says: str) -> None:

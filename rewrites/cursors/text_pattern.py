@@ -1,8 +1,8 @@
-"""Choosing places: by a path, by the name of a binder, by a pattern in the printed notation, or by a handle.
+"""Text patterns that choose places of a program.
 
-A pattern is written as programs are printed, in either spelling, with `_` for anything: "⊞[_ < n] _", "buf[_]",
-"sum[k < _] _ * _", "[_] · _". Of an index expression `_` is the part that is not written: "buf[i + _]". A mark is
-asked for where it is written: "⊞[_ < _ | parallel] _".
+A pattern is written as programs are printed, in Unicode or ASCII, with `_` for anything: "⊞[_ < n] _", "buf[_]",
+"sum[k < _] _ * _", "[_] · _". In an index expression, `_` stands for the remaining summands: "buf[i + _]". A mark must
+match only if the pattern contains one: "⊞[_ < _ | parallel] _".
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _UNARY: Final[frozenset[str]] = frozenset(get_args(UnaryOp)) - {"neg"}
 
 
 def is_name(text: str) -> bool:
-    """Whether a text names a binder; any other is a pattern."""
+    """Return whether a text is the name of a binder; any other text is a pattern."""
     return text.isidentifier() and text != "_"
 
 
@@ -61,9 +61,9 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a subterm is to be: a kind of node, what it says of itself, its indices and its parts, and its mark.
+    """A parsed pattern: the constructor of a node, its attributes, indices and parts, and its mark.
 
-    Without a kind it may be anything, without a mark it may have any. `span` is where it is in the text.
+    Without a constructor it matches anything; without a mark, any mark. `span` is its range in the text.
     """
 
     of: type[Expr] | None = None
@@ -77,13 +77,13 @@ class Wanted:
 
     @property
     def size(self) -> int:
-        """The number of things that it asks for."""
+        """Number of requirements in the pattern."""
         total, left = 0, [self]
         while left:
             at = left.pop()
             if at.of is not None:
-                asked = (at.name, at.condition, at.mark)
-                total += 1 + len(at.indices or ()) + sum(one is not None for one in asked)
+                optional = (at.name, at.condition, at.mark)
+                total += 1 + len(at.indices or ()) + sum(each is not None for each in optional)
                 left += at.parts
         return total
 
@@ -92,7 +92,7 @@ ANYTHING: Final = Wanted()
 
 
 def pattern(text: str) -> Wanted:
-    """The pattern that a text means. Raises `ParseError` with the place in the text."""
+    """Parse a pattern. Raises `ParseError` with the place in the text."""
     reader = _PatternReader(with_numbered_holes(text))
     try:
         return reader.whole(reader.expression, "the end of the pattern")
@@ -108,18 +108,18 @@ def pattern(text: str) -> Wanted:
 
 
 def with_numbered_holes(text: str) -> str:
-    """Return the text in which spans are counted: each hole has a name of its own there."""
+    """Return the text with a unique name for each hole. Spans refer to this text."""
     count = iter(range(1_000_000))
     return _HOLE.sub(lambda _: f"_{next(count)}_", text)
 
 
 def without_numbers(text: str) -> str:
-    """Return a text with `_` for each hole."""
+    """Replace the unique names of holes by `_`."""
     return _NAMED_HOLE.sub("_", text)
 
 
 class _PatternReader(IndexReader):
-    """Reads patterns: the grammar of `atl.parse`, without types, and with holes."""
+    """Parser of patterns: the grammar of `atl.parse`, without types and with holes."""
 
     def expression(self, at_least: int = Level.BINDER) -> Wanted:
         start = self.next.start
@@ -268,7 +268,7 @@ def _unless_hole(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The names in scope where a pattern is compared; the innermost last."""
+    """The names in scope of a subterm, innermost last."""
 
     indices: tuple[str, ...]
     tensors: tuple[tuple[str, ...], ...]
@@ -285,26 +285,26 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A part of a pattern that the subterm at a path below the compared one is not."""
+    """A difference between a part of a pattern and the subterm at a path below the compared one."""
 
     wanted: Wanted
     path: Path
     what: Literal["part", "operator", "name", "mark", "index", "condition"] = "part"
     pair: tuple[Any, Any] = ("", "")
-    """What is wanted and what is there, where that is not the whole part."""
+    """The differing attribute in the pattern and in the subterm, unless the whole part differs."""
     weight: int = 1
-    """The number of things that the pattern asks for and that are not compared any further, this one included."""
+    """Number of requirements of the pattern that fail or are not compared because of this difference."""
 
 
 def fits(wanted: Wanted, cursor: Cursor) -> bool:
-    """Whether a pattern fits the subterm at a place."""
+    """Return whether a pattern matches the subterm at a cursor."""
     if wanted.of not in (None, Input, type(cursor.term)):
-        return False  # the names of a place are worked out only where they are needed
+        return False  # skips computing the names in scope
     return next(differences(wanted, cursor), None) is None
 
 
 def differences(wanted: Wanted, cursor: Cursor) -> Iterator[Difference]:
-    """Yield all that a pattern asks for and the subterm at a place is not."""
+    """Yield the differences between a pattern and the subterm at a cursor."""
     names = cursor.names
     return _differences(wanted, cursor.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)), ())
 
@@ -354,7 +354,7 @@ def _inside(wanted: Wanted, found: Expr, position: int, names: _Named) -> _Named
 
 
 def _fits_condition(wanted: Predicate, found: Predicate) -> bool:
-    """Conjuncts fit in any order."""
+    """Match conjuncts in any order."""
     parts = list(conjuncts(found))
     for want in conjuncts(wanted):
         found_at = next((k for k, have in enumerate(parts) if _fits_literal(want, have)), None)
@@ -393,7 +393,7 @@ def _atom_has_hole(atom: object) -> bool:
 
 
 def fits_index(wanted: Index, found: Index, *, zero: bool = False) -> bool:
-    """Whether an index expression is the pattern with something for each `_`; in a sum that is 0 only if allowed."""
+    """Return whether an index expression matches. `_` in a sum matches nothing (0) only with `zero`."""
     if not _has_hole(wanted):
         return wanted == found
     if _is_hole(wanted):

@@ -1,8 +1,8 @@
-"""Certificates as theorems of Rocq: both programs equal, for all sizes and arrays that meet the assumptions.
+"""Certificates as theorems of Rocq: both programs are equal for all sizes and arrays that satisfy the assumptions.
 
-Each step is a lemma: down its path by congruence, with the facts of binders and guards, then the rule. Premises, what
-the sides oblige to, and that a program is the instance which a step says it is, are Rocq's to prove. What is printed
-here beside the two programs are hints: a wrong one makes a proof fail, and none is believed.
+Each step is a lemma. Its proof goes down the path by congruence, with the facts of binders and guards, and then applies
+the rule. Rocq proves the premises, the well-formedness conditions, and that the program is the stated instance. Apart
+from the programs, everything printed here is a hint: a wrong hint makes a proof fail, and none is trusted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from rewrites.rocq.notation import (
     NOWHERE,
     Around,
     Notation,
-    apart,
+    check_distinct,
     holds_integers,
     positions,
     type_of_input,
@@ -64,19 +64,19 @@ from rewrites.rocq.notation import (
 from rewrites.rocq.statements import at_least_rank, lemma
 
 SECONDS_EACH: Final = 120
-"""What the proof of one step may take."""
+"""Time limit for the proof of one step, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """Programs, each made from the one before it by a step."""
+    """The programs of a derivation and the steps between them."""
 
     programs: tuple[Program, ...]
     steps: tuple[Step, ...]
 
 
 def derivation(theorem: Theorem) -> Derivation:
-    """The programs that a theorem's steps lead through."""
+    """Replay a theorem and collect the program after each step."""
     at = reflexivity(theorem.lhs)
     programs = [at.rhs]
     for step in theorem.steps:
@@ -93,10 +93,9 @@ def text_of(
     more: Iterable[str] = (),
     theorem: str = "certified",
 ) -> str:
-    """The file: the rules that are used, the programs, a lemma for each step, and the theorem `certified`.
+    """Return the file: the rules used, the programs, a lemma for each step, and the theorem `certified`.
 
-    A proof of a step is given up after so many seconds. With `more` lines after it, which need this part of the
-    library, `theorem` is what they come to.
+    The proof of a step is given up after `seconds`. `more` lines may follow, which use `library` and prove `theorem`.
     """
     rules = {step.rule.name: step.rule for step in derived.steps}
     first, last = derived.programs[0], derived.programs[-1]
@@ -139,7 +138,7 @@ def text_of(
         "Qed.",
         *more,
         "End Programs.",
-        # One need not rest on the other.
+        # Neither theorem need depend on the other.
         *(f"Print Assumptions {name}." for name in dict.fromkeys(("certified", theorem))),
         "End Certificate.",
     ]
@@ -147,11 +146,11 @@ def text_of(
 
 
 def context(programs: Iterable[Program]) -> Iterator[str]:
-    """What is given: the sizes and inputs, none negative, the assumptions, and what is declared of integers."""
+    """Yield the context: sizes and inputs, non-negative sizes, assumptions, and declared facts of integer arrays."""
     listed = tuple(programs)
     sizes = dict.fromkeys(name for program in listed for name in program.sizes)
     inputs = {array.name: array for program in listed for array in program.inputs}
-    apart([*map(word, sizes), *map(word, inputs)])
+    check_distinct([*map(word, sizes), *map(word, inputs)])
     notation = Notation()
     for name in sizes:
         yield f"Variable {word(name)} : Z."
@@ -167,7 +166,7 @@ def context(programs: Iterable[Program]) -> Iterator[str]:
 
 
 def _declared(array: Array, notation: Notation) -> Iterator[str]:
-    """What is declared of the elements of an array of integers."""
+    """Yield the declared facts of an array of integers as hypotheses."""
     at = [f"p''{d}" for d in range(len(array.shape))]
     within = "".join(f"0 <= {p} < {notation.index(e)} -> " for p, e in zip(at, array.shape, strict=True))
     binders = f"forall {' '.join(at)} : Z, " if at else ""
@@ -175,18 +174,18 @@ def _declared(array: Array, notation: Notation) -> Iterator[str]:
         element = f"{word(array.name)} {positions(at)}"
         match fact:
             case AtLeast(bound):
-                says = f"{notation.index(bound)} <= {element}"
+                claim = f"{notation.index(bound)} <= {element}"
             case Below(bound):
-                says = f"{element} < {notation.index(bound)}"
+                claim = f"{element} < {notation.index(bound)}"
             case Monotonic():
-                says = _rising(array, fact, at, notation)
+                claim = _rising(array, fact, at, notation)
             case _:
                 assert_never(fact)
-        yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{says}."
+        yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{claim}."
 
 
 def _rising(array: Array, fact: Monotonic, at: list[str], notation: Notation) -> str:
-    """Each element beside the next one along the last dimension."""
+    """Return the fact that elements increase along the last dimension."""
     last, less = at[-1], "<" if fact.strict else "<="
     element, following = (f"{word(array.name)} {positions([*at[:-1], p])}" for p in (last, f"{last} + 1"))
     if fact.between is None:
@@ -200,7 +199,7 @@ def _rising(array: Array, fact: Monotonic, at: list[str], notation: Notation) ->
 
 
 def equal_within(program: Program, left: str, right: str) -> str:
-    """That two tensors are equal at all positions within the shape of a program."""
+    """State that two tensors are equal at all positions within the shape of a program."""
     return _Shape.of(program).equal(left, right)
 
 
@@ -219,7 +218,7 @@ class _Shape:
         return _Shape(at, tuple(f"0 <= {p} < {e}" for p, e in zip(at, extents, strict=True)))
 
     def equal(self, left: str, right: str) -> str:
-        """That two tensors are equal at all positions within the shape."""
+        """State that two tensors are equal at all positions within the shape."""
         bound = " ".join([*(f"({p} : Z)" for p in self.at), "(rest : list Z)"])
         place = positions(self.at, "rest")
         return f"forall {bound}, {''.join(f'{each} -> ' for each in self.within)}{left} {place} = {right} {place}"
@@ -227,11 +226,11 @@ class _Shape:
 
 @dataclass(slots=True)
 class _Proof:
-    """The proof of a step, written on the way down its path: `at` is the old part, `new` what stands in its place."""
+    """The proof of a step, written while going down its path from the old part `at` and the new part `new`."""
 
     notation: Notation = field(default_factory=Notation)
     places: list[str | None] = field(default_factory=list)
-    """The position that is looked at: variables, and None for what is no variable."""
+    """The current position: variables, or None where the position is not a variable."""
     around: Around = NOWHERE
     after: list[str] = field(default_factory=list)
 
@@ -252,13 +251,13 @@ class _Proof:
         return self.notation.index(e, self.around)
 
     def _bound(self, hint: str) -> str:
-        """A name for an index that is bound from here on."""
+        """Bind an index and return its name."""
         name = self.notation.fresh(hint)
         self.around = self.around.index(name)
         return name
 
     def _down(self, at: Expr, new: Expr, position: int) -> list[str]:
-        """How to come down to a part."""
+        """Return the tactics that go down to a part."""
         ix = self._index
         match at:
             case Gen(low, high, _, name):
@@ -288,7 +287,9 @@ class _Proof:
             case Reshape(op, operand):
                 return [self._through(op, operand.type)]
             case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
-                raise InvalidArgument("a step leads below a term without parts", required="a path within its program")
+                raise InvalidArgument(
+                    "the path of a step goes below a term without parts", required="a path within the program"
+                )
             case _:
                 assert_never(at)
 
@@ -320,7 +321,7 @@ class _Proof:
                 assert_never(op)
 
     def _without(self, count: int, *instead: str) -> str:
-        """The first positions have become others: what was known of them is of no use below."""
+        """Replace the first positions, and clear hypotheses about the old ones."""
         gone = [name for name in self.places[:count] if name is not None]
         self.places[:count] = instead
         return "".join(f"clear dependent {name}; " for name in gone).rstrip()
@@ -332,16 +333,16 @@ class _Proof:
             self.around = around.tensor(y)
             return [f"apply down_bind; intros {y};"]
         if not isinstance(new, Let):
-            raise InvalidArgument("a step below a let has put another term in its place", required="a let")
+            raise InvalidArgument("a step below a let replaced the let", required="a let")
         at = [notation.fresh("q") for _ in value.type.shape]
         within = [f"0 <= {q} < {notation.index(e, around)} -> " for q, e in zip(at, value.type.shape, strict=True)]
         bound = " ".join([*(f"({q} : Z)" for q in at), "(rest : list Z)"])
         before, after = notation.term(value, around), notation.term(new.value, around)
         equal = notation.fresh("E")
         self.places = [*at]
-        says = f"forall {bound}, {''.join(within)}{before} {positions(at, 'rest')} = {after} {positions(at, 'rest')}"
+        claim = f"forall {bound}, {''.join(within)}{before} {positions(at, 'rest')} = {after} {positions(at, 'rest')}"
         self.after.append(f"| unfold bind; reads {equal} ]")
-        return [f"assert ({equal} : {says}); [ intros;"]
+        return [f"assert ({equal} : {claim}); [ intros;"]
 
     def _argument(self, value: Argument) -> str:
         notation, around = self.notation, self.around
@@ -359,11 +360,11 @@ class _Proof:
     def _condition(self, value: Argument, around: Around) -> str:
         if is_predicate(value):
             return self.notation.predicate(value, around)
-        raise InvalidArgument("an argument of a step is none", required="an index, a condition or a tensor")
+        raise InvalidArgument("invalid argument of a step", required="an index, a condition or a tensor")
 
 
 def _extents(step: Step) -> Iterator[Index]:
-    """The extents that the rule asks of its tensors, in the order of its binders, seen from the place."""
+    """Yield the extents of the rule's tensors at this place, in the order of its binders."""
     for name, dimension in at_least_rank(step.rule).extents.values():
         value = step.arguments[name]
         if isinstance(value, Function):
@@ -375,7 +376,7 @@ def _extents(step: Step) -> Iterator[Index]:
 def _tensor(name: str, value: Argument) -> Expr:
     if is_term(value):
         return value
-    raise InvalidArgument(f"{name} is no tensor", required="a tensor expression")
+    raise InvalidArgument(f"{name} is not a tensor", required="a tensor expression")
 
 
 __all__ = ["Derivation", "context", "derivation", "text_of"]

@@ -1,12 +1,12 @@
-"""Grade 3 for rules: both sides are equal for all sizes, indices, conditions and elements.
+"""Symbolic proofs of rules: both sides are equal for all sizes, indices, conditions and elements.
 
-Both sides are read at a symbolic position by the definitions of the operators. A condition that the prover does not
-decide splits the proof in two; one that depends on the index of a sum becomes a factor [p] of its terms. What is left
-are two polynomials, which are compared. A rule on sums is proved by induction on an extent: its sides are equal where
-that is empty, and grow by the same amount with it.
+Both sides are evaluated at a symbolic position by the definitions of the operators. If the prover cannot decide a
+condition, the proof is split in two cases. A condition that depends on the index of a sum becomes a factor [p] of its
+terms instead. The results are two polynomials, which are compared. A rule about sums is proved by induction on an
+extent: the sides are equal if it is empty, and grow by the same amount with it.
 
-What a rule takes for granted is that both sides have a meaning: the obligations of `atl.checks.wellformed` are facts
-where they arise. The equation is proved for each rank of elements that the rule is stated for.
+Proofs assume that both sides are well-formed: the obligations of `atl.checks.wellformed` are facts where they arise.
+Each statement of the rule, one for each rank of elements, is proved.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ from rewrites.rule_checking.symbolic_values import (
 from rewrites.statement import Statement
 
 DEEPEST: Final = 14
-"""How often a proof may be split."""
+"""Maximum depth of case splits."""
 Case: TypeAlias = Callable[[Facts], Poly]
 _BOUND: Final = 1 << 58
 _ids: Final = count(1 << 57)
@@ -91,7 +91,7 @@ _ids: Final = count(1 << 57)
 
 @dataclass(frozen=True, slots=True)
 class Peel:
-    """An induction step: the variable that has grown by one, and whether sums give their first or last terms away."""
+    """An induction step: the variable that grew by one, and whether sums split off their first or last terms."""
 
     variable: Var
     first: bool = field(kw_only=True)
@@ -99,7 +99,7 @@ class Peel:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads a term at positions within its shape. `inside` are the indices of the folds around."""
+    """Evaluates a term at positions within its shape. `inside` are the indices of the enclosing folds."""
 
     bound: dict[int, Expr]
     linear: bool
@@ -144,7 +144,7 @@ class Reader:
             case Binary(op, left, right):
                 return _binary(op, self.read(left, at, facts), self.read(right, at, facts))
             case Cast(dtype, operand):
-                # Operands of two types may read alike and differ: an index wraps in one of them.
+                # The same value can differ between two types, because an index may wrap in one of them.
                 return _unary(f"{operand.type.dtype} to {dtype}", self.read(operand, at, facts))
             case Concat(left, right):
                 n = left.type.shape[0]
@@ -154,7 +154,7 @@ class Reader:
                 )  # fmt: skip
             case Reshape(op, operand):
                 if isinstance(op, Flatten):
-                    # There is an element at this position, so neither of the extents is zero.
+                    # An element exists at this position, so neither extent is zero.
                     facts = facts.assume(*(at_most(index(1), extent) for extent in operand.type.shape[:2]))
                 where = origin(op, operand.type.shape, at)
                 return self._where(where.present, lambda inner: self.read(operand, where.at, inner), _nothing, facts)
@@ -175,7 +175,7 @@ class Reader:
         return factor * holds(yes) + (values.ONE - factor) * fails(no)
 
     def _decided(self, predicate: Predicate, facts: Facts) -> Predicate:
-        """The condition without what is known; of one that no fold decides, the proof is split."""
+        """Simplify a condition by the facts. Raises `Undecided` unless it depends on the index of a fold."""
         if isinstance(predicate, All | Any):
             return self._parts_decided(predicate, facts)
         if isinstance(prove(facts, predicate), Proved):
@@ -195,7 +195,7 @@ class Reader:
                 return known
             if known != (TRUE if every else FALSE):
                 left.append(known)
-            # A part is looked at where those before it hold, or, of a disjunction, fail.
+            # A part is evaluated only if the earlier parts hold (for a disjunction: fail).
             facts = facts.assume(part if every else negation(part))
         return left[0] if len(left) == 1 else type(predicate)(tuple(left))
 
@@ -205,11 +205,11 @@ class Reader:
         extent = simplify(facts, term.high - term.low)
         if isinstance(prove(facts, at_most(extent, NONE)), Proved):
             return values.ZERO
-        given, kept, apart = self._peeled(term, extent, at, facts)
+        given, kept, offset = self._peeled(term, extent, at, facts)
         if isinstance(prove(facts, equal(kept, index(1))), Proved):
-            return given + self.read(instantiate(term.body, term.low + apart), at, facts)
+            return given + self.read(instantiate(term.body, term.low + offset), at, facts)
         variable = Var(next(_ids), "k")
-        opened = instantiate(term.body, term.low + apart + index(variable))
+        opened = instantiate(term.body, term.low + offset + index(variable))
         inside = facts.assume(within(NONE, index(variable), kept), *_outside(opened))
         if isinstance(prove(inside, FALSE), Proved):
             return given  # no index is within the range and gives the body a meaning
@@ -219,7 +219,10 @@ class Reader:
         return given + folded(term.monoid, kept, variable, body, linear=self.linear, counted=counted)
 
     def _peeled(self, term: Reduce, extent: Index, at: tuple[Index, ...], facts: Facts) -> tuple[Poly, Index, Index]:
-        """The terms that a sum has gained in an induction step; its extent before; and where its first index is now."""
+        """Split off the terms that a sum gained in an induction step.
+
+        Returns their value, the extent before, and the offset of the remaining terms.
+        """
         if self.peel is None or term.monoid != "sum":
             return values.ZERO, extent, NONE
         grown = self.peel.variable
@@ -243,7 +246,7 @@ class Reader:
             out = folded("sum", gained, variable, body, linear=self.linear, counted=True)
         return out, before, gained if self.peel.first else NONE
 
-    # -- what is generic ----------------------------------------------------------------------------------------------
+    # -- metavariables ------------------------------------------------------------------------------------------------
 
     def _generic(self, of: Metavariable, at: tuple[Index, ...], facts: Facts) -> Poly:
         positions = tuple(simplify(facts, position) for position in (*of.indices, *at))
@@ -275,7 +278,7 @@ def _renamed(body: Poly, old: tuple[Var, ...], new: tuple[Var, ...]) -> Poly:
 
 
 def _height(value: Poly) -> int:
-    """How many folds are nested in a value."""
+    """Return the nesting depth of folds in a value."""
     found = 0
     for monomial, _ in value.terms:
         for part, _ in monomial:
@@ -292,9 +295,9 @@ def _height(value: Poly) -> int:
 
 
 def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: bool, counted: bool) -> Poly:
-    """A fold; of a sum, factors that do not depend on its index are taken out, and terms are summed one by one.
+    """Return a fold. In a sum, terms are summed separately and factors that do not depend on its index are moved out.
 
-    Equal terms are `counted` where the extent is known not to be negative.
+    A constant term is multiplied by the extent if `counted`: the extent is known to be non-negative.
     """
     if body.zero:
         return values.ZERO
@@ -349,7 +352,7 @@ def _binary(op: str, x: Poly, y: Poly) -> Poly:
 
 
 def _single(value: Poly) -> Iterator[values.Atom]:
-    """The atom that a value is, if it is one."""
+    """Yield the atom if a value consists of a single atom."""
     if len(value.terms) == 1:
         ((monomial, coefficient),) = value.terms
         if coefficient == 1 and len(monomial) == 1:
@@ -363,9 +366,9 @@ def _single(value: Poly) -> Iterator[values.Atom]:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """lhs = rhs at these positions, where the facts hold.
+    """The goal lhs = rhs at these positions, under the facts.
 
-    In an induction step `hypothesis` is the goal before, and variables in `fixed` are not solved for.
+    In an induction step `hypothesis` is the goal for the smaller extent. Variables in `fixed` are not solved for.
     """
 
     lhs: Expr
@@ -376,7 +379,7 @@ class Goal:
     fixed: tuple[Var, ...] = ()
 
     def where(self, variable: Var, value: Index) -> Goal:
-        """The goal with an index variable replaced."""
+        """Return the goal with an index variable replaced."""
 
         def leaf(at: Leaf) -> Index:
             return value if at == variable else index(at)
@@ -391,7 +394,7 @@ class Goal:
         )
 
     def assuming(self, literal: Predicate) -> Goal:
-        """The goal with one more fact; an equation is solved for a variable where that can be done."""
+        """Return the goal with one more fact. An equation is solved for a variable if possible."""
         if isinstance(literal, Zero):
             for monomial, coefficient in literal.expression.terms:
                 if len(monomial) == 1 and isinstance(monomial[0], Var) and coefficient in (1, -1):
@@ -409,7 +412,7 @@ Attempt: TypeAlias = Callable[[Goal, Facts], bool]
 
 
 def _split(goal: Goal, attempt: Attempt, depth: int = 0) -> None:
-    """Proves the goal by cases; raises `Stuck`."""
+    """Prove the goal by cases. Raises `Stuck`."""
     facts = Facts().assume(*goal.facts)
     if isinstance(prove(facts, FALSE), Proved):
         return
@@ -428,9 +431,9 @@ def _reads_equal(*, linear: bool) -> Attempt:
 
 
 def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: tuple[bool, bool]) -> None:
-    """Equal where the extent `over` is empty; and equal for one index more where they are equal.
+    """Prove the goal by induction on `variable`, with the extent `over` empty in the base case.
 
-    In the step the sums of either side give away their first terms or their last, as `ends` says.
+    `ends` is true for each side whose sums split off their first terms in the step rather than their last.
     """
     peels = (Peel(variable, first=ends[0]), Peel(variable, first=ends[1]))
 
@@ -451,7 +454,7 @@ def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends:
 
 
 def goals(rule: Rule) -> Iterator[Goal]:
-    """Yield what is to be proved: the equation at each choice of ranks that the rule is stated for."""
+    """Yield the goals of a rule: one for each statement."""
     return map(_goal, rule.statements.values())
 
 
@@ -472,7 +475,7 @@ def _goal(stated: Statement) -> Goal:
 
 
 def _solved(goal: Goal) -> Goal:
-    """The goal with its equations solved for variables."""
+    """Solve the equations among the facts of the goal for variables."""
     for fact in goal.facts:
         without = replace(goal, facts=tuple(other for other in goal.facts if other != fact))
         if isinstance(fact, Zero) and fact not in (solved := without.assuming(fact)).facts:
@@ -485,7 +488,7 @@ def _windowed(term: Expr) -> Expr:
 
 
 def _window(expression: Index) -> Index:
-    """A generic condition of an index reads an array; here one that is as long to both sides of zero as need be."""
+    """Replace reads of condition metavariables by reads of an array with indices on both sides of zero."""
     total = NONE
     for monomial, coefficient in expression.terms:
         term = index(coefficient)
@@ -501,10 +504,10 @@ def _window(expression: Index) -> Index:
 
 
 def _granted(term: Expr, scope: Scope) -> Iterator[Predicate]:
-    """What the kernel will have seen to hold at a node of an instance.
+    """Yield the well-formedness conditions of a node that the kernel checks for every instance.
 
-    That a divisor is positive is not among it: 0 // k is 0 in an instance, and a function that does not use k // m has
-    no divisor.
+    Positive divisors are excluded: an instance may have no division, because 0 // k is simplified to 0 or because a
+    function ignores its argument k // m.
     """
     opened = map(scope.index, indices_in(term))
     may_vanish = {less(NONE, divisor) for expression in opened for divisor in divisors(expression)}
@@ -514,9 +517,9 @@ def _granted(term: Expr, scope: Scope) -> Iterator[Predicate]:
 
 
 def _outside(term: Expr) -> Iterator[Predicate]:
-    """Yield what must hold for a term to have a meaning, as far as no binder or guard stands around.
+    """Yield the well-formedness conditions of a term that are not under a binder or a guard.
 
-    A function may ignore the tensors that it takes: an instance does not show that these have a meaning.
+    Tensor arguments of functions are excluded: a function may ignore them.
     """
     yield from _granted(term, Scope(Facts()))
     if not isinstance(term, Gen | Reduce | Guard | Select | Metavariable):
@@ -526,7 +529,7 @@ def _outside(term: Expr) -> Iterator[Predicate]:
 
 
 def proved(rule: Rule) -> str | None:
-    """None when the rule is proved for all sizes, or why it is not."""
+    """Try to prove a rule for all sizes. Return None on success, otherwise the reason of failure."""
     try:
         found = list(goals(rule))
         for goal in found:
@@ -535,11 +538,11 @@ def proved(rule: Rule) -> str | None:
         return str(stuck)
     except ATLError as error:
         return f"{type(error).__name__}: {error.args[0]}"
-    return None if found else "it is not stated for elements of any rank"
+    return None if found else "the rule has no statement at any rank"
 
 
 NOT_LINEAR: Final = ("sum_add", "sum_sub", "sum_neg", "sum_mul_left", "sum_mul_right", "sum_div")
-"""The rules that say that sums are linear are proved without it."""
+"""The rules that state the linearity of sums, which are proved without using it."""
 
 
 def _proved(rule: Rule, goal: Goal) -> None:
@@ -567,7 +570,7 @@ def _reindexed(goal: Goal, facts: Facts) -> bool:
 
 
 def _inductions(goal: Goal) -> Iterator[tuple[Var, Index]]:
-    """The extents of sums that grow by one with a metavariable, and that metavariable."""
+    """Yield the metavariables with which an extent of a sum grows by one, and the extents."""
     found: dict[tuple[Var, Index], None] = {}
 
     def visit(term: Expr) -> None:
@@ -584,7 +587,7 @@ def _inductions(goal: Goal) -> Iterator[tuple[Var, Index]]:
 
 
 def _growth(extent: Index, variable: Var) -> int | None:
-    """How much an extent grows with a variable, if by a constant."""
+    """Return by how much an extent grows with a variable; None if not by a constant."""
     before = map_leaves(extent, lambda leaf: index(variable) - 1 if leaf == variable else index(leaf))
     return (extent - before).constant
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, overload
 
 from atl.core.program import Program
 from atl.errors import ATLError
-from rewrites.obstacles import obstacles
+from rewrites.diagnostics import diagnostics
 
 if TYPE_CHECKING:
     import lowering
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Whether a program compiles: the obstacles, each the error that `compile` would raise if it were the only one.
+    """Diagnostics of compiling a program: each the error that `compile` would raise if there were no other.
 
-    A report is true where there are none, and prints them with their places.
+    A report is true if it has none. It prints them with their places.
     """
 
     name: str
     target: str
-    obstacles: tuple[ATLError, ...]
+    diagnostics: tuple[ATLError, ...]
 
     @property
     def compiles(self) -> bool:
-        """Whether there are no obstacles."""
-        return not self.obstacles
+        """Absence of diagnostics."""
+        return not self.diagnostics
 
     def __bool__(self) -> bool:
         return self.compiles
 
     def __str__(self) -> str:
-        if not self.obstacles:
-            return f"no obstacles to compiling {self.name} for target={self.target!r}"
-        many = len(self.obstacles)
-        head = f"{many} obstacle{'s' if many > 1 else ''} to compiling {self.name} for target={self.target!r}:"
-        parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.obstacles, 1)]
+        if not self.diagnostics:
+            return f"no problems found in compiling {self.name} for target={self.target!r}"
+        many = len(self.diagnostics)
+        head = f"{many} problem{'s' if many > 1 else ''} in compiling {self.name} for target={self.target!r}:"
+        parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.diagnostics, 1)]
         return "\n".join([head, *parts])
 
     __repr__ = __str__
@@ -55,18 +55,18 @@ class Goal(Protocol):
 
 
 def check(self: Goal, *, target: str = "c") -> Report:
-    """Checks whether the goal compiles, and lists all obstacles: unsafe accesses and truncations, marks, names.
+    """Checks whether the goal compiles, and lists all problems: unsafe accesses and truncations, marks, names.
 
     The goal is lowered to a loop nest, which shows whether marked loops may run so; for target="cuda" also what a block
-    shares, and its registers. No compiler is run. No rewrite is refused for an obstacle: a later one may remove it.
+    shares, and its registers. No compiler is run. No rewrite is refused for a problem: a later one may remove it.
 
     >>> import atl
     >>> x = atl.tensor("x", atl.sizes("n"))
     >>> s = atl.reschedule(atl.program("twice", [x], 2 * x)).rw("mul_comm")
     >>> s.check()
-    no obstacles to compiling twice for target='c'
+    no problems found in compiling twice for target='c'
     """
-    found = obstacles(self.goal, target)
+    found = diagnostics(self.goal, target)
     if not found:
         import lowering
 

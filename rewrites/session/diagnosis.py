@@ -25,11 +25,11 @@ from atl.prove.facts import topics_of
 from atl.text.printing import place_of, show_predicate, text_at
 from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
+from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply, NoMatch, NotEqual, Part, PremiseFailed, Undetermined, side_name
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.patterns import all_patterns
 from rewrites.matching.rule_index import heads, may_match
-from rewrites.obstacles import none_is_new, obstacles
 from rewrites.rule import Rule
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
 from rewrites.statement import MAX_ELEMENT_RANK
@@ -118,7 +118,7 @@ class Asked:
     @cached_property
     def in_the_way(self) -> list[ATLError]:
         """What a compiler would refuse the goal for as it is."""
-        return obstacles(self.work.goal)
+        return diagnostics(self.work.goal)
 
 
 def refusal(asked: Asked) -> ATLError:
@@ -245,8 +245,8 @@ def _leads_on(asked: Asked, trial: Derivation, path: Path, rule: Rule, *, revers
     given = asked.given if rule is asked.rule else {}
     if not trial.attempted(rule, path, given, reverse=reverse):
         return False
-    made = obstacles(trial.goal)
-    return not made or none_is_new(asked.in_the_way, made)
+    made = diagnostics(trial.goal)
+    return not new_diagnostics(asked.in_the_way, made)
 
 
 def _siblings(asked: Asked, cursor: Cursor) -> Iterable[str]:

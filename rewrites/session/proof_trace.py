@@ -20,7 +20,7 @@ from atl.text.printing import show_predicate
 from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.matching import correspondence
-from rewrites.rule_checking.graded import grade_text, is_proved
+from rewrites.rule_checking.registry import is_proved, status_text
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import facts_text
 from rewrites.session.display import argument_text, proved_how
@@ -53,7 +53,7 @@ class StepTrace:
     law: str
     equation: tuple[str, str]
     asks: tuple[str, ...]
-    grade: str
+    status: str
     proved: bool
     path: Path
     arguments: tuple[tuple[str, str], ...]
@@ -195,7 +195,7 @@ def step_account(step: Step, before: Program, after: Program) -> StepTrace:
         rule.law,
         (side_text(rule, reverse=False, rank=0), side_text(rule, reverse=True, rank=0)),
         tuple(premises_text(rule)),
-        grade_text(rule),
+        status_text(rule),
         is_proved(rule),
         step.path,
         tuple((name, argument_text(value, names)) for name, value in step.arguments.items()),

@@ -12,7 +12,7 @@ from rewrites.cursors.targets import Target, places, topmost
 from rewrites.derivation import Derivation, Given
 from rewrites.errors import DoesNotApply
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.registry import status_of
 from rewrites.session import display
 from rewrites.session.diagnosis import Asked, refusal
 
@@ -46,7 +46,7 @@ class RuleSearch:
 
     def _everywhere(self, work: Derivation) -> bool:
         # By itself: the session may know another rule of a user's own by this name.
-        rule = self.rule if standing_of(self.rule) else self.rule.name
+        rule = self.rule if status_of(self.rule) else self.rule.name
         if self.around is not None:
             # Deeper places first: a rewrite moves nothing that stands outside of it.
             chosen = {cursor.path for cursor in self._places(work)}

@@ -20,7 +20,7 @@ from rewrites.instantiation import Argument, Function, sort_of
 from rewrites.kernel import Step, Theorem, reflexivity
 from rewrites.matching.match import Mismatch, match
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.registry import status_of
 from rewrites.rules import RULES
 
 _KEYWORDS = frozenset({"name", "at", "around", "nth", "all", "reverse", "top_down"})
@@ -37,7 +37,7 @@ def as_python(theorem: Theorem) -> str:
     """
     program = show_program(theorem.lhs)
     # With the names that the script will read, which are the printed ones.
-    own = {rule: name.replace("#", "_") for rule, name in names_of(theorem.steps).items() if standing_of(rule)}
+    own = {rule: name.replace("#", "_") for rule, name in names_of(theorem.steps).items() if status_of(rule)}
     work = Derivation(reflexivity(parse(program)), RULES)
     calls: list[str] = []
     for step in theorem.steps:

@@ -33,7 +33,7 @@ from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import DoesNotApply, NotATheorem
 from rewrites.kernel import Theorem, reflexivity, with_provenance
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of, with_own
+from rewrites.rule_checking.registry import status_of, with_user_rules
 from rewrites.rules import RULES
 from rewrites.session import compiling, display, stored
 from rewrites.session.applying import Applies, OnGpu
@@ -60,7 +60,7 @@ def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rul
     `own` are rules of one's own, as `rewrites.user_rules.rule` makes them, which it knows by their names besides ours.
     """
     checked_program(program)
-    known = with_own(RULES, own)
+    known = with_user_rules(RULES, own)
     start = reflexivity(program, [part for condition in as_predicates(given) for part in conjuncts(condition)])
     if contradictory(outermost(start.rhs).facts):
         raise ContradictoryAssumptions(
@@ -232,7 +232,7 @@ class Session(OnGpu, Applies):
         """Adds a call that began at the present goal. Its rules of one's own are known by their names from then on."""
         if not isinstance(call, Call) or call.before is not self.theorem:
             raise NotATheorem("this is no call from this session's goal", required="a call that began at s.theorem")
-        own = {step.rule.name: step.rule for step in call.steps if standing_of(step.rule) is not None}
+        own = {step.rule.name: step.rule for step in call.steps if status_of(step.rule) is not None}
         self._rules = {**self._rules, **own} if own else self._rules
         self._calls.append(call)
         self._undone.clear()

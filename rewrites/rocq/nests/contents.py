@@ -1,7 +1,7 @@
-"""Hints of what storage holds when it is filled, and of which iteration stores an element. None of them is believed.
+"""Hints about the contents of filled storage and about the iteration that stores an element. Rocq checks them.
 
-An element is stored where some indices of loops make the cell's indices its position: these are solved for them, one
-by one. A sum of a multiple and a rest within it is divided, i * c + j into a quotient and what is left.
+The storing iteration is found by solving the equations between the indices of the cell and the position of the element
+for the loop variables, one by one. An index i * c + j is split into quotient and remainder.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from rewrites.rocq.notation import Notation, positions
 
 Turn: TypeAlias = Literal["left", "right"] | For | If
 Text: TypeAlias = Callable[["Writer"], str]
-"""Something that is printed with what stands for the variables of loops."""
+"""A text that depends on the values of loop variables."""
 
 POSITIONS: Final = count(100_000)
-"""The numbers of the positions that elements are looked for at: no variable of a nest has them."""
+"""Fresh ids for positions of elements, which no variable of a nest has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An assignment, the way to it in a plan, and what the scalar variables hold there."""
+    """An assignment, its path in a plan, and the values of scalar variables there."""
 
     at: Assign
     way: tuple[Turn, ...]
@@ -59,7 +59,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A store that meets a position where `region` holds: `values` stand for the variables of its loops then."""
+    """A store to a position in a region, with the values of its loop variables."""
 
     store: Store
     values: Mapping[Var, Index]
@@ -67,7 +67,7 @@ class Found:
 
 
 def stores_of(plan: Plan, uid: int, scalars: Mapping[int, Text], way: tuple[Turn, ...] = ()) -> Iterator[Store]:
-    """All assignments to the storage of this number."""
+    """Yield all assignments to a storage id."""
     match plan:
         case Simple(Assign(target) as at):
             if (target.buffer if isinstance(target, Cell) else target).uid == uid:
@@ -86,12 +86,13 @@ def stores_of(plan: Plan, uid: int, scalars: Mapping[int, Text], way: tuple[Turn
 
 
 def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
-    """Where in the loops a position is stored, if it is."""
+    """Return the iteration that stores to a position, and the region in which it does."""
     target = store.at.target
     pairs = target.pairs if isinstance(target, Cell) else ()
     if len(pairs) != len(position):
         raise InvalidArgument(
-            f"a store by {len(pairs)} indices to a tensor of rank {len(position)}", required="an index for each extent"
+            f"a store with {len(pairs)} indices to a tensor of rank {len(position)}",
+            required="an index for each extent",
         )
     values = _solved([at for at, _ in pairs], [extent for _, extent in pairs], store.loops, position)
 
@@ -115,7 +116,7 @@ def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
 def _solved(
     places: Sequence[Index], extents: Sequence[Index], loops: Sequence[For], position: Sequence[Var]
 ) -> dict[Var, Index]:
-    """Values of the loops' variables at which these indices are the position, as far as they are found."""
+    """Solve for the loop variables at which the indices equal the position, as far as possible."""
     values: dict[Var, Index] = {}
 
     def at(leaf: Leaf) -> Index:
@@ -146,7 +147,7 @@ def _solve(
     values: dict[Var, Index],
     at: Callable[[Leaf], Index],
 ) -> bool:
-    """Whether one index of a cell gives the variables in it, outer ones first."""
+    """Solve one index of a cell for its variables, outer ones first. Return whether this succeeds."""
     place, p = equation
     found: dict[Var, Index] = {}
     rest = index(p)
@@ -174,12 +175,12 @@ def _next(variable: Var) -> Callable[[Leaf], Index]:
     return lambda leaf: index(leaf) + 1 if leaf == variable else index(leaf)
 
 
-# -- what is stored ---------------------------------------------------------------------------------------------------
+# -- contents ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Writer:
-    """Prints values as scalars of Rocq: `contents` says what the buffers are called that are filled."""
+    """Printer of values as scalars of Rocq. `contents` names the contents of filled buffers."""
 
     printer: Printer
     contents: Mapping[int, str]
@@ -197,7 +198,7 @@ class Writer:
         return self.values.get(leaf, index(leaf)) if isinstance(leaf, Var) else index(leaf)
 
     def text(self, e: ScalarExpr) -> str:
-        """An expression of type scalar."""
+        """Print an expression of type scalar."""
         match e:
             case Number(value):
                 return literal(value)
@@ -210,7 +211,7 @@ class Writer:
                 known = self.printer.input(name) if source.buffer.role == "input" else self.contents.get(uid)
                 if known is None:
                     raise InvalidArgument(
-                        f"what {name} holds is a sum of several loops, and something else is computed of it",
+                        f"{name} accumulates sums of several loops and is then used to compute another tensor",
                         required="a nest in which such sums are only used for the output",
                     )
                 return f"({known} {positions(self.index(at) for at, _ in source.pairs)})"
@@ -224,13 +225,13 @@ class Writer:
                 assert_never(e)
 
     def under(self, variable: Var) -> tuple[str, Writer]:
-        """The variable of a sum, under a name of its own."""
+        """Bind the variable of a sum under a fresh name."""
         bound = Var(next(self.numbers), variable.name)
         return self.index(index(bound)), replace(self, values={**self.values, variable: index(bound)})
 
 
 def scalar_of(plan: Plan, uid: int, scalars: Mapping[int, Text]) -> Text:
-    """What a scalar variable holds after a plan that fills it."""
+    """Return the value of a scalar variable after a plan that fills it."""
 
     def text(writer: Writer) -> str:
         return _after(plan, uid, replace(writer, scalars={**writer.scalars, **scalars}), "zero")
@@ -239,7 +240,7 @@ def scalar_of(plan: Plan, uid: int, scalars: Mapping[int, Text]) -> Text:
 
 
 def _after(plan: Plan, uid: int, writer: Writer, before: str) -> str:
-    """What a scalar variable holds after a plan, by what it held before."""
+    """Return the value of a scalar variable after a plan, given its value before."""
     match plan:
         case Simple(Declare(Scalar(number), value)) if number == uid:
             return writer.text(value)
@@ -267,7 +268,7 @@ def _after(plan: Plan, uid: int, writer: Writer, before: str) -> str:
 
 
 def held_by(found: Sequence[Found], position: Sequence[Var], writer: Writer) -> str:
-    """What storage holds: at a position within a region what is stored there, elsewhere zero."""
+    """Return the contents of storage: the stored value at positions in each region, elsewhere zero."""
     text = "zero"
     for each in reversed(found):
         scalars = {**writer.scalars, **each.store.scalars}

@@ -1,7 +1,7 @@
-"""What a block is for: to fill one piece of storage, and before that what it loads. A plan says which part fills what.
+"""Plans: the structure of a block as a proof needs it, with the storage that each part fills.
 
-Statements stand in the order of the nest, each beside all that follows it; where the first ones fill storage that the
-rest loads from, they stand together.
+A block fills one piece of storage, and before that the storage it loads from. Statements keep the order of the nest.
+The first statements are grouped if they fill storage that the rest loads from.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Held: TypeAlias = Buffer | Scalar
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No statement."""
+    """The empty block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """An element of an array of integers is read, where `under` holds."""
+    """The read of an element of an integer array, if `under` holds."""
 
     under: Predicate
     read: Read
@@ -74,7 +74,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """One after the other; the first fills `local`, if there is one, for the second."""
+    """A sequence of two plans. The first fills the storage `local`, if any, for the second."""
 
     first: Plan
     second: Plan
@@ -85,7 +85,7 @@ Plan: TypeAlias = Nothing | Looking | Simple | Loop | Branch | Both
 
 
 def plan_of(block: Sequence[Statement], target: int, hoisted: frozenset[int]) -> Plan:
-    """How a block fills the storage of this number; `hoisted` are emptied in another block than they are allocated."""
+    """Return the plan by which a block fills a storage id; `hoisted` buffers are allocated in an outer block."""
     if not block:
         return Nothing()
     first, rest = block[0], block[1:]
@@ -97,7 +97,7 @@ def plan_of(block: Sequence[Statement], target: int, hoisted: frozenset[int]) ->
                 filling, using = block[: last + 1], block[last + 1 :]
                 if any(target in storage_written(each, hoisted) for each in filling):
                     raise InvalidArgument(
-                        f"{held.name} is filled while what reads it is stored",
+                        f"{held.name} is filled by statements that also store a tensor that reads it",
                         required="a nest in which every tensor is filled before it is read",
                     )
                 return Both(plan_of(filling, uid, hoisted), plan_of(using, target, hoisted), held)
@@ -106,7 +106,7 @@ def plan_of(block: Sequence[Statement], target: int, hoisted: frozenset[int]) ->
 
 
 def _alone(at: Statement, target: int | None, hoisted: frozenset[int]) -> Plan:
-    """One statement, after looking at what its indices and conditions read."""
+    """Return the plan of one statement, after the reads in its indices and conditions."""
     plan: Plan
     match at:
         case For(body=body):
@@ -122,11 +122,11 @@ def _alone(at: Statement, target: int | None, hoisted: frozenset[int]) -> Plan:
     return plan
 
 
-# -- what is stored and loaded ----------------------------------------------------------------------------------------
+# -- stores and loads -------------------------------------------------------------------------------------------------
 
 
 def storage_written(at: Statement, hoisted: frozenset[int]) -> dict[int, Held]:
-    """The storage that a statement changes and that outlives it. What is freed is of no use afterwards."""
+    """Return the storage that a statement changes and that outlives it, without freed storage."""
     match at:
         case For(body=body) | If(body=body):
             inside: dict[int, Held] = {}
@@ -149,7 +149,7 @@ def storage_written(at: Statement, hoisted: frozenset[int]) -> dict[int, Held]:
 
 
 def begun(block: Block, hoisted: frozenset[int]) -> set[int]:
-    """The storage that begins to hold something in a block."""
+    """Return the storage whose lifetime begins in a block."""
     found: set[int] = set()
     for at in block:
         match at:
@@ -167,7 +167,7 @@ def begun(block: Block, hoisted: frozenset[int]) -> set[int]:
 
 
 def loaded(at: Statement) -> set[int]:
-    """The storage that a statement loads from."""
+    """Return the storage that a statement loads from."""
     match at:
         case For(body=body) | If(body=body):
             return {uid for each in body for uid in loaded(each)}
@@ -200,32 +200,32 @@ def _sources(e: ScalarExpr) -> Iterator[int]:
 
 
 def spares(plan: Plan, uid: int) -> bool:
-    """Whether nothing is stored there."""
+    """Return whether a plan stores nothing to a storage id."""
     return not any(_held(at) == uid for at in simple(plan))
 
 
 def adds(plan: Plan, uid: int) -> bool:
-    """Whether all that is stored there is added to what was there."""
+    """Return whether a plan stores to a storage id only by accumulation."""
     return all(isinstance(at, Accumulate) for at in simple(plan) if _held(at) == uid)
 
 
 def assigns(plan: Plan, uid: int) -> bool:
-    """Whether all that is stored there is assigned."""
+    """Return whether a plan stores to a storage id only by assignment."""
     return all(isinstance(at, Assign) for at in simple(plan) if _held(at) == uid)
 
 
 def sums(plan: Plan, uid: int) -> bool:
-    """Whether something is added to what is stored there."""
+    """Return whether a plan accumulates into a storage id."""
     return any(isinstance(at, Accumulate) for at in simple(plan) if _held(at) == uid)
 
 
 def assigns_some(plan: Plan, uid: int) -> bool:
-    """Whether something is assigned there."""
+    """Return whether a plan assigns to a storage id."""
     return any(isinstance(at, Assign) for at in simple(plan) if _held(at) == uid)
 
 
 def simple(plan: Plan) -> Iterator[Assign | Accumulate | Declare | Allocate | Clear | Free]:
-    """All statements without a body."""
+    """Yield the statements without a body."""
     match plan:
         case Simple(at):
             yield at
@@ -253,7 +253,7 @@ def _held(at: Assign | Accumulate | Declare | Allocate | Clear | Free) -> int:
 
 
 def hoisted_in(found: Iterable[Statement]) -> dict[int, Allocate]:
-    """The buffers that are emptied somewhere, each with its allocation."""
+    """Return the buffers that are cleared somewhere, each with its allocation."""
     listed = tuple(found)
-    emptied = {at.buffer.uid for at in listed if isinstance(at, Clear)}
-    return {at.buffer.uid: at for at in listed if isinstance(at, Allocate) and at.buffer.uid in emptied}
+    cleared = {at.buffer.uid for at in listed if isinstance(at, Clear)}
+    return {at.buffer.uid: at for at in listed if isinstance(at, Allocate) and at.buffer.uid in cleared}

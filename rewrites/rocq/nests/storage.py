@@ -1,4 +1,4 @@
-"""What a nest says of its storage in many places, it says alike: a name in Rocq stands for one thing."""
+"""Consistency of a nest's storage: each id denotes one buffer or scalar, as the names in Rocq require."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ Held = Buffer | Scalar
 
 
 def check_storage(nest: LoopNest, program: Program) -> None:
-    """Raises `InvalidArgument` where one number means two things, or a statement is none for such storage."""
+    """Raise `InvalidArgument` if an id denotes two things, or a statement does not fit the role of its storage."""
     known: dict[int, Held] = {nest.output.uid: nest.output}
     for at in statements(nest.body):
         for held in mentioned(at):
             if _described(known.setdefault(held.uid, held)) != _described(held):
                 raise InvalidArgument(
-                    f"{held.name} and {known[held.uid].name} have the number {held.uid}",
-                    required="a number of its own for each storage",
+                    f"{held.name} and {known[held.uid].name} have the same id {held.uid}",
+                    required="a different id for each buffer",
                 )
             if isinstance(held, Buffer) and held.role == "local" and not held.extents:
-                raise InvalidArgument(f"{held.name} is a buffer of rank 0", required="a scalar variable in its place")
+                raise InvalidArgument(f"{held.name} is a buffer of rank 0", required="a scalar variable instead")
         _check_role(at)
-    rooms = hoisted_in(statements(nest.body))
+    allocated = hoisted_in(statements(nest.body))
     for at in statements(nest.body):
-        if isinstance(at, Clear) and at.buffer.uid not in rooms:
+        if isinstance(at, Clear) and at.buffer.uid not in allocated:
             raise InvalidArgument(
-                f"{at.buffer.name} is emptied but never allocated", required="an allocation before it"
+                f"{at.buffer.name} is cleared but never allocated", required="an allocation before it"
             )
     if nest.output.dtype != program.type.dtype:
         raise InvalidArgument(
@@ -62,7 +62,7 @@ def check_storage(nest: LoopNest, program: Program) -> None:
 
 
 def _described(held: Held) -> Buffer | Scalar:
-    """All of it but its extents: which it has at each access is for Rocq to see."""
+    """Return the storage without its extents, which Rocq checks at each access."""
     return replace(held, extents=()) if isinstance(held, Buffer) else held
 
 
@@ -74,7 +74,7 @@ def _check_role(at: Statement) -> None:
         case Allocate(buffer) | Clear(buffer) | Free(buffer):
             if buffer.role != "local":
                 raise InvalidArgument(
-                    f"{buffer.name}, which is no local tensor, is allocated, emptied or freed",
+                    f"{buffer.name}, which is not a local tensor, is allocated, cleared or freed",
                     required="allocations of local tensors only",
                 )
         case Assign() | Accumulate() | Declare() | For() | If():
@@ -84,7 +84,7 @@ def _check_role(at: Statement) -> None:
 
 
 def mentioned(at: Statement) -> Iterator[Held]:
-    """The storage that stands in a statement, that of its body left out."""
+    """Yield the storage that a statement mentions, without its body."""
     match at:
         case Assign(target, value) | Accumulate(target, _, value):
             yield target.buffer if isinstance(target, Cell) else target

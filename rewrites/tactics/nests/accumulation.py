@@ -11,8 +11,8 @@ from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
+from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
-from rewrites.obstacles import new_obstacles, obstacles
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.bounds import bounded
 from rewrites.tactics.nests.guards import lift_guards
@@ -55,7 +55,7 @@ def _accumulated(work: Derivation, cursor: Cursor, places: list[Path] | None, na
             "what is to be accumulated is no sum", place=place_of(work.goal, cursor.path), required="the name of a sum"
         )
     above = _tile_around(work, cursor) if places is None else _nearest(work, cursor, places)
-    before, in_the_way = work.checkpoint, obstacles(work.goal)
+    before, in_the_way = work.checkpoint, diagnostics(work.goal)
 
     def summed(*, guarded: bool) -> None:
         kept = padding_kept(work, cursor.path)
@@ -70,7 +70,7 @@ def _accumulated(work: Derivation, cursor: Cursor, places: list[Path] | None, na
         # What sticks out has no meaning: a quotient by something that is zero there, say.
         work.rollback(before)
         summed(guarded=True)
-    made = new_obstacles(in_the_way, obstacles(work.goal))
+    made = new_diagnostics(in_the_way, diagnostics(work.goal))
     if made:
         work.rollback(before)
         # Elements of the tile were padding where no term of their sum was computed: a buffer has no padding.

@@ -14,8 +14,8 @@ from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, chosen
 from rewrites.derivation import Derivation
+from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
-from rewrites.obstacles import none_is_new, obstacles
 from rewrites.tactics.inwards import Inwards, operand_called, reads_of
 from rewrites.tactics.loops import first_possible
 from rewrites.tactics.nests.guards import lift_guards
@@ -86,7 +86,7 @@ class _Border:
     def made(self) -> bool:
         """Drops all the conditions that can go, and copies; says whether there are any."""
         work = self.work
-        before, in_the_way, guards = work.checkpoint, obstacles(work.goal), _guards(work)
+        before, in_the_way, guards = work.checkpoint, diagnostics(work.goal), _guards(work)
 
         def without(gone: Sequence[Dropped]) -> bool:
             work.rollback(before)
@@ -104,7 +104,7 @@ class _Border:
                 stage_below(work, self.what, self.above, self.called)
             except ATLError:
                 return False
-            return none_is_new(in_the_way, obstacles(work.goal))
+            return not new_diagnostics(in_the_way, diagnostics(work.goal))
 
         reads = self._reads()
         found = [(number, part) for number, read in enumerate(reads) for part in self._droppable(read.path)]

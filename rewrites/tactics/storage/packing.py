@@ -16,8 +16,8 @@ from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
+from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
-from rewrites.obstacles import none_is_new, obstacles
 from rewrites.tactics.inwards import Inwards, operand_called, reads_of
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.storage.binding import check_name, check_nth, nth_of
@@ -112,7 +112,7 @@ def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], 
 
     Conditions stay around the product, too, where it would not compile without them.
     """
-    before, in_the_way = work.checkpoint, obstacles(work.goal)
+    before, in_the_way = work.checkpoint, diagnostics(work.goal)
 
     def without(gone: Collection[Predicate]) -> bool:
         work.rollback(before)
@@ -120,7 +120,7 @@ def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], 
             staged(Inwards(work, read, above, gone).moved())
         except ATLError:
             return False
-        return none_is_new(in_the_way, obstacles(work.goal))
+        return not new_diagnostics(in_the_way, diagnostics(work.goal))
 
     candidates = Inwards(work, read, above, ()).own()
     if without(candidates):
