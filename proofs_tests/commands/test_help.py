@@ -237,7 +237,7 @@ def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest
     ("words", "said"),
     [
         (["examples/matmul.py", "--as", "folder"], "a folder cannot be printed"),
-        (["examples/matmul.py", "--as", "folder", "-o", "examples/matmul.py"], "is no folder"),
+        (["examples/matmul.py", "--as", "folder", "-o", "examples/matmul.py"], "is not a directory"),
         (["examples/matmul.py", "--as", "html"], "needs a certificate, not a program"),
         (["examples/matmul.py"], "no output kind was chosen"),
         (["examples/matmul.py", "-o", "x.pdf"], "unknown output kind: pdf"),

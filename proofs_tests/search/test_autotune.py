@@ -22,7 +22,7 @@ from bench.outcome import Case
 from examples.schedules import anchors, blur
 from lowering import compile as compiled
 from lowering import measure
-from lowering.timing.contest import KernelContest
+from lowering.timing.comparison import KernelComparison
 from lowering.timing.inputs import random_inputs
 from rewrites import Session, Tuned, autotune, load, reschedule
 from rewrites.session.tuning.default_schedules import default_schedule
@@ -336,14 +336,14 @@ def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> N
 @pytest.mark.parametrize("size", [2**46, 2**61, 2**63 - 1])
 def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
     twice = atl.parse("twice (x : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] 2 * x[i, j]")
-    with pytest.raises(OutOfMemory, match="no memory for random numbers in x"):
+    with pytest.raises(OutOfMemory, match="out of memory for random elements of x"):
         reschedule(twice).autotune({"n": size}, 1)
 
 
 def test_sizes_are_those_that_the_program_has() -> None:
     with pytest.raises(InvalidArgument, match="twice has no size m") as refused:
         measure(TWICE, {"n": 10, "m": 3})
-    assert "numbers for the sizes n" in str(refused.value)
+    assert "values for the sizes n" in str(refused.value)
 
 
 def test_a_fault_of_the_schedule_itself_is_no_refusal(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def _centred(body: str) -> Program:
     return atl.parse(f"f {CENTRED} {body}")
 
 
-def _far_from_zero(body: str) -> KernelContest:
+def _far_from_zero(body: str) -> KernelComparison:
     """Elements that are small beside those that they are differences of."""
     x = 1000 + np.random.default_rng(1).random((200, 8), np.float32)
     return partial(measure, inputs={"x": x, "c": np.array(1000, np.float32)})(_centred(body), {"m": 200, "n": 8})
@@ -449,7 +449,7 @@ def test_inputs_meet_what_is_declared_of_them() -> None:
     assert made["keys"].min() >= 0
     assert made["keys"].max() < 9
     assert made["at"].dtype == np.int32
-    with pytest.raises(ArgumentError, match="no integers for keys"):
+    with pytest.raises(ArgumentError, match="no random elements for keys"):
         random_inputs(program, {"n": 5, "m": 4})
     with pytest.raises(ArgumentError, match="no value for the size m"):
         random_inputs(program, {"n": 5})

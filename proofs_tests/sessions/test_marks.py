@@ -23,8 +23,8 @@ from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, statements
-from lowering.nest.machine import run
 from lowering.targets.capabilities import SUPPORT, marked_binders
 from lowering.targets.stack import storage_of
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
@@ -393,7 +393,7 @@ def test_the_loop_nest_shows_marks_and_its_interpreter_ignores_them() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").mark("j", "parallel").mark("a", "shared")
     text = print_nest(lower(s.goal))
     assert "for j in 0..m:  # parallel" in text
-    assert "room for a[k]  # shared" in text
+    assert "alloc a[k]  # shared" in text
     given = {"A": np.arange(6, dtype=np.float32).reshape(2, 3), "B": np.arange(12, dtype=np.float32).reshape(3, 4)}
     plain = run(lower(matmul()), {"n": 2, "m": 4, "k": 3}, given)
     assert np.array_equal(run(lower(s.goal), {"n": 2, "m": 4, "k": 3}, given), plain)

@@ -185,7 +185,7 @@ def test_whoever_wants_a_program_says_how_to_come_to_one(name: str) -> None:
 @pytest.mark.parametrize("given", [corner(), None, 3, "f(x) -> out"], ids=repr)
 def test_whoever_wants_a_loop_nest_says_how_to_come_to_one(given: Any) -> None:
     for call in (lowering.print_c, lowering.print_nest):
-        with pytest.raises(atl.ATLError, match="is no loop nest") as caught:
+        with pytest.raises(atl.ATLError, match="is not a loop nest") as caught:
             call(given)
         assert "lower(program)" in str(caught.value)
 

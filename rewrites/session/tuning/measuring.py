@@ -44,7 +44,7 @@ class Comparison(Protocol):
     def candidate(self, program: Program) -> Any:
         """Build a candidate. Raises `ATLError` on failure."""
 
-    def fault_of(self, built: Any) -> str | None:
+    def fault_of(self, candidate: Any) -> str | None:
         """Describe what is wrong with the result of a candidate; None if it is right."""
 
     def time_pair(self, new: Any, best: Any, *, rounds: int, seconds: float) -> Sequence[tuple[float, float]]:
