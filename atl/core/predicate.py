@@ -185,14 +185,17 @@ def truth(element: Index) -> Predicate:
 
 
 def at_most(a: Index, b: Index) -> Predicate:
+    """Return a <= b."""
     return non_negative(b - a)
 
 
 def less(a: Index, b: Index) -> Predicate:
+    """Return a < b."""
     return non_negative(linear(((1, b), (-1, a), (-1, ONE))))
 
 
 def equal(a: Index, b: Index) -> Predicate:
+    """Return a = b."""
     return zero(a - b)
 
 
@@ -202,6 +205,7 @@ def within(low: Index, expression: Index, high: Index) -> Predicate:
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Return the conjuncts of a predicate."""
     return predicate.parts if isinstance(predicate, All) else (predicate,)
 
 
@@ -224,6 +228,7 @@ def map_indices(predicate: Predicate, function: Callable[[Index], Index]) -> Pre
 
 
 def substitute(predicate: Predicate, leaf: Callable[[Leaf], Index]) -> Predicate:
+    """Replace the leaves of every literal."""
     return map_indices(predicate, lambda expression: map_leaves(expression, leaf))
 
 

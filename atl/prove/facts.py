@@ -187,7 +187,7 @@ def renumbered(facts: Facts, goal: Predicate) -> tuple[Facts, Predicate, Sequenc
 
 @lru_cache(maxsize=4096)
 def _numbered(facts: Facts, others: frozenset[Var]) -> tuple[Facts, tuple[Var, ...]]:
-    """Number the variables of the facts and `others`, and return the facts and the original variables."""
+    """Assign numbers to the variables of the facts and `others`, and return the facts and the original variables."""
     occurring = {topic for topics in facts.topics for topic in topics if isinstance(topic, Var)}
     variables = tuple(sorted(occurring | others, key=lambda one: one.uid))
     if all(variable.uid == number for number, variable in enumerate(variables)):

@@ -515,6 +515,7 @@ def _no_index() -> InvalidArgument:
 
 
 def as_predicate(value: object) -> Predicate:
+    """Convert a condition, truth value or boolean element to a predicate. Raises `InvalidArgument`."""
     match value:
         case Condition():
             return value.node

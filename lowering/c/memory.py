@@ -75,6 +75,7 @@ class Heap:
 
 
 def is_on_heap(statement: object) -> bool:
+    """Check for an allocation on the heap."""
     return isinstance(statement, Allocate) and statement.storage == "heap"
 
 

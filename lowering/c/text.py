@@ -37,6 +37,7 @@ class Text:
 
 
 def indented(lines: list[str]) -> list[str]:
+    """Indent lines by one level."""
     return [INDENT + line if line else line for line in lines]
 
 

@@ -102,6 +102,7 @@ class Cell:
 
 
 def flat(pairs: Pairs) -> Index:
+    """Return the row-major address of the indices in `pairs`, by Horner's rule."""
     if not pairs:
         return ZERO
     address, _ = pairs[0]
@@ -145,12 +146,16 @@ def accessed(at: Cell | Scalar) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Number:
+    """A literal."""
+
     value: int | float
     dtype: str
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
+    """The value of a cell or scalar variable."""
+
     source: Cell | Scalar
 
     @property
@@ -312,6 +317,8 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Free:
+    """The end of an allocation."""
+
     buffer: Buffer
 
 

@@ -81,10 +81,12 @@ def outermost(nest: LoopNest) -> TextScope:
 
 
 def show_index(scope: TextScope, expression: Index) -> str:
+    """Return the text of an index expression."""
     return index_text(write_index(expression, scope.name), ASCII)
 
 
 def show_condition(scope: TextScope, predicate: Predicate) -> str:
+    """Return the text of a predicate."""
     return condition_text(write_condition(predicate, scope.name), ASCII)
 
 

@@ -32,10 +32,12 @@ class Seeded:
 
 
 def chance(choices: Choices, percent: int) -> bool:
+    """Draw True with a probability in percent."""
     return choices.integer(0, 99) >= 100 - percent
 
 
 def choose(choices: Choices, options: Sequence[T]) -> T:
+    """Draw one of the options, all equally likely."""
     return options[choices.integer(0, len(options) - 1)]
 
 

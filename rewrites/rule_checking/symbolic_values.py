@@ -114,6 +114,7 @@ class Poly:
 
 
 def poly(terms: Mapping[Monomial, Fraction]) -> Poly:
+    """Return a polynomial without zero terms."""
     return Poly(frozenset((monomial, value) for monomial, value in terms.items() if value))
 
 
@@ -128,6 +129,7 @@ ZERO = poly({})
 
 
 def constant(value: float | Fraction) -> Poly:
+    """Return a number as a polynomial."""
     return poly({frozenset(): Fraction(value)})
 
 
@@ -135,6 +137,7 @@ ONE = constant(1)
 
 
 def atom(of: Atom) -> Poly:
+    """Return an atom as a polynomial."""
     return poly({frozenset(((of, 1),)): Fraction(1)})
 
 

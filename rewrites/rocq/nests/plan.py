@@ -62,12 +62,16 @@ class Simple:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
+    """A loop with the plan of its body."""
+
     at: For
     body: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
+    """A branch with the plan of its body."""
+
     at: If
     body: Plan
 

@@ -83,6 +83,7 @@ def over_bound(formulas: Sequence[Index], variables: Sequence[Var]) -> tuple[Ind
 
 
 def substitute_leaf(place: Var, wanted: Index, leaf: Leaf) -> Index:
+    """Replace the leaf `place` by an expression."""
     return wanted if leaf == place else index(leaf)
 
 
@@ -92,6 +93,7 @@ def closed_formula(expression: Index, scope: Scope, inside: Sequence[Var]) -> In
 
 
 def closed_predicate(predicate: Predicate, scope: Scope, inside: Sequence[Var]) -> Predicate:
+    """Return the predicate as written at a place of this scope, under binders of these variables."""
     return substitute(predicate, partial(_leaf, scope, inside))
 
 

@@ -144,6 +144,7 @@ def _depends(cursor: Cursor, blocking: Sequence[Cursor]) -> DoesNotApply:
 
 
 def parameters_of_let(work: Derivation) -> tuple[str, str]:
+    """Return the names of the value and the body in the rule that unfolds a let."""
     kinds = work.rule("unfold_let").metavariables
     (of_value,) = (name for name, kind in kinds.items() if not kind.parameters)
     (of_body,) = (name for name, kind in kinds.items() if kind.parameters)
@@ -165,6 +166,7 @@ def abstracted(at: Expr, value: Expr, indices: int, tensors: int, *, only: Path 
 
 
 def binders_between(term: Expr, path: Path) -> tuple[int, int]:
+    """Return the number of indices and tensors bound on the path."""
     indices = tensors = 0
     for position in path:
         child = children(term)[position]
