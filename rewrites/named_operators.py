@@ -4,44 +4,34 @@ from __future__ import annotations
 
 from typing import Final
 
+from atl.core import terms
 from atl.core.index import Index
-from atl.core.terms import (
-    OF_MONOID,
-    OPERATORS_BY_WORD,
-    BinaryOp,
-    Constant,
-    Monoid,
-    Padding,
-    Reshape,
-    Unary,
-    UnaryOp,
-)
 from atl.surface.values import IndexExpr, Tensor, arithmetic
 
 
 def padding(like: Tensor) -> Tensor:
     """Return padding of the type of `like`: a node that stores nothing."""
-    return Tensor(Padding(like.node.type))
+    return Tensor(terms.Padding(like.node.type))
 
 
 def literal(value: int, like: Tensor) -> Tensor:
     """Return a literal of the element type of `like`."""
-    return Tensor(Constant(value, like.dtype))
+    return Tensor(terms.Constant(value, like.dtype))
 
 
-def unary(op: UnaryOp, a: Tensor) -> Tensor:
+def unary(op: terms.UnaryOp, a: Tensor) -> Tensor:
     """Apply the function of this name to each element."""
-    return Tensor(Unary(op, a.node))
+    return Tensor(terms.Unary(op, a.node))
 
 
-def binary(op: BinaryOp, a: Tensor, b: Tensor) -> Tensor:
+def binary(op: terms.BinaryOp, a: Tensor, b: Tensor) -> Tensor:
     """Apply the operation of this name to each pair of elements."""
     return arithmetic(op, a, b)
 
 
-def folded(monoid: Monoid, a: Tensor, b: Tensor) -> Tensor:
+def folded(monoid: terms.Monoid, a: Tensor, b: Tensor) -> Tensor:
     """Combine two tensors by the operation of a monoid."""
-    return arithmetic(OF_MONOID[monoid], a, b)
+    return arithmetic(terms.OF_MONOID[monoid], a, b)
 
 
 def reshaped(op: str, v: Tensor) -> Tensor:
@@ -55,7 +45,7 @@ def reshaped_by(op: str, k: IndexExpr, v: Tensor) -> Tensor:
 
 
 def _reshape(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
-    return Tensor(Reshape(OPERATORS_BY_WORD[op](*amounts), v.node))
+    return Tensor(terms.Reshape(terms.OPERATORS_BY_WORD[op](*amounts), v.node))
 
 
 EXCHANGES: Final = ("transpose", "flatten")

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
 from atl.checks.validation import check_class, validated_index, validated_predicate
+from atl.core import terms
 from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, checked_dtype, is_variable
 from atl.core.index import Index, Read, Size, Var, atoms, read
 from atl.core.predicate import (
@@ -17,28 +18,6 @@ from atl.core.predicate import (
     conjuncts,
 )
 from atl.core.substitution import binds_by_type, rebuild
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import children
 from atl.errors import DtypeError, InvalidArgument, RankError, brief
 from atl.surface.numpy_forms import without_broadcasting
@@ -148,58 +127,58 @@ class _Checked:
             return root
         return self._called.setdefault(root, f"{ANY_DTYPE}{len(self._called)}")
 
-    def _class(self, term: Expr, around: tuple[_Class, ...]) -> _Class:
+    def _class(self, term: terms.Expr, around: tuple[_Class, ...]) -> _Class:
         """Return the class of a term's element type; `around` are the classes of the enclosing let-bound tensors."""
         check_class(term)
         match term:
-            case Metavariable():
+            case terms.Metavariable():
                 self._check_application(term)
                 for at, tensor in enumerate(term.tensors):
                     self._join((term.name, at), self._class(tensor, around))
                 return term.name, _ITSELF
-            case Constant(dtype=dtype) | Value(dtype=dtype) | Padding(Type(dtype)):
+            case terms.Constant(dtype=dtype) | terms.Value(dtype=dtype) | terms.Padding(terms.Type(dtype)):
                 number = next(self._numbers)
                 return number if dtype is None or is_variable(dtype) else self._join(number, checked_dtype(dtype))
-            case Local(position):
+            case terms.Local(position):
                 if position >= len(around):
                     raise _foreign("a tensor that is bound outside of the rule")
                 return around[-1 - position]
-            case Cast(dtype, operand):
+            case terms.Cast(dtype, operand):
                 self._class(operand, around)
                 return dtype
-            case Let(value, body):
+            case terms.Let(value, body):
                 return self._class(body, (*around, self._class(value, around)))
-            case Binary(_, left, right) | Select(_, left, right) | Concat(left, right):
+            case terms.Binary(_, left, right) | terms.Select(_, left, right) | terms.Concat(left, right):
                 return self._join(self._class(left, around), self._class(right, around))
-            case Gen() | Reduce() | Guard() | Access() | Unary() | Reshape():
+            case terms.Gen() | terms.Reduce() | terms.Guard() | terms.Access() | terms.Unary() | terms.Reshape():
                 (child,) = children(term)
                 return self._class(child.expr, around)
-            case Input(array):
+            case terms.Input(array):
                 raise _foreign(array.name)
-            case TensorVar(_, name):
+            case terms.TensorVar(_, name):
                 raise _foreign(name)
             case _:
                 assert_never(term)
 
-    def _retyped(self, term: Expr, around: tuple[str, ...]) -> Expr:
+    def _retyped(self, term: terms.Expr, around: tuple[str, ...]) -> terms.Expr:
         """Rebuild the term with type variables. Nodes are numbered in the same order as in `_class`."""
         match term:
-            case Metavariable():
+            case terms.Metavariable():
                 tensors = tuple(self._retyped(tensor, around) for tensor in term.tensors)
-                of = Type(self._dtype((term.name, _ITSELF)), self.variables.types[term.name].shape)
+                of = terms.Type(self._dtype((term.name, _ITSELF)), self.variables.types[term.name].shape)
                 indices = tuple(map(self._index, term.indices))
-                return Metavariable(self.variables.uid(term.name), term.name, of, indices, tensors)
-            case Constant(value):
-                return Constant(value, self._dtype(next(self._numbers)))
-            case Value(value):
-                return Value(self._index(value), self._dtype(next(self._numbers)))
-            case Padding(Type(_, shape)):
-                return Padding(Type(self._dtype(next(self._numbers)), tuple(map(self._index, shape))))
-            case Local(position, Type(_, shape)):
-                return Local(position, Type(around[-1 - position], tuple(map(self._index, shape))))
-            case Let(value, body, name, mark):
+                return terms.Metavariable(self.variables.uid(term.name), term.name, of, indices, tensors)
+            case terms.Constant(value):
+                return terms.Constant(value, self._dtype(next(self._numbers)))
+            case terms.Value(value):
+                return terms.Value(self._index(value), self._dtype(next(self._numbers)))
+            case terms.Padding(terms.Type(_, shape)):
+                return terms.Padding(terms.Type(self._dtype(next(self._numbers)), tuple(map(self._index, shape))))
+            case terms.Local(position, terms.Type(_, shape)):
+                return terms.Local(position, terms.Type(around[-1 - position], tuple(map(self._index, shape))))
+            case terms.Let(value, body, name, mark):
                 made = self._retyped(value, around)
-                bound = Let(made, self._retyped(body, (*around, str(made.type.dtype))), name, mark)
+                bound = terms.Let(made, self._retyped(body, (*around, str(made.type.dtype))), name, mark)
                 if not binds_by_type(bound):
                     raise _foreign(f"the let-bound {name} with a type that differs from its value's")
                 return bound
@@ -208,7 +187,7 @@ class _Checked:
 
     # -- contents of a statement
 
-    def _check_application(self, term: Metavariable) -> None:
+    def _check_application(self, term: terms.Metavariable) -> None:
         variables = self.variables
         kind = variables.metavariables.get(term.name)
         known = kind is not None and kind.sort == "tensor" and term.uid == variables.uid(term.name)

@@ -14,30 +14,9 @@ from typing import TypeAlias, assert_never
 
 from atl.checks.scope import Scope, initial_facts
 from atl.checks.wellformed import stores_everything
+from atl.core import terms
 from atl.core.index import Array, Index, Var, index
 from atl.core.predicate import FALSE, TRUE, Predicate, conjuncts, negation, predicate_order, within
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Child, children, conditions_in, own_indices, static
 from atl.prove import Facts, Proved, holds, prove
 from atl.text.printing import show_predicate
@@ -53,7 +32,7 @@ class Context:
 
     number: int
     loops: tuple[Range, ...]
-    tensors: tuple[Type, ...]
+    tensors: tuple[terms.Type, ...]
     guards: frozenset[Predicate]
     dead: bool
     """True if the conditions contradict each other: terms here are never evaluated, and are not rewritten."""
@@ -84,7 +63,7 @@ class Contexts:
     def _of(
         self,
         loops: tuple[Range, ...],
-        tensors: tuple[Type, ...],
+        tensors: tuple[terms.Type, ...],
         guards: frozenset[Predicate],
         *,
         dead: bool,
@@ -108,7 +87,7 @@ class Contexts:
             indices.append(variable)
         return Scope(facts.assume(*sorted(guards, key=predicate_order)), tuple(indices))
 
-    def below(self, at: Context, term: Expr) -> tuple[Context, ...]:
+    def below(self, at: Context, term: terms.Expr) -> tuple[Context, ...]:
         """Return the context of each direct part of a term in a context."""
         key = _what_parts_depend_on(term)
         found = at.parts.get(key)
@@ -116,7 +95,7 @@ class Contexts:
             found = at.parts[key] = tuple(self._part(at, term, child) for child in children(term))
         return found
 
-    def _part(self, at: Context, term: Expr, child: Child) -> Context:
+    def _part(self, at: Context, term: terms.Expr, child: Child) -> Context:
         made = self._folding(at, term, child)
         part = child.part
         if part.assumes is not None:
@@ -126,23 +105,31 @@ class Contexts:
             low, high = at.scope.index(getattr(term, binder.low)), at.scope.index(getattr(term, binder.high))
             made = self._of((*made.loops, (low, high)), made.tensors, made.guards, dead=made.dead, folded=made.folded)
         for bound in part.tensors:
-            of: Type = getattr(term, bound.value).type
-            types = (*made.tensors, Type(of.dtype, at.scope.shape(of)))
+            of: terms.Type = getattr(term, bound.value).type
+            types = (*made.tensors, terms.Type(of.dtype, at.scope.shape(of)))
             made = self._of(made.loops, types, made.guards, dead=made.dead, folded=made.folded)
         return made
 
-    def _folding(self, at: Context, term: Expr, child: Child) -> Context:
+    def _folding(self, at: Context, term: terms.Expr, child: Child) -> Context:
         """Update `folded` for a part: a reduction sets it, and a node that computes a value clears it."""
         match term:
-            case Reduce(monoid):
+            case terms.Reduce(monoid):
                 folded = monoid != "sum"
-            case Gen() | Reshape() | Concat():
+            case terms.Gen() | terms.Reshape() | terms.Concat():
                 folded = at.folded
-            case Let():
+            case terms.Let():
                 folded = at.folded and bool(child.tensors)
-            case Guard() | Access() | Unary() | Binary() | Select() | Cast():
+            case terms.Guard() | terms.Access() | terms.Unary() | terms.Binary() | terms.Select() | terms.Cast():
                 folded = False
-            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
+            case (
+                terms.Input()
+                | terms.Local()
+                | terms.TensorVar()
+                | terms.Metavariable()
+                | terms.Constant()
+                | terms.Value()
+                | terms.Padding()
+            ):
                 folded = False
             case _:
                 assert_never(term)
@@ -183,7 +170,7 @@ class Contexts:
         return self._of(at.loops, at.tensors, frozenset(stay), dead=False, folded=at.folded)
 
 
-def _what_parts_depend_on(term: Expr) -> object:
+def _what_parts_depend_on(term: terms.Expr) -> object:
     form = type(term).form
     if not form.binders and not form.predicates:
         return type(term), len(children(term))
@@ -195,6 +182,6 @@ def _what_parts_depend_on(term: Expr) -> object:
     return type(term), static(term), own_indices(term), conditions_in(term), types
 
 
-def may_occur(at: Context, term: Expr) -> bool:
+def may_occur(at: Context, term: terms.Expr) -> bool:
     """Return True unless padding in the term would be folded in by a fold other than a sum."""
     return not at.folded or stores_everything(term)

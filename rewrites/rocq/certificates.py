@@ -12,41 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from atl.checks.scope import outermost
+from atl.core import terms
 from atl.core.declared import AtLeast, Below, Monotonic, facts_of
 from atl.core.index import Array, Index, shift
 from atl.core.predicate import is_predicate
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    PadLeft,
-    PadRight,
-    Place,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    Split,
-    TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import children
 from atl.errors import InvalidArgument
 from rewrites.instantiation import Argument, Function, is_term
@@ -234,7 +204,7 @@ class _Proof:
     around: Around = NOWHERE
     after: list[str] = field(default_factory=list)
 
-    def of(self, at: Expr, new: Expr, step: Step) -> list[str]:
+    def of(self, at: terms.Expr, new: terms.Expr, step: Step) -> list[str]:
         lines: list[str] = []
         for position in step.path:
             lines += [f"  {line}" for line in self._down(at, new, position)]
@@ -256,66 +226,74 @@ class _Proof:
         self.around = self.around.index(name)
         return name
 
-    def _down(self, at: Expr, new: Expr, position: int) -> list[str]:
+    def _down(self, at: terms.Expr, new: terms.Expr, position: int) -> list[str]:
         """Return the tactics that go down to a part."""
         ix = self._index
         match at:
-            case Gen(low, high, _, name):
+            case terms.Gen(low, high, _, name):
                 ends = f"{ix(low)} {ix(high)}"
                 return [f"apply (down_gen {ends}); [known | intros {self._bound(name)} ?]; {self._without(1)}"]
-            case Reduce(_, _, _, _, name):
+            case terms.Reduce(_, _, _, _, name):
                 return [f"apply down_reduce; intros {self._bound(name)} ?;"]
-            case Guard():
+            case terms.Guard():
                 return ["apply down_guard; intros ?;"]
-            case Let(value, _, name):
+            case terms.Let(value, _, name):
                 return self._into_let(value, new, name, position)
-            case Access():
+            case terms.Access():
                 self.places.insert(0, None)
                 return ["apply down_access; [known | intros ?];"]
-            case Unary() | Cast():
+            case terms.Unary() | terms.Cast():
                 return ["apply down_unary;"]
-            case Binary():
+            case terms.Binary():
                 return [f"apply down_{('left', 'right')[position]};"]
-            case Select():
+            case terms.Select():
                 return [f"apply down_{('where', 'elsewhere')[position]}; intros ?;"]
-            case Concat(left, right):
+            case terms.Concat(left, right):
                 x = self.notation.fresh("x")
                 if position == 0:
                     return [f"apply down_concat_left; [known | known | intros {x} ?]; {self._without(1, x)}"]
                 extents = f"{ix(left.type.shape[0])} {ix(right.type.shape[0])}"
                 return [f"apply (down_concat_right {extents}); [known | intros {x} ?]; {self._without(1, x)}"]
-            case Reshape(op, operand):
+            case terms.Reshape(op, operand):
                 return [self._through(op, operand.type)]
-            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
+            case (
+                terms.Input()
+                | terms.Local()
+                | terms.TensorVar()
+                | terms.Metavariable()
+                | terms.Constant()
+                | terms.Value()
+                | terms.Padding()
+            ):
                 raise InvalidArgument(
                     "the path of a step goes below a term without parts", required="a path within the program"
                 )
             case _:
                 assert_never(at)
 
-    def _through(self, op: ReshapeOp, of: Type) -> str:
+    def _through(self, op: terms.ReshapeOp, of: terms.Type) -> str:
         x, y = self.notation.fresh("x"), self.notation.fresh("y")
         first = self._index(of.shape[0]) if of.shape else ""
         match op:
-            case Transpose():
+            case terms.Transpose():
                 self.places[:2] = self.places[1::-1]
                 return "apply down_transpose;"
-            case Flatten():
+            case terms.Flatten():
                 extents = f"{first} {self._index(of.shape[1])}"
                 way = f"apply (down_flatten {extents}); [known | known | intros {x} {y} ? ? | known];"
                 return f"{way} {self._without(1, x, y)}"
-            case Split():
+            case terms.Split():
                 return f"apply down_split; [known | known | known | known | intros {x} ?]; {self._without(2, x)}"
-            case PadLeft():
+            case terms.PadLeft():
                 return f"apply (down_padl {first}); [known | intros {x} ?]; {self._without(1, x)}"
-            case PadRight():
+            case terms.PadRight():
                 return f"apply down_padr; [known | known | intros {x} ?]; {self._without(1, x)}"
-            case TruncateLeft():
+            case terms.TruncateLeft():
                 return f"apply (down_truncl {first}); [known | known | intros {x} ?]; {self._without(1, x)}"
-            case TruncateRight(by):
+            case terms.TruncateRight(by):
                 ends = f"{first} {self._index(by)}"
                 return f"apply (down_truncr {ends}); [known | known | intros {x} ?]; {self._without(1, x)}"
-            case Place():
+            case terms.Place():
                 return f"apply down_place; {self._without(1)}"
             case _:
                 assert_never(op)
@@ -326,13 +304,13 @@ class _Proof:
         self.places[:count] = instead
         return "".join(f"clear dependent {name}; " for name in gone).rstrip()
 
-    def _into_let(self, value: Expr, new: Expr, name: str, position: int) -> list[str]:
+    def _into_let(self, value: terms.Expr, new: terms.Expr, name: str, position: int) -> list[str]:
         notation, around = self.notation, self.around
         if position == 1:
             y = notation.fresh(name)
             self.around = around.tensor(y)
             return [f"apply down_bind; intros {y};"]
-        if not isinstance(new, Let):
+        if not isinstance(new, terms.Let):
             raise InvalidArgument("a step below a let replaced the let", required="a let")
         at = [notation.fresh("q") for _ in value.type.shape]
         within = [f"0 <= {q} < {notation.index(e, around)} -> " for q, e in zip(at, value.type.shape, strict=True)]
@@ -373,7 +351,7 @@ def _extents(step: Step) -> Iterator[Index]:
             yield _tensor(name, value).type.shape[dimension]
 
 
-def _tensor(name: str, value: Argument) -> Expr:
+def _tensor(name: str, value: Argument) -> terms.Expr:
     if is_term(value):
         return value
     raise InvalidArgument(f"{name} is not a tensor", required="a tensor expression")

@@ -12,51 +12,17 @@ from fractions import Fraction
 from itertools import count
 from typing import Final, assert_never
 
-from atl.core import dtypes
+from atl.core import dtypes, terms
 from atl.core.declared import is_bool_array
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, atoms_of, negation
-from atl.core.terms import (
-    OF_MONOID,
-    Access,
-    Binary,
-    BinaryOp,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    PadLeft,
-    PadRight,
-    Place,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    Split,
-    TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Type,
-    Unary,
-    UnaryOp,
-    Value,
-)
 from atl.errors import InvalidArgument
 from rewrites.statement import condition_variable
 
-BINARY: Final[dict[BinaryOp, str]] = {
+BINARY: Final[dict[terms.BinaryOp, str]] = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "over", "min": "least", "max": "greatest",
 }  # fmt: skip
-UNARY: Final[dict[UnaryOp, str]] = {
+UNARY: Final[dict[terms.UnaryOp, str]] = {
     "neg": "neg", "abs": "absolute", "sqrt": "root", "exp": "exponential", "log": "logarithm", "tanh": "tangent",
 }  # fmt: skip
 
@@ -167,84 +133,106 @@ class Notation:
 
     # -- tensor expressions
 
-    def term(self, t: Expr, around: Around = NOWHERE) -> str:
+    def term(self, t: terms.Expr, around: Around = NOWHERE) -> str:
         """Print an expression of type tensor."""
         match t:
-            case Metavariable(_, name, _, indices, tensors):
+            case terms.Metavariable(_, name, _, indices, tensors):
                 words = [
                     word(name),
                     *(self.index(i, around) for i in indices),
                     *(self.term(x, around) for x in tensors),
                 ]
                 return f"({' '.join(words)})" if len(words) > 1 else words[0]
-            case Input(array):
+            case terms.Input(array):
                 return f"(integers {word(array.name)})" if holds_integers(array) else word(array.name)
-            case Local(position):
+            case terms.Local(position):
                 return around.tensors[-1 - position]
-            case TensorVar(uid, name):
+            case terms.TensorVar(uid, name):
                 return self.variables.get(uid) or f"{word(name)}{uid}"
-            case Gen() | Reduce() | Guard() | Let() | Access() | Select() | Concat() | Reshape():
+            case (
+                terms.Gen()
+                | terms.Reduce()
+                | terms.Guard()
+                | terms.Let()
+                | terms.Access()
+                | terms.Select()
+                | terms.Concat()
+                | terms.Reshape()
+            ):
                 return f"({self._operator(t, around)})"
-            case Unary(op, operand):
+            case terms.Unary(op, operand):
                 return f"(unary {UNARY[op]} {self.term(operand, around)})"
-            case Binary(op, left, right):
+            case terms.Binary(op, left, right):
                 return f"(binary {BINARY[op]} {self.term(left, around)} {self.term(right, around)})"
-            case Cast(dtype, operand):
+            case terms.Cast(dtype, operand):
                 return f'(unary (convert "{dtype}") {self.term(operand, around)})'
-            case Constant(value):
+            case terms.Constant(value):
                 return f"(literal {number(value)})"
-            case Value(index):
+            case terms.Value(index):
                 return f"(literal (integer {self.index(index, around)}))"
-            case Padding():
+            case terms.Padding():
                 return "padding"
             case _:
                 assert_never(t)
 
-    def _operator(self, t: Gen | Reduce | Guard | Let | Access | Select | Concat | Reshape, around: Around) -> str:
+    def _operator(
+        self,
+        t: terms.Gen
+        | terms.Reduce
+        | terms.Guard
+        | terms.Let
+        | terms.Access
+        | terms.Select
+        | terms.Concat
+        | terms.Reshape,
+        around: Around,
+    ) -> str:
         match t:
-            case Gen(low, _, body, name):
+            case terms.Gen(low, _, body, name):
                 i = self.fresh(name)
                 return f"gen {self.index(low, around)} (fun {i} => {self.term(body, around.index(i))})"
-            case Reduce(monoid, low, high, body, name):
+            case terms.Reduce(monoid, low, high, body, name):
                 i = self.fresh(name)
                 ends = f"{self.index(low, around)} {self.index(high, around)}"
-                return f"reduce {BINARY[OF_MONOID[monoid]]} {ends} (fun {i} => {self.term(body, around.index(i))})"
-            case Guard(p, body):
+                return (
+                    f"reduce {BINARY[terms.OF_MONOID[monoid]]} {ends} (fun {i} => {self.term(body, around.index(i))})"
+                )
+            case terms.Guard(p, body):
                 return f"guard {self.predicate(p, around)} {self.term(body, around)}"
-            case Let(value, body, name):
+            case terms.Let(value, body, name):
                 x = self.fresh(name)
                 return f"bind {self.term(value, around)} (fun {x} => {self.term(body, around.tensor(x))})"
-            case Access(tensor, i):
+            case terms.Access(tensor, i):
                 extent = self.index(tensor.type.shape[0], around)
                 return f"access {extent} {self.term(tensor, around)} {self.index(i, around)}"
-            case Select(p, left, right):
+            case terms.Select(p, left, right):
                 return f"select {self.predicate(p, around)} {self.term(left, around)} {self.term(right, around)}"
-            case Concat(left, right):
+            case terms.Concat(left, right):
                 extent = self.index(left.type.shape[0], around)
                 return f"concat {extent} {self.term(left, around)} {self.term(right, around)}"
-            case Reshape(op, operand):
+            case terms.Reshape(op, operand):
                 return f"{self.reshape(op, operand.type, around)} {self.term(operand, around)}"
             case _:
                 assert_never(t)
 
-    def reshape(self, op: ReshapeOp, of: Type, around: Around) -> str:
+    def reshape(self, op: terms.ReshapeOp, of: terms.Type, around: Around) -> str:
         """Print a reshape operator with the amounts and extents that it needs."""
         match op:
-            case Transpose():
+            case terms.Transpose():
                 return "transpose"
-            case Flatten():
+            case terms.Flatten():
                 return f"flatten {self.index(of.shape[1], around)}"
-            case Split(by):
+            case terms.Split(by):
                 return f"split {self.index(of.shape[0], around)} {self.index(by, around)}"
-            case PadLeft(by):
+            case terms.PadLeft(by):
                 return f"padl {self.index(by, around)}"
-            case PadRight():
+            case terms.PadRight():
                 return f"padr {self.index(of.shape[0], around)}"
-            case TruncateLeft(by):
+            case terms.TruncateLeft(by):
                 return f"truncl {self.index(by, around)}"
-            case TruncateRight():
+            case terms.TruncateRight():
                 return "truncr"
-            case Place(_, at):
+            case terms.Place(_, at):
                 return f"place {self.index(at, around)}"
             case _:
                 assert_never(op)

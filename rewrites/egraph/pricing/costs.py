@@ -18,34 +18,12 @@ from typing import Final, assert_never
 import numpy as np
 
 from atl.checks.safety import accesses
+from atl.core import terms
 from atl.core.dtypes import DEFAULT, bits
 from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, Xor, atoms, factor_of, index
 from atl.core.predicate import Predicate, expressions
 from atl.core.reshape_definitions import destination
 from atl.core.substitution import map_op
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    TensorVar,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import children
 from rewrites.egraph.contexts import Context, Range
 from rewrites.egraph.pricing.extents import Extents, Nest
@@ -142,7 +120,7 @@ class BottomUpModel:
     def _none(self) -> Costs:
         return np.zeros(self.candidates)
 
-    def result(self, at: Context, term: Expr, parts: Sequence[Priced]) -> Priced:
+    def result(self, at: Context, term: terms.Expr, parts: Sequence[Priced]) -> Priced:
         """Return the result of a node in a context."""
         if at.dead:
             never_run = self._none + LEAST
@@ -158,26 +136,26 @@ class BottomUpModel:
             costs = np.maximum(costs, part.costs + LEAST)
         return replace(made, costs=costs)
 
-    def final_cost(self, at: Context, term: Expr, made: Priced) -> Costs:
+    def final_cost(self, at: Context, term: terms.Expr, made: Priced) -> Costs:
         """Return the cost of a term at the top, with no reshape operators around it."""
         stores = (self._stored(at, stored, term.type, range(term.type.rank)) for stored in made.stores)
         total = self._total(at, term.type, made, stores)
         return np.maximum(total, made.costs)
 
-    def _arithmetic(self, nest: Nest, operations: Costs, of: Type, *, smooth: bool) -> Costs:
+    def _arithmetic(self, nest: Nest, operations: Costs, of: terms.Type, *, smooth: bool) -> Costs:
         return self.metric.arithmetic(nest, operations, lanes=VECTOR // _width(of) if smooth else 1)
 
-    def _copy_cost(self, at: Context, of: Type) -> Costs:
+    def _copy_cost(self, at: Context, of: terms.Type) -> Costs:
         """Return the cost of copying all elements in order."""
         return self.metric.copy(self._extents.nest(at.loops), self._elements(at, of), width=_width(of))
 
-    def _total(self, at: Context, of: Type, made: Priced, stores: Iterable[Costs]) -> Costs:
+    def _total(self, at: Context, of: terms.Type, made: Priced, stores: Iterable[Costs]) -> Costs:
         total = made.work + self._arithmetic(self._extents.nest(at.loops), made.body, of, smooth=True)
         for read, times in made.reads.items():
             total = total + times * self._price(read)
         return sum(stores, total)
 
-    def _least(self, at: Context, stored: Stored, of: Type) -> Costs:
+    def _least(self, at: Context, stored: Stored, of: terms.Type) -> Costs:
         """Return the least cost of storing the elements: transposed so that the innermost loop stores adjacent
         elements.
         """
@@ -186,7 +164,7 @@ class BottomUpModel:
         order = [*(place for place in range(of.rank) if place not in last), *last]
         return self._stored(at, stored, of, order)
 
-    def _stored(self, at: Context, stored: Stored, of: Type, order: Sequence[int]) -> Costs:
+    def _stored(self, at: Context, stored: Stored, of: terms.Type, order: Sequence[int]) -> Costs:
         """Return the cost of storing a result's elements with its dimensions in this order."""
         if not of.rank:
             return self._none
@@ -220,9 +198,9 @@ class BottomUpModel:
             lines = lines * np.maximum(count, 1)
         return lines
 
-    def _result(self, at: Context, term: Expr, parts: list[Priced]) -> Priced | None:
+    def _result(self, at: Context, term: terms.Expr, parts: list[Priced]) -> Priced | None:
         """Return the operations and memory accesses of a node; None for one that must not be chosen."""
-        if not isinstance(term, Access):
+        if not isinstance(term, terms.Access):
             below = zip(parts, children(term), strict=True)
             parts = [self._copied(at, part, child.expr.type) for part, child in below]
         made = Priced(
@@ -236,44 +214,44 @@ class BottomUpModel:
         )
         here = () if term.type.rank else (Stored(at.loops),)
         match term:
-            case Input() | Local() if not term.type.rank:
+            case terms.Input() | terms.Local() if not term.type.rank:
                 return replace(made, body=made.body + 1, stores=here)
-            case Input(array):
+            case terms.Input(array):
                 return replace(made, view=View(array, array.shape, _width(term.type)))
-            case Local(position, of):
+            case terms.Local(position, of):
                 return replace(made, view=View(len(at.tensors) - 1 - position, at.scope.shape(of), _width(of)))
-            case Constant() | Padding():
+            case terms.Constant() | terms.Padding():
                 return replace(made, stores=here)
-            case Value(value):
+            case terms.Value(value):
                 rough = not _is_affine(value)
                 return replace(made, body=made.body + 1, is_rough=rough, stores=here)
-            case Access():
+            case terms.Access():
                 return self._access(at, term, parts[0], made)
-            case Gen() | Reduce():
+            case terms.Gen() | terms.Reduce():
                 return self._loop(at, term, made)
-            case Guard(predicate):
+            case terms.Guard(predicate):
                 rough = made.is_rough or not all(map(_is_affine, expressions(predicate)))
                 return replace(made, body=made.body + 1, is_rough=rough)
-            case Select(predicate):
+            case terms.Select(predicate):
                 rough = made.is_rough or not all(map(_is_affine, expressions(predicate)))
                 return self._element_wise(at, term, replace(made, is_rough=rough))
-            case Let(value):
+            case terms.Let(value):
                 return self._let(at, value, parts, made)
-            case Unary() | Binary() | Cast():
+            case terms.Unary() | terms.Binary() | terms.Cast():
                 return self._element_wise(at, term, made)
-            case Concat(left, _):
+            case terms.Concat(left, _):
                 by = at.scope.index(left.type.shape[0])
                 moved = tuple(stored.moved((stored.at[0] + by, *stored.at[1:])) for stored in parts[1].stores)
                 return replace(made, body=made.body + 1, stores=(*parts[0].stores, *moved))
-            case Reshape(op, operand):
+            case terms.Reshape(op, operand):
                 moved = tuple(stored.moved(_reshaped(op, stored.at, operand.type, at)) for stored in made.stores)
                 return replace(made, body=made.body + 1, stores=moved)
-            case TensorVar() | Metavariable():
+            case terms.TensorVar() | terms.Metavariable():
                 return None
             case _:
                 assert_never(term)
 
-    def _loop(self, at: Context, term: Gen | Reduce, made: Priced) -> Priced:
+    def _loop(self, at: Context, term: terms.Gen | terms.Reduce, made: Priced) -> Priced:
         """Price a loop around a priced body."""
         level = len(at.loops)
         extent = term.high - term.low
@@ -296,14 +274,14 @@ class BottomUpModel:
             work = work + self._arithmetic(inside, operations, term.type, smooth=smooth)
         else:
             stores = tuple(replace(stored, operations=operations, smooth=smooth) for stored in stores)
-        if isinstance(term, Gen):
+        if isinstance(term, terms.Gen):
             own = index(Var(level)) - at.scope.index(term.low)
             stores = tuple(stored.moved((own, *stored.at)) for stored in stores)
         elif is_scalar:
             stores = (Stored(at.loops),)
         return replace(made, work=work, body=self._none, has_loop=True, is_rough=False, stores=stores)
 
-    def _let(self, at: Context, value: Expr, parts: Sequence[Priced], made: Priced) -> Priced:
+    def _let(self, at: Context, value: terms.Expr, parts: Sequence[Priced], made: Priced) -> Priced:
         """Price a let: a scalar is computed in the enclosing loop, a tensor before the loops that read it."""
         rest = parts[1]
         if not value.type.rank:
@@ -311,21 +289,21 @@ class BottomUpModel:
         work = rest.work + self.final_cost(at, value, parts[0]) + self.metric.loop_start(self._extents.nest(at.loops))
         return replace(rest, work=work, body=rest.body + 1, has_loop=True)
 
-    def _element_wise(self, at: Context, term: Expr, made: Priced) -> Priced:
+    def _element_wise(self, at: Context, term: terms.Expr, made: Priced) -> Priced:
         """Price an operation on scalars in the enclosing loop, or on tensors in separate loops."""
         if not term.type.rank:
             return replace(made, body=made.body + 1, stores=(Stored(at.loops),))
         done = self._copy_cost(at, term.type)
         return replace(made, work=made.work + done, body=made.body + 1, has_loop=True)
 
-    def _copied(self, at: Context, part: Priced, of: Type) -> Priced:
+    def _copied(self, at: Context, part: Priced, of: terms.Type) -> Priced:
         """Price a part that is a whole array or row, which is copied to its destination."""
         if part.view is None:
             return part
         copied = self._copy_cost(at, of)
         return replace(part, work=part.work + copied, body=part.body + 1, has_loop=True, view=None, stores=())
 
-    def _access(self, at: Context, term: Access, tensor: Priced, made: Priced) -> Priced | None:
+    def _access(self, at: Context, term: terms.Access, tensor: Priced, made: Priced) -> Priced | None:
         if tensor.view is None:
             return None
         view = replace(tensor.view, at=(*tensor.view.at, at.scope.index(term.index)))
@@ -335,7 +313,7 @@ class BottomUpModel:
         read = Touched(at.loops, view.array, view.shape, near, view.width)
         return replace(made, body=made.body + 1, reads={**made.reads, read: 1}, stores=(Stored(at.loops),))
 
-    def _is_safe(self, at: Context, term: Expr) -> bool:
+    def _is_safe(self, at: Context, term: terms.Expr) -> bool:
         """Return True if all accesses of a node, also in its indices and conditions, are proved in bounds."""
         return all(self._holds(at, needed.goal) for needed in accesses(term, at.scope))
 
@@ -348,7 +326,7 @@ class BottomUpModel:
     def _count(self, at: Context, extent: Index) -> Costs:
         return np.maximum(self._extents.interval(at.scope.index(extent), self._extents.nest(at.loops).ranges)[1], 0.0)
 
-    def _elements(self, at: Context, of: Type) -> Costs:
+    def _elements(self, at: Context, of: terms.Type) -> Costs:
         elements = self._none + 1
         for extent in of.shape:
             elements = elements * np.maximum(self._count(at, extent), 1.0)
@@ -365,7 +343,7 @@ def _merged_reads(at: Context, parts: Sequence[Mapping[Touched, int]]) -> dict[T
     return found
 
 
-def _reshaped(op: ReshapeOp, position: tuple[Index, ...], of: Type, at: Context) -> tuple[Index, ...]:
+def _reshaped(op: terms.ReshapeOp, position: tuple[Index, ...], of: terms.Type, at: Context) -> tuple[Index, ...]:
     """Return the new position of the operand's element at a position."""
     opened = map_op(op, at.scope.index)
     pairs = destination(opened, tuple(zip(position, at.scope.shape(of), strict=True)))
@@ -388,7 +366,7 @@ def _is_affine(e: Index) -> bool:
     )
 
 
-def _width(of: Type) -> int:
+def _width(of: terms.Type) -> int:
     """Return the bytes of an element; a literal without a tensor has the default type."""
     return bits(of.dtype or DEFAULT) // 8
 
@@ -432,13 +410,13 @@ class Lexicographic:
         """Number of assignments of sizes that are priced at once."""
         return self.first.candidates
 
-    def result(self, at: Context, term: Expr, parts: Sequence[ResultPair]) -> ResultPair:
+    def result(self, at: Context, term: terms.Expr, parts: Sequence[ResultPair]) -> ResultPair:
         """Return both models' results for a node in a context."""
         first = self.first.result(at, term, [part.first for part in parts])
         then = self.then.result(at, term, [part.then for part in parts])
         return ResultPair(first.costs + SMALL * np.log1p(then.costs), first, then)
 
-    def final_cost(self, at: Context, term: Expr, made: ResultPair) -> Costs:
+    def final_cost(self, at: Context, term: terms.Expr, made: ResultPair) -> Costs:
         """Return the cost of a term at the top, with no reshape operators around it."""
         then = self.then.final_cost(at, term, made.then)
         return self.first.final_cost(at, term, made.first) + SMALL * np.log1p(then)

@@ -15,28 +15,12 @@ from atl.core.index import ZERO, AnyAtom, Index, Leaf, Var, atoms, floordiv, ind
 from atl.core.predicate import TRUE, Predicate, conjunction, substitute, within
 from atl.errors import InvalidArgument
 from atl.prove import Facts, simplify_predicate
-from lowering.nest.loopnest import (
-    Accumulate,
-    Apply,
-    Assign,
-    Cell,
-    Choose,
-    Convert,
-    Declare,
-    For,
-    FromIndex,
-    If,
-    Load,
-    Number,
-    Scalar,
-    ScalarExpr,
-    flat,
-)
+from lowering.nest import loopnest as ln
 from rewrites.rocq.nests.plan import Both, Branch, Looking, Loop, Nothing, Plan, Simple
 from rewrites.rocq.nests.printing import FUNCTIONS, Printer, literal
 from rewrites.rocq.notation import Notation, positions
 
-Turn: TypeAlias = Literal["left", "right"] | For | If
+Turn: TypeAlias = Literal["left", "right"] | ln.For | ln.If
 Text: TypeAlias = Callable[["Writer"], str]
 """A text that depends on the values of loop variables."""
 
@@ -48,13 +32,13 @@ POSITIONS: Final = count(100_000)
 class Store:
     """An assignment, its path in a plan, and the values of scalar variables there."""
 
-    at: Assign
+    at: ln.Assign
     way: tuple[Turn, ...]
     scalars: Mapping[int, Text]
 
     @property
-    def loops(self) -> tuple[For, ...]:
-        return tuple(turn for turn in self.way if isinstance(turn, For))
+    def loops(self) -> tuple[ln.For, ...]:
+        return tuple(turn for turn in self.way if isinstance(turn, ln.For))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +53,14 @@ class Found:
 def stores_of(plan: Plan, uid: int, scalars: Mapping[int, Text], way: tuple[Turn, ...] = ()) -> Iterator[Store]:
     """Yield all assignments to a storage id."""
     match plan:
-        case Simple(Assign(target) as at):
-            if (target.buffer if isinstance(target, Cell) else target).uid == uid:
+        case Simple(ln.Assign(target) as at):
+            if (target.buffer if isinstance(target, ln.Cell) else target).uid == uid:
                 yield Store(at, way, scalars)
         case Loop(at, body) | Branch(at, body):
             yield from stores_of(body, uid, scalars, (*way, at))
         case Both(first, second, local):
             yield from stores_of(first, uid, scalars, (*way, "left"))
-            if isinstance(local, Scalar):
+            if isinstance(local, ln.Scalar):
                 scalars = {**scalars, local.uid: scalar_of(first, local.uid, scalars)}
             yield from stores_of(second, uid, scalars, (*way, "right"))
         case Nothing() | Looking() | Simple():
@@ -88,7 +72,7 @@ def stores_of(plan: Plan, uid: int, scalars: Mapping[int, Text], way: tuple[Turn
 def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
     """Return the iteration that stores to a position, and the region in which it does."""
     target = store.at.target
-    pairs = target.pairs if isinstance(target, Cell) else ()
+    pairs = target.pairs if isinstance(target, ln.Cell) else ()
     if len(pairs) != len(position):
         raise InvalidArgument(
             f"a store with {len(pairs)} indices to a tensor of rank {len(position)}",
@@ -101,9 +85,9 @@ def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
 
     region: Predicate = TRUE
     for turn in store.way:
-        if isinstance(turn, For):
+        if isinstance(turn, ln.For):
             here = within(turn.low, index(turn.variable), turn.high)
-        elif isinstance(turn, If):
+        elif isinstance(turn, ln.If):
             here = turn.predicate
         else:
             continue
@@ -114,7 +98,7 @@ def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
 
 
 def _solved(
-    places: Sequence[Index], extents: Sequence[Index], loops: Sequence[For], position: Sequence[Var]
+    places: Sequence[Index], extents: Sequence[Index], loops: Sequence[ln.For], position: Sequence[Var]
 ) -> dict[Var, Index]:
     """Solve for the loop variables at which the indices equal the position, as far as possible."""
     values: dict[Var, Index] = {}
@@ -134,7 +118,7 @@ def _solved(
     rest = [loop for loop in loops if loop.variable not in values]
     if len(rest) == 1 and left:
         # The position in one loop over all elements.
-        values[rest[0].variable] = flat(tuple(zip(map(index, position), extents, strict=True))) + rest[0].low
+        values[rest[0].variable] = ln.flat(tuple(zip(map(index, position), extents, strict=True))) + rest[0].low
     for loop in rest:
         values.setdefault(loop.variable, map_leaves(loop.low, at))
     return values
@@ -143,7 +127,7 @@ def _solved(
 def _solve(
     equation: tuple[Index, Var],
     unknown: Collection[AnyAtom],
-    loops: Mapping[Var, For],
+    loops: Mapping[Var, ln.For],
     values: dict[Var, Index],
     at: Callable[[Leaf], Index],
 ) -> bool:
@@ -197,15 +181,15 @@ class Writer:
     def _at(self, leaf: Leaf) -> Index:
         return self.values.get(leaf, index(leaf)) if isinstance(leaf, Var) else index(leaf)
 
-    def text(self, e: ScalarExpr) -> str:
+    def text(self, e: ln.ScalarExpr) -> str:
         """Print an expression of type scalar."""
         match e:
-            case Number(value):
+            case ln.Number(value):
                 return literal(value)
-            case FromIndex(at):
+            case ln.FromIndex(at):
                 return f"(integer {self.index(at)})"
-            case Load(source):
-                if isinstance(source, Scalar):
+            case ln.Load(source):
+                if isinstance(source, ln.Scalar):
                     return self.scalars[source.uid](self)
                 name, uid = source.buffer.name, source.buffer.uid
                 known = self.printer.input(name) if source.buffer.role == "input" else self.contents.get(uid)
@@ -215,11 +199,11 @@ class Writer:
                         required="a nest in which such sums are only used for the output",
                     )
                 return f"({known} {positions(self.index(at) for at, _ in source.pairs)})"
-            case Apply(op, arguments):
+            case ln.Apply(op, arguments):
                 return f"({' '.join([FUNCTIONS[op], *map(self.text, arguments)])})"
-            case Choose(p, left, right):
+            case ln.Choose(p, left, right):
                 return f"(if {self.predicate(p)} then {self.text(left)} else {self.text(right)})"
-            case Convert(argument, dtype):
+            case ln.Convert(argument, dtype):
                 return f'(convert "{dtype}" {self.text(argument)})'
             case _:
                 assert_never(e)
@@ -242,15 +226,15 @@ def scalar_of(plan: Plan, uid: int, scalars: Mapping[int, Text]) -> Text:
 def _after(plan: Plan, uid: int, writer: Writer, before: str) -> str:
     """Return the value of a scalar variable after a plan, given its value before."""
     match plan:
-        case Simple(Declare(Scalar(number), value)) if number == uid:
+        case Simple(ln.Declare(ln.Scalar(number), value)) if number == uid:
             return writer.text(value)
-        case Simple(Assign(Scalar(number), value)) if number == uid:
+        case Simple(ln.Assign(ln.Scalar(number), value)) if number == uid:
             return writer.text(value)
-        case Simple(Accumulate(Scalar(number), op, value)) if number == uid:
+        case Simple(ln.Accumulate(ln.Scalar(number), op, value)) if number == uid:
             return f"({FUNCTIONS[op]} {before} {writer.text(value)})"
         case Both(first, second, local):
             before = _after(first, uid, writer, before)
-            if isinstance(local, Scalar):
+            if isinstance(local, ln.Scalar):
                 known = {**writer.scalars, local.uid: scalar_of(first, local.uid, writer.scalars)}
                 writer = replace(writer, scalars=known)
             return _after(second, uid, writer, before)

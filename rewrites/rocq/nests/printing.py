@@ -16,27 +16,7 @@ from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Rea
 from atl.core.predicate import TRUE, All, Any, NonNegative, NonZero, Predicate, Zero, conjunction, negation
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import InvalidArgument
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-)
+from lowering.nest import loopnest as ln
 from rewrites.rocq.notation import BINARY, UNARY, Notation, holds_integers, number, positions, word
 
 Under = tuple[Predicate, Read]
@@ -64,65 +44,65 @@ class Printer:
 
     # -- statements
 
-    def loop(self, at: For, body: str) -> str:
+    def loop(self, at: ln.For, body: str) -> str:
         """Print a loop around a printed body."""
         variable = self.notation.index(index(at.variable))
         ends = f"{self.index(at.low)} {self.index(at.high)}"
         return f"(For {ends} (fun {variable} =>\n{body}))"
 
-    def branch(self, at: If, body: str) -> str:
+    def branch(self, at: ln.If, body: str) -> str:
         """Print a branch around a printed body."""
         return f"(When {self.predicate(at.predicate)}\n{body})"
 
-    def simple(self, at: Statement, loops: tuple[Var, ...]) -> str:
+    def simple(self, at: ln.Statement, loops: tuple[Var, ...]) -> str:
         """Print a statement without a body."""
         match at:
-            case Assign(target, value):
+            case ln.Assign(target, value):
                 return f"(Assign {self._target(target)} {self.value(value)})"
-            case Accumulate(target, op, value):
+            case ln.Accumulate(target, op, value):
                 if op not in ("add", "sub"):
                     raise InvalidArgument(
                         f"a nest that folds by {op}",
                         required="sums: other folds start from a value that is not a scalar in Rocq",
                     )
                 return f"(Accumulate {BINARY[op]} {self._target(target)} {self.value(value)})"
-            case Declare(variable, initial):
+            case ln.Declare(variable, initial):
                 return f"(Assign {self._target(variable)} {self.value(initial)})"
-            case Allocate(buffer, capacity, zeroed=zeroed):
+            case ln.Allocate(buffer, capacity, zeroed=zeroed):
                 if buffer.uid in self.capacities:
                     return self._memory(buffer, f"Own {self.index(capacity)}", loops)
                 return self.storage(buffer, capacity, f"(Own {self.index(capacity)})", zeroed, loops)
-            case Clear(buffer, cells, zeroed, row):
+            case ln.Clear(buffer, cells, zeroed, row):
                 if row is not None:
                     raise InvalidArgument(
                         f"the circular buffer {buffer.name}", required="a nest without the mark `ring`"
                     )
                 memory = f"(Of {_memory_of(buffer)} {self.index(self.capacities[buffer.uid])})"
                 return self.storage(buffer, cells, memory, zeroed, loops)
-            case Free(buffer) if buffer.uid in self.capacities:
+            case ln.Free(buffer) if buffer.uid in self.capacities:
                 shape = positions([self.index(self.capacities[buffer.uid])])
                 gone = f"(Storage {buffer.uid} nil 1 (Own 1) {self._anything(loops)})"
                 return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {shape}) {self._anything(loops)}))"
-            case Free(buffer):
+            case ln.Free(buffer):
                 return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self._anything(loops)})"
-            case For() | If():
+            case ln.For() | ln.If():
                 raise AssertionError("loops and branches have bodies")
             case _:
                 assert_never(at)
 
-    def storage(self, buffer: Buffer, cells: Index, memory: str, zeroed: bool, loops: tuple[Var, ...]) -> str:
+    def storage(self, buffer: ln.Buffer, cells: Index, memory: str, zeroed: bool, loops: tuple[Var, ...]) -> str:
         """Print storage that holds zeros or arbitrary values."""
         holds = "(fun _ => zero)" if zeroed else self._anything(loops)
         return f"(Storage {buffer.uid} {self.shape(buffer)} {self.index(cells)} {memory} {holds})"
 
-    def _memory(self, buffer: Buffer, memory: str, loops: tuple[Var, ...]) -> str:
+    def _memory(self, buffer: ln.Buffer, memory: str, loops: tuple[Var, ...]) -> str:
         """Print memory that holds a tensor of a different shape in each iteration."""
         capacity = self.index(self.capacities[buffer.uid])
         return f"(Storage {_memory_of(buffer)} {positions([capacity])} {capacity} ({memory}) {self._anything(loops)})"
 
-    def shape(self, of: Buffer | Scalar) -> str:
+    def shape(self, of: ln.Buffer | ln.Scalar) -> str:
         """Print the declared extents."""
-        if isinstance(of, Scalar):
+        if isinstance(of, ln.Scalar):
             return "nil"
         if of.rows or of.home is not None:
             raise InvalidArgument(
@@ -136,12 +116,12 @@ class Printer:
         self.garbage[name] = len(loops)
         return f"({' '.join([name, *(self.index(index(variable)) for variable in loops)])})"
 
-    def _target(self, at: Cell | Scalar) -> str:
-        if isinstance(at, Scalar):
+    def _target(self, at: ln.Cell | ln.Scalar) -> str:
+        if isinstance(at, ln.Scalar):
             return f"{at.uid} nil nil nil"
         return f"{at.buffer.uid} {self._place(at)}"
 
-    def _place(self, cell: Cell) -> str:
+    def _place(self, cell: ln.Cell) -> str:
         extents = positions(self.index(extent) for _, extent in cell.pairs)
         name = cell.buffer.name
         shape = self.declared(name) if cell.buffer.role == "input" else self.shape(cell.buffer)
@@ -158,28 +138,28 @@ class Printer:
 
     # -- values
 
-    def value(self, e: ScalarExpr) -> str:
+    def value(self, e: ln.ScalarExpr) -> str:
         """Print an expression of type value."""
         match e:
-            case Number(value):
+            case ln.Number(value):
                 return f"(Number {literal(value)})"
-            case Load(source):
-                if isinstance(source, Scalar):
+            case ln.Load(source):
+                if isinstance(source, ln.Scalar):
                     return f"(Load {source.uid} nil nil nil)"
                 if source.buffer.role == "input":
                     return f"(Element {self.input(source.buffer.name)} {self._place(source)})"
                 return f"(Load {source.buffer.uid} {self._place(source)})"
-            case FromIndex(at):
+            case ln.FromIndex(at):
                 return f"(Number (integer {self.index(at)}))"
-            case Apply(op, (only,)):
+            case ln.Apply(op, (only,)):
                 return f"(Of_one {FUNCTIONS[op]} {self.value(only)})"
-            case Apply(op, (left, right)):
+            case ln.Apply(op, (left, right)):
                 return f"(Of_two {FUNCTIONS[op]} {self.value(left)} {self.value(right)})"
-            case Apply():
+            case ln.Apply():
                 raise AssertionError("an operation has one operand or two")
-            case Choose(p, left, right):
+            case ln.Choose(p, left, right):
                 return f"(Choose {self.predicate(p)} {self.value(left)} {self.value(right)})"
-            case Convert(argument, dtype):
+            case ln.Convert(argument, dtype):
                 return f'(Of_one (convert "{dtype}") {self.value(argument)})'
             case _:
                 assert_never(e)
@@ -195,7 +175,7 @@ class Printer:
         return text if under == TRUE else f"(When {self.predicate(under)} {text})"
 
 
-def _memory_of(buffer: Buffer) -> str:
+def _memory_of(buffer: ln.Buffer) -> str:
     """Return the storage id for the memory of a buffer that is allocated in one block and cleared in another."""
     return f"({-1 - buffer.uid})"
 
@@ -211,22 +191,22 @@ def literal(value: int | float) -> str:
     return number(value)
 
 
-def looks_of(at: Statement) -> Iterator[Under]:
+def looks_of(at: ln.Statement) -> Iterator[Under]:
     """Yield the elements that the indices and conditions of a statement read, without its body."""
     match at:
-        case For(_, low, high):
+        case ln.For(_, low, high):
             yield from reads_of(low, high)
-        case If(predicate):
+        case ln.If(predicate):
             yield from reads_of_condition(predicate)
-        case Assign(target, value) | Accumulate(target, _, value):
+        case ln.Assign(target, value) | ln.Accumulate(target, _, value):
             yield from _reads(target, value)
-        case Declare(_, initial):
+        case ln.Declare(_, initial):
             yield from _reads(initial)
-        case Allocate(_, capacity):
+        case ln.Allocate(_, capacity):
             yield from reads_of(capacity)
-        case Clear(_, cells):
+        case ln.Clear(_, cells):
             yield from reads_of(cells)
-        case Free():
+        case ln.Free():
             return
         case _:
             assert_never(at)
@@ -272,24 +252,24 @@ def reads_of_condition(p: Predicate, under: Predicate = TRUE) -> Iterator[Under]
             assert_never(p)
 
 
-def _reads(*of: Cell | Scalar | ScalarExpr, under: Predicate = TRUE) -> Iterator[Under]:
+def _reads(*of: ln.Cell | ln.Scalar | ln.ScalarExpr, under: Predicate = TRUE) -> Iterator[Under]:
     for e in of:
         match e:
-            case Scalar() | Number():
+            case ln.Scalar() | ln.Number():
                 pass
-            case Cell(buffer, pairs):
+            case ln.Cell(buffer, pairs):
                 yield from reads_of(*buffer.extents, *(part for pair in pairs for part in pair), under=under)
-            case Load(source):
+            case ln.Load(source):
                 yield from _reads(source, under=under)
-            case FromIndex(at):
+            case ln.FromIndex(at):
                 yield from reads_of(at, under=under)
-            case Apply(_, arguments):
+            case ln.Apply(_, arguments):
                 yield from _reads(*arguments, under=under)
-            case Choose(p, left, right):
+            case ln.Choose(p, left, right):
                 yield from reads_of_condition(p, under)
                 yield from _reads(left, under=conjunction((under, p)))
                 yield from _reads(right, under=conjunction((under, negation(p))))
-            case Convert(argument):
+            case ln.Convert(argument):
                 yield from _reads(argument, under=under)
             case _:
                 assert_never(e)
