@@ -22,7 +22,9 @@ demo: $(VENV)/.demo ## Runs the demonstration
 	$(BIN)/atl demo
 
 # Each process takes neighbours, which share what was derived and built for them, and helps out where it is done.
-PYTEST = $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8 --dist worksteal
+# Threads that wait for work are not to spin, on the core of another process: OpenBLAS's do for 100 ms after each use.
+PYTEST = OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive \
+    $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8 --dist worksteal
 
 test: $(VENV)/.dev ## Runs some tests of each file, the doctests too (PYTEST_WORKERS=2 limits the processes)
 	$(warn_of_namesake)

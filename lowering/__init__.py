@@ -1,23 +1,23 @@
-"""From a program to code that runs: reindexers, loop nests, C and CUDA, building and calling kernels."""
+"""Compilation of programs to loop nests, C and CUDA, and kernels that are built, called and timed."""
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, check, compile  # noqa: A004 (the contract's name)
+from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
-from lowering.device.found import Found, look_around
 from lowering.gpu.compiled import Gpu, GpuKernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
 from lowering.origins.traced import TracedLoop, TracedText, trace
 from lowering.targets.machine import Machine, machine
-from lowering.timing.contest import measure
+from lowering.timing.comparison import measure
 from lowering.timing.harness import (
     Clock,
-    Run,
     Sampler,
     Samples,
     Spread,
     ThreadClock,
+    TimedFunction,
     Turn,
     WallClock,
     alternate,
@@ -35,18 +35,18 @@ __all__ = [
     "Clock",
     "Device",
     "DeviceArray",
-    "Found",
     "Gpu",
+    "GpuEnvironment",
     "GpuKernel",
     "Kernel",
     "KernelTime",
     "LoopNest",
     "Machine",
-    "Run",
     "Sampler",
     "Samples",
     "Spread",
     "ThreadClock",
+    "TimedFunction",
     "TracedLoop",
     "TracedText",
     "Turn",
@@ -55,9 +55,9 @@ __all__ = [
     "build_shared",
     "check",
     "compile",
+    "detect_gpu",
     "find_compiler",
     "load_shared",
-    "look_around",
     "lower",
     "machine",
     "measure",

@@ -1,11 +1,11 @@
-"""`atl rules` and `atl tactics`: what there is to rewrite with."""
+"""`atl rules` and `atl tactics`: the catalogues of rewrite rules and of tactics."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from atl.cli.foundation.command import Command, declare_json, in_checkout, print_json
+from atl.cli.command import Command, declare_json, in_checkout, print_json
 from atl.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 
 
 def _declare_rules(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules, each in full")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="print only these rules, each in full")
     if in_checkout():
         parser.add_argument("--proof", action="store_true", help="check each rule again, and print its proof status")
-        parser.add_argument("--mutants", action="store_true", help="check variants of each rule, each with a fault")
+        parser.add_argument(
+            "--mutants", action="store_true", help="also check mutants of each rule, which must be rejected"
+        )
     declare_json(parser)
 
 
 def _rules(arguments: argparse.Namespace) -> int:
     from rewrites import rules
     from rewrites.errors import unknown_name
-    from rewrites.rules.grades import grade
+    from rewrites.rules.bounded import status_name
 
     if unknown := [name for name in arguments.names if name not in rules]:
         raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")
@@ -43,13 +45,13 @@ def _rules(arguments: argparse.Namespace) -> int:
         print("\n\n".join(described(rule) for rule in chosen))
     else:
         for rule in chosen:
-            print(f"{rule.family:16} {rule.name:24} grade {grade(rule.name)}  {rule.law}")
+            print(f"{rule.family:16} {rule.name:24} {status_name(rule.name):7}  {rule.law}")
     return 0
 
 
 def _rule_as_data(rule: Rule) -> dict[str, Any]:
-    from rewrites.rule_checking.graded import grade_text
-    from rewrites.rules.grades import grade
+    from rewrites.rule_checking.registry import status_text
+    from rewrites.rules.bounded import status_name
     from rewrites.session.rule_text import premises_text, side_text
 
     return {
@@ -61,16 +63,16 @@ def _rule_as_data(rule: Rule) -> dict[str, Any]:
         "right": side_text(rule, reverse=True, rank=0),
         "parameters": list(rule.metavariables),
         "premises": premises_text(rule),
-        "grade": grade(rule.name),
-        "known": grade_text(rule),
+        "status": status_name(rule.name),
+        "status_text": status_text(rule),
         "derived_from": list(dict.fromkeys(rule.derived_from)),
     }
 
 
 def _declare_tactics(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these, each in full")
-    parser.add_argument("--markdown", action="store_true", help="the page of the documents, docs/tactics.md")
-    parser.add_argument("--own", metavar="FILE.py", help="a file with tactics of your own, listed after ours")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="print only these tactics, each in full")
+    parser.add_argument("--markdown", action="store_true", help="print the documentation page docs/tactics.md")
+    parser.add_argument("--own", metavar="FILE.py", help="a file with user-defined tactics, listed last")
     declare_json(parser)
 
 
@@ -82,7 +84,7 @@ def _tactics(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         print(catalogue.markdown(), end="")
         return 0
-    own = [] if arguments.own is None else list(catalogue.own_tactics(read(arguments.own).tactics))
+    own = [] if arguments.own is None else list(catalogue.user_tactics(read(arguments.own).tactics))
     entries = {entry.name: entry for entry in (*catalogue.entries(), *own)}
     if unknown := [name for name in arguments.names if name not in entries]:
         raise unknown_name("tactic", unknown[0], entries, required="a name that `atl tactics` lists")
@@ -102,10 +104,10 @@ def _entry_as_data(entry: Entry) -> dict[str, str]:
 
 
 RULES = Command(
-    "rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules,
+    "rules", "List the rewrite rules with their equations and proof status", _declare_rules, _rules,
     ("atl rules get_gen guard_true", "atl rules get_gen", "atl rules --json"),
 )  # fmt: skip
 TACTICS = Command(
-    "tactics", "Lists what a session can do, each before → after", _declare_tactics, _tactics,
+    "tactics", "List the tactics of a session, each as before → after", _declare_tactics, _tactics,
     ("atl tactics tile fuse", "atl tactics --json"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Final
 
-from atl.cli.foundation.command import GOOD, Command, declare_json, print_json
+from atl.cli.command import GOOD, Command, declare_json, print_json
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
-"""Index expressions by their bits: a number is a sum of weights times sums over F2 of the bits of variables.
+"""Decomposition of index expressions into bits: weighted sums of forms over F2.
 
-Functions x -> f(x) of bits, where f is a sum over F2, are linearly independent over the integers but for 1 ^ f = 1 - f
-(they are halves of characters, shifted). So where an expression is made of bits altogether, what is gathered here is a
-normal form: two are equal exactly where their weights are. What is no bits stays as it is, beside the weights.
+Forms, which are sums over F2 of bits, are linearly independent over the integers, except that 1 ^ f = 1 - f. (They are
+shifted and halved characters.) So the weights are a normal form: two values without rest are equal exactly if their
+weights are. Parts that do not consist of bits are kept in the rest.
 """
 
 from __future__ import annotations
@@ -13,56 +13,37 @@ from functools import reduce
 from operator import xor
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import (
-    ZERO,
-    AnyAtom,
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    constant,
-    exclusive_or,
-    floordiv,
-    index,
-    linear,
-    polynomial,
-)
+from atl.core import index as ix
 from atl.core.predicate import NonNegative, Predicate, Zero, conjuncts, expressions, non_negative, zero
 from atl.prove.facts import Facts
 
-MOST_BITS: Final = 24
-"""A variable has at most so many bits that are looked at one by one."""
+MAX_BITS: Final = 24
+"""Maximum number of bits of a variable that are considered separately."""
 
-Bit: TypeAlias = tuple[Leaf, int]
+Bit: TypeAlias = tuple[ix.Leaf, int]
 Form: TypeAlias = frozenset[Bit]
 """A sum over F2 of bits."""
 
 
 @dataclass(slots=True)
 class Value:
-    """Σ weight · form + rest, the rest being what is not made of bits."""
+    """The sum of weight · form, plus a rest that does not consist of bits."""
 
     weights: dict[Form, int]
-    rest: Index
+    rest: ix.Index
 
-    def least(self) -> Index:
-        """At least this, whatever the bits are."""
+    def least(self) -> ix.Index:
+        """Return a lower bound for all values of the bits."""
         return self.rest + sum(min(weight, 0) for weight in self.weights.values())
 
 
 def by_bits(facts: Facts, goal: Predicate) -> Predicate | None:
-    """A predicate from which the goal follows, given the facts, with the bits of variables worked out.
+    """Return a predicate that implies the goal under the facts, after decomposing variables into bits.
 
-    Of an equality the weights must vanish, by themselves or by what the facts say over F2; an inequality is asked for
-    the bits that make it false if any do. None where bits have no say, or say nothing.
+    For an equality, all weights must vanish, possibly by the facts' equations over F2. For an inequality, the bits take
+    their worst values. Return None if this does not apply or gives nothing new.
     """
-    if not isinstance(goal, Zero | NonNegative) or not (_speaks_of_bits(goal) or _equates_bits(facts, goal)):
+    if not isinstance(goal, Zero | NonNegative) or not (_contains_bits(goal) or _equates_bits(facts, goal)):
         return None
     reading = _Reading(facts, goal)
     value = reading.value(goal.expression)
@@ -74,116 +55,116 @@ def by_bits(facts: Facts, goal: Predicate) -> Predicate | None:
     return None if least == goal.expression else non_negative(least)
 
 
-def _speaks_of_bits(goal: Predicate) -> bool:
-    """Whether there is an exclusive or, or a quotient by a power of two of one that may be taken apart."""
-    return any(_power(atom) for part in expressions(goal) for atom in atoms(part))
+def _contains_bits(goal: Predicate) -> bool:
+    """Return True if the goal contains an exclusive or, or a quotient by a power of two."""
+    return any(_power(atom) for part in expressions(goal) for atom in ix.atoms(part))
 
 
 def _equates_bits(facts: Facts, goal: Predicate) -> bool:
-    """Whether the goal is an equality, and so is a fact about an exclusive or."""
+    """Return True if the goal is an equality, and some fact is an equality with an exclusive or."""
     equalities = (fact for fact in facts.predicates if isinstance(fact, Zero)) if isinstance(goal, Zero) else ()
-    return any(isinstance(atom, Xor) for fact in equalities for part in expressions(fact) for atom in atoms(part))
+    return any(isinstance(atom, ix.Xor) for fact in equalities for part in expressions(fact) for atom in ix.atoms(part))
 
 
-def _power(atom: AnyAtom) -> int:
-    """The bits that a quotient takes off, and that the last part of an exclusive or has: 1 if it is no number."""
-    if isinstance(atom, Quotient):
+def _power(atom: ix.AnyAtom) -> int:
+    """Return the number of bits that a quotient drops, or of the last part of an exclusive or (1 if not constant)."""
+    if isinstance(atom, ix.Quotient):
         divisor = atom.denominator.constant or 0
         return divisor.bit_length() - 1 if divisor > 1 and not divisor & (divisor - 1) else 0
-    if isinstance(atom, Xor):
+    if isinstance(atom, ix.Xor):
         return (atom.parts[-1].constant or 1).bit_length()
     return 0
 
 
-def _parts(atom: AnyAtom) -> tuple[Index, ...]:
-    return atom.parts if isinstance(atom, Xor) else (atom.numerator,) if isinstance(atom, Quotient) else ()
+def _parts(atom: ix.AnyAtom) -> tuple[ix.Index, ...]:
+    return atom.parts if isinstance(atom, ix.Xor) else (atom.numerator,) if isinstance(atom, ix.Quotient) else ()
 
 
-# -- what an expression is --------------------------------------------------------------------------------------------
+# -- expressions as bits ----------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Reading:
-    """How variables are read: as so many bits if they lie below a power of two, others as low bits and a quotient."""
+    """Reads expressions as bits. Bounded variables become bits, and other variables low bits and a quotient."""
 
     facts: Facts
     goal: Predicate
-    extents: dict[Leaf, int] = field(default_factory=dict)
-    taken_apart: frozenset[Hashable] = frozenset()
+    extents: dict[ix.Leaf, int] = field(default_factory=dict)
+    decomposed: frozenset[Hashable] = frozenset()
     bits: int = 0
-    done: dict[AnyAtom, Value] = field(default_factory=dict)
+    done: dict[ix.AnyAtom, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.extents = dict(_extents(self.facts))
         asked = [self.goal, *(fact for fact in self.facts.predicates if isinstance(fact, Zero))]
-        found = [atom for each in asked for part in expressions(each) for atom in atoms(part) if _power(atom)]
-        self.taken_apart = frozenset(leaf for atom in found for part in _parts(atom) for leaf in atoms(part))
+        found = [atom for each in asked for part in expressions(each) for atom in ix.atoms(part) if _power(atom)]
+        self.decomposed = frozenset(leaf for atom in found for part in _parts(atom) for leaf in ix.atoms(part))
         largest = max(self.extents.values(), default=0)
-        self.bits = min(max([*map(_power, found), largest]), MOST_BITS)
+        self.bits = min(max([*map(_power, found), largest]), MAX_BITS)
 
-    def value(self, expression: Index) -> Value:
+    def value(self, expression: ix.Index) -> Value:
         weights: dict[Form, int] = {}
-        rest: list[tuple[int, Index]] = []
+        rest: list[tuple[int, ix.Index]] = []
         for monomial, coefficient in expression.terms:
             if len(monomial) != 1:
-                rest.append((coefficient, polynomial({monomial: 1})))
+                rest.append((coefficient, ix.polynomial({monomial: 1})))
                 continue
             part = self._atom(monomial[0])
             rest.append((coefficient, part.rest))
-            _gather(weights, ((form, coefficient * weight) for form, weight in part.weights.items()))
-        return Value(weights, linear(rest))
+            _accumulate(weights, ((form, coefficient * weight) for form, weight in part.weights.items()))
+        return Value(weights, ix.linear(rest))
 
-    def _atom(self, atom: AnyAtom) -> Value:
+    def _atom(self, atom: ix.AnyAtom) -> Value:
         found = self.done.get(atom)
         if found is None:
             found = self.done[atom] = self._new(atom)
         return found
 
-    def _new(self, atom: AnyAtom) -> Value:
+    def _new(self, atom: ix.AnyAtom) -> Value:
         match atom:
-            case Size() | Bound() | Var():
+            case ix.Size() | ix.Bound() | ix.Var():
                 known = self.extents.get(atom)
-                if known is None and atom not in self.taken_apart:
-                    return Value({}, index(atom))
+                if known is None and atom not in self.decomposed:
+                    return Value({}, ix.index(atom))
                 count = self.bits if known is None else known
-                high = floordiv(index(atom), constant(1 << count)) if known is None else ZERO
+                high = ix.floordiv(ix.index(atom), ix.constant(1 << count)) if known is None else ix.ZERO
                 return Value({frozenset([(atom, k)]): 1 << k for k in range(count)}, high * (1 << count))
-            case Quotient(numerator, _):
+            case ix.Quotient(numerator, _):
                 bits = _power(atom)
                 out = None if not bits else _shifted(self.value(numerator), bits)
-                return out or Value({}, index(atom))
-            case Xor(parts):
-                return self._exclusive_or(parts) or Value({}, index(atom))
-            case Extremum() | Read():
-                return Value({}, index(atom))
+                return out or Value({}, ix.index(atom))
+            case ix.Xor(parts):
+                return self._exclusive_or(parts) or Value({}, ix.index(atom))
+            case ix.Extremum() | ix.Read():
+                return Value({}, ix.index(atom))
         assert_never(atom)
 
     def folded(self, value: Value) -> Value:
-        """The value with the bits of a variable that stand as they do in it taken together: as a quotient of it."""
+        """Recombine the bits of a variable that occur with consecutive weights into a quotient of the variable."""
         weights, rest = dict(value.weights), value.rest
         for leaf in dict.fromkeys(bit[0] for form in value.weights if len(form) == 1 for bit in form):
             known = self.extents.get(leaf)
             count = self.bits if known is None else known
             alone = [weights.get(frozenset([(leaf, k)]), 0) for k in range(count)]
             top = alone[-1]
-            high = Quotient(index(leaf), constant(1 << count))
+            high = ix.Quotient(ix.index(leaf), ix.constant(1 << count))
             above = next((factor for monomial, factor in rest.terms if monomial == (high,)), 0)
             if not top or (known is None and above != 2 * top):
                 continue
             first = next((k for k in reversed(range(count)) if alone[k] << (count - 1 - k) != top), -1) + 1
-            whole = floordiv(index(leaf), constant(1 << first)) * alone[first]
-            rest = rest - index(high) * above + whole
+            whole = ix.floordiv(ix.index(leaf), ix.constant(1 << first)) * alone[first]
+            rest = rest - ix.index(high) * above + whole
             for k in range(first, count):
                 del weights[frozenset([(leaf, k)])]
         return Value(weights, rest)
 
-    def _exclusive_or(self, parts: Sequence[Index]) -> Value | None:
+    def _exclusive_or(self, parts: Sequence[ix.Index]) -> Value | None:
         strings = [_string(self.value(part)) for part in parts]
         known = [each for each in strings if each is not None]
         if len(known) < len(parts):
             return None
         length = max(len(each.bits) for each in known)
-        if any(each.high != ZERO and len(each.bits) < length for each in known):
+        if any(each.high != ix.ZERO and len(each.bits) < length for each in known):
             return None
         weights: dict[Form, int] = {}
         offset = 0
@@ -192,12 +173,12 @@ class _Reading:
             form = reduce(xor, (form for form, _ in at))
             odd = sum(one for _, one in at) % 2
             offset += odd << k
-            _gather(weights, [(form, (-1 if odd else 1) << k)])
-        high = exclusive_or(*(each.high for each in known))
+            _accumulate(weights, [(form, (-1 if odd else 1) << k)])
+        high = ix.exclusive_or(*(each.high for each in known))
         return Value(weights, high * (1 << length) + offset)
 
 
-def _gather(weights: dict[Form, int], more: Iterable[tuple[Form, int]]) -> None:
+def _accumulate(weights: dict[Form, int], more: Iterable[tuple[Form, int]]) -> None:
     for form, weight in more:
         total = weights.get(form, 0) + weight
         if total and form:
@@ -206,29 +187,32 @@ def _gather(weights: dict[Form, int], more: Iterable[tuple[Form, int]]) -> None:
             weights.pop(form, None)
 
 
-def _extents(facts: Facts) -> Iterator[tuple[Leaf, int]]:
-    """Leaves that are not negative, with the bits of the largest number that they may be."""
-    most: dict[Leaf, int] = {}
-    natural: set[Leaf] = set()
+def _extents(facts: Facts) -> Iterator[tuple[ix.Leaf, int]]:
+    """Yield the non-negative leaves with a constant upper bound, and the bit length of this bound."""
+    most: dict[ix.Leaf, int] = {}
+    non_negative_leaves: set[ix.Leaf] = set()
     for fact in facts.predicates:
         for part in conjuncts(fact):
             if not isinstance(part, NonNegative):
                 continue
             ((monomial, factor), *_) = part.expression.terms or (((), 0),)
             leaf = monomial[0] if len(monomial) == 1 else None
-            if not isinstance(leaf, Size | Bound | Var) or (part.expression - factor * index(leaf)).constant is None:
+            if (
+                not isinstance(leaf, ix.Size | ix.Bound | ix.Var)
+                or (part.expression - factor * ix.index(leaf)).constant is None
+            ):
                 continue
             if factor == 1 and part.expression.offset <= 0:
-                natural.add(leaf)
+                non_negative_leaves.add(leaf)
             elif factor == -1:
                 most[leaf] = min(most.get(leaf, part.expression.offset), part.expression.offset)
     for leaf, value in most.items():
-        if (leaf in natural or isinstance(leaf, Size)) and 0 <= value < 1 << MOST_BITS:
+        if (leaf in non_negative_leaves or isinstance(leaf, ix.Size)) and 0 <= value < 1 << MAX_BITS:
             yield leaf, value.bit_length()
 
 
 def _shifted(value: Value, bits: int) -> Value | None:
-    """value // 2**bits, if what is not divided lies within one multiple of it."""
+    """Return value // 2**bits, if the remaining low part is within one multiple of 2**bits."""
     step = 1 << bits
     out = {form: weight // step for form, weight in value.weights.items() if weight % step == 0}
     low = [weight for weight in value.weights.values() if weight % step]
@@ -240,19 +224,19 @@ def _shifted(value: Value, bits: int) -> Value | None:
     last = (offset + sum(max(weight, 0) for weight in low)) // step
     if first != last:
         return None
-    return Value(out, polynomial({monomial: factor // step for monomial, factor in whole}) + first)
+    return Value(out, ix.polynomial({monomial: factor // step for monomial, factor in whole}) + first)
 
 
 @dataclass(slots=True)
 class _String:
-    """Bits from the lowest on, each a form and whether 1 is added, and the number that stands above them."""
+    """Bits from the lowest up, each as a form and a flag for adding 1, and the number above these bits."""
 
     bits: list[tuple[Form, bool]]
-    high: Index
+    high: ix.Index
 
 
 def _string(value: Value) -> _String | None:
-    """The value as a string of bits, if no two of its weights are at one place and none is beside a power of two."""
+    """Return the value as a string of bits, if the weights are distinct powers of two."""
     places: dict[int, tuple[Form, bool]] = {}
     offset = value.rest.offset
     for form, weight in value.weights.items():
@@ -273,15 +257,15 @@ def _string(value: Value) -> _String | None:
     if any(offset >> place & 1 for place in places):
         return None
     bits = [places.get(k, (frozenset(), bool(offset >> k & 1))) for k in range(length)]
-    high = polynomial({monomial: factor >> length for monomial, factor in above.terms}) + (offset >> length)
+    high = ix.polynomial({monomial: factor >> length for monomial, factor in above.terms}) + (offset >> length)
     return _String(bits, high)
 
 
-# -- what facts say over F2 -------------------------------------------------------------------------------------------
+# -- equations over F2 from the facts ---------------------------------------------------------------------------------
 
 
 def _relations(reading: _Reading, facts: Facts) -> dict[Bit, Form]:
-    """What equalities of numbers say of their bits, solved: what each leading bit is, by others."""
+    """Solve the equations over F2 that follow from equalities: each leading bit in terms of other bits."""
     solved: dict[Bit, Form] = {}
     for fact in facts.predicates:
         for part in conjuncts(fact):
@@ -292,9 +276,9 @@ def _relations(reading: _Reading, facts: Facts) -> dict[Bit, Form]:
 
 
 def _equal_bits(value: Value) -> Iterator[Form]:
-    """Two numbers are equal, so their bits are: those with weights 2^k and -2^k, if there is one each for a k.
+    """Yield sums over F2 that vanish because value = 0 equates two strings of bits.
 
-    What is given are sums of bits that are even.
+    The weights must be powers of two, each at most once with either sign.
     """
     ups: dict[int, Form] = {}
     downs: dict[int, Form] = {}
@@ -307,13 +291,13 @@ def _equal_bits(value: Value) -> Iterator[Form]:
     length = max([*ups, *downs], default=-1) + 1
     if any(step < length for step in steps):
         return
-    # Modulo 2^length both sides are strings of bits: one is the other, bit by bit.
+    # Modulo 2^length both sides are strings of bits, which are equal bit by bit.
     for place in sorted({*ups, *downs}):
         yield ups.get(place, frozenset()) ^ downs.get(place, frozenset())
 
 
 def _solve(solved: dict[Bit, Form], relation: Form) -> None:
-    form = _put(relation, solved)
+    form = _substitute(relation, solved)
     if not form:
         return
     lead = max(form, key=_order)
@@ -328,7 +312,7 @@ def _order(bit: Bit) -> tuple[str, int]:
     return repr(bit[0].order), bit[1]
 
 
-def _put(form: Form, solved: dict[Bit, Form]) -> Form:
+def _substitute(form: Form, solved: dict[Bit, Form]) -> Form:
     less = form
     for bit in form:
         if bit in solved:
@@ -339,5 +323,5 @@ def _put(form: Form, solved: dict[Bit, Form]) -> Form:
 def _reduced(value: Value, solved: dict[Bit, Form]) -> Value:
     weights: dict[Form, int] = {}
     for form, weight in value.weights.items():
-        _gather(weights, [(_put(form, solved), weight)])
+        _accumulate(weights, [(_substitute(form, solved), weight)])
     return Value(weights, value.rest)

@@ -1,40 +1,23 @@
-"""Cases into which a question falls, for when it is open as a whole: all of them proved, it is proved.
-
-Nothing is lost by a case: what it says more is the other cases' denial.
-"""
+"""Case splits for queries that are open as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from atl.core.index import (
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Monomial,
-    Quotient,
-    Size,
-    Var,
-    atoms,
-    constant,
-    extremum,
-    factor_of,
-    index,
-)
+from atl.core import index as ix
 from atl.core.predicate import All, Any, NonNegative, Predicate, atoms_of, negation, non_negative, substitute
 from atl.prove.facts import Facts
 
 Case: TypeAlias = tuple[Facts, Predicate]
 
 LARGEST_DIVISOR: Final = 4
-"""A remainder by a number up to this is looked at value by value."""
+"""Largest divisor for which each remainder becomes a case."""
 _WHOLE: Final = 1 << 56
 
 
-def of_alternatives(facts: Facts, goal: Predicate) -> Case | None:
-    """p or (q and r): where p fails, q and r, each a question of its own. Not for goals of another form."""
+def split_alternatives(facts: Facts, goal: Predicate) -> Case | None:
+    """Prove p or (q and r) as (q and r) under the assumption not p. None for goals of another form."""
     if not isinstance(goal, Any):
         return None
     compound = [part for part in goal.parts if isinstance(part, All)]
@@ -44,63 +27,63 @@ def of_alternatives(facts: Facts, goal: Predicate) -> Case | None:
     return facts.assume(*others), compound[0]
 
 
-def of_remainders(facts: Facts, goal: Predicate) -> list[Case]:
-    """The question for each remainder of an index by a small number: i is d*q, d*q + 1, … of some q.
+def split_remainders(facts: Facts, goal: Predicate) -> list[Case]:
+    """Split on the remainder of a variable by a small divisor: i = d*q, i = d*q + 1, …, with a new variable q.
 
-    So rows that turn at every second line are two questions without a quotient. None where no such remainder occurs.
+    The cases contain no such quotient. Return an empty list if the goal has none.
     """
     for variable, divisor in _divided(goal):
-        whole = index(Var(_WHOLE + variable.uid, variable.name))
-        return [_placed(facts, goal, variable, whole * divisor + constant(rest)) for rest in range(divisor)]
+        whole = ix.index(ix.Var(_WHOLE + variable.uid, variable.name))
+        return [_substituted(facts, goal, variable, whole * divisor + ix.constant(rest)) for rest in range(divisor)]
     return []
 
 
-def _divided(goal: Predicate) -> Iterator[tuple[Var, int]]:
-    """Variables of which the goal has a quotient by a small number."""
+def _divided(goal: Predicate) -> Iterator[tuple[ix.Var, int]]:
+    """Yield (variable, divisor) for each quotient by a small number in the goal."""
     for atom in atoms_of(goal):
-        if isinstance(atom, Quotient) and 1 < (divisor := atom.denominator.constant or 0) <= LARGEST_DIVISOR:
-            for variable in dict.fromkeys(each for each in atoms(atom.numerator) if isinstance(each, Var)):
-                factor = factor_of(atom.numerator, variable)
+        if isinstance(atom, ix.Quotient) and 1 < (divisor := atom.denominator.constant or 0) <= LARGEST_DIVISOR:
+            for variable in dict.fromkeys(each for each in ix.atoms(atom.numerator) if isinstance(each, ix.Var)):
+                factor = ix.factor_of(atom.numerator, variable)
                 if factor is not None and factor.constant is not None and abs(factor.constant) == 1:
                     yield variable, divisor
 
 
 def with_plain_limits(facts: Facts) -> Facts:
-    """The facts with k < max(0, n) as k < n, where k is not negative: what of a maximum cannot be meant is left out."""
+    """Return the facts with k < max(0, n) replaced by k < n if k >= 0."""
     least = dict(_least(facts))
     found = [_plain(fact, least) for fact in facts.predicates]
     return facts if all(new is old for new, old in zip(found, facts.predicates, strict=True)) else Facts(tuple(found))
 
 
-def _least(facts: Facts) -> Iterator[tuple[Monomial, int]]:
-    """Leaves that are at least a number."""
+def _least(facts: Facts) -> Iterator[tuple[ix.Monomial, int]]:
+    """Yield leaves with constant lower bounds."""
     for fact in facts.predicates:
         if isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2:
             leaf = next((monomial[0] for monomial, _ in fact.expression.terms if len(monomial) == 1), None)
-            rest = None if leaf is None else (fact.expression - index(leaf)).constant
-            if rest is not None and isinstance(leaf, Size | Bound | Var):
+            rest = None if leaf is None else (fact.expression - ix.index(leaf)).constant
+            if rest is not None and isinstance(leaf, ix.Size | ix.Bound | ix.Var):
                 yield (leaf,), -rest
 
 
-def _plain(fact: Predicate, known: Mapping[Monomial, int]) -> Predicate:
+def _plain(fact: Predicate, known: Mapping[ix.Monomial, int]) -> Predicate:
     if not isinstance(fact, NonNegative):
         return fact
     for monomial, factor in fact.expression.terms:
-        if factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Extremum) or monomial[0].kind != "max":
+        if factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], ix.Extremum) or monomial[0].kind != "max":
             continue
-        rest = fact.expression - index(monomial[0])
+        rest = fact.expression - ix.index(monomial[0])
         most = [factor * known[at] for at, factor in rest.terms if factor < 0 and at in known]
         if len(most) < sum(1 for at, _ in rest.terms if at):
             continue
         reach = rest.offset + sum(most)
-        meant = [choice for choice in monomial[0].choices if choice.constant is None or choice.constant + reach >= 0]
-        if 0 < len(meant) < len(monomial[0].choices):
-            return non_negative(extremum("max", *meant) + rest)
+        possible = [choice for choice in monomial[0].choices if choice.constant is None or choice.constant + reach >= 0]
+        if 0 < len(possible) < len(monomial[0].choices):
+            return non_negative(ix.extremum("max", *possible) + rest)
     return fact
 
 
-def _placed(facts: Facts, goal: Predicate, variable: Var, value: Index) -> Case:
-    def leaf(at: Leaf) -> Index:
-        return value if at == variable else index(at)
+def _substituted(facts: Facts, goal: Predicate, variable: ix.Var, value: ix.Index) -> Case:
+    def leaf(at: ix.Leaf) -> ix.Index:
+        return value if at == variable else ix.index(at)
 
     return Facts().assume(*(substitute(fact, leaf) for fact in facts.predicates)), substitute(goal, leaf)

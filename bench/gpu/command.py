@@ -29,7 +29,7 @@ from bench.gpu.limits import TAKES, TEXT, Limits, limits
 from bench.gpu.measuring import COPY, OURS, Row, measured
 from bench.gpu.shipped import Shipped, names, shipped
 from bench.report import need_writable
-from lowering import Device, Found, Gpu, look_around
+from lowering import Device, Gpu, GpuEnvironment, detect_gpu
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench.gpu: there is no schedule {', '.join(unknown)}; there are {', '.join(names())}" if unknown
               else "bench.gpu: --checks is 0 or more, and --rounds 1 or more", file=sys.stderr)  # fmt: skip
         return REFUSED
-    found = look_around()
+    found = detect_gpu()
     if not found.complete:
         print(f"bench.gpu: nothing is run: it takes nvcc, a driver and a GPU; found: {found}", file=sys.stderr)
         return ABSENT
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ABSENT
 
 
-def run(chosen: argparse.Namespace, found: Found, machine: Any) -> int:
+def run(chosen: argparse.Namespace, found: GpuEnvironment, machine: Any) -> int:
     """All that was chosen, on a machine; results are written as they come, so that an interrupt loses none."""
     seed = secrets.randbelow(2**31) if chosen.seed is None else chosen.seed
     around = environment(found, seed)
@@ -201,7 +201,7 @@ def judged(kind: str, code: int, output: str, count: int) -> Verdict:
 # -- where ------------------------------------------------------------------------------------------------------------
 
 
-def environment(found: Found, seed: int) -> dict[str, Any]:
+def environment(found: GpuEnvironment, seed: int) -> dict[str, Any]:
     """What somebody has to know who reads the figures elsewhere."""
     gpu = found.names[0] if found.names else "an unnamed GPU"
     capability = ".".join(map(str, found.gpus[0])) if found.gpus else "unknown"

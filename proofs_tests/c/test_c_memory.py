@@ -16,6 +16,7 @@ import lowering
 from atl.core.index import constant
 from atl.errors import UnsupportedMark
 from lowering import lower, print_c
+from lowering.nest.interpreter import run as run_nest
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -27,7 +28,6 @@ from lowering.nest.loopnest import (
     stack_in_use,
     statements,
 )
-from lowering.nest.machine import run as run_nest
 from lowering.passes import after_passes
 from lowering.targets.stack import STACK_BUDGET
 from lowering.toolchain import find_compiler
@@ -280,7 +280,7 @@ def test_more_than_fits_on_the_stack_is_refused_with_numbers() -> None:
     with pytest.raises(UnsupportedMark) as refused:
         print_c(lower(marked("stack", "stack", "stack")))
     text = str(refused.value)
-    assert "the buffer t2 is marked stack; with the others that are marked so, there is no room left" in text
+    assert "the buffer t2 is marked stack; it does not fit together with the other buffers on the stack" in text
     assert "at most 65536 bytes in all buffers" in text
     assert "which is 32768 bytes" in text
 

@@ -12,11 +12,11 @@ import pytest
 
 import atl
 from atl.cli import main
-from atl.cli.foundation.command import FAILED, GOOD, INTERRUPTED, REFUSED
+from atl.cli.command import FAILED, GOOD, INTERRUPTED, REFUSED
 from atl.errors import InvalidArgument
 from lowering import build_shared
 from lowering import compile as compiled
-from lowering.cache.entries import ABANDONED, Entry, entries, location, superfluous
+from lowering.cache.entries import ABANDONED, Entry, entries, evictable, location
 from lowering.toolchain import is_intact
 
 DOUBLED = "doubled (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"
@@ -54,7 +54,10 @@ def built(name: str) -> Path:
 
 def test_a_cache_that_is_not_there_holds_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert entries() == []
-    assert said(capsys) == (GOOD, f"0 builds, 0 files, 0 B in {folder} (ATL_CACHE names another place)\n")
+    assert said(capsys) == (
+        GOOD,
+        f"0 builds, 0 files, 0 B in {folder} (the environment variable ATL_CACHE sets another folder)\n",
+    )
     assert not folder.exists()
 
 
@@ -116,12 +119,12 @@ def test_times_of_autotune_are_among_them(folder: Path) -> None:
 def test_those_not_used_for_long_go_and_of_the_others_the_oldest() -> None:
     now = time.time()
     found = [entry("a", 30, now - 10), entry("b", 20, now - 100), entry("c", 10, now - 1000)]
-    assert superfluous(found) == found
-    assert superfluous(found, older_than=500) == [found[2]]
-    assert superfluous(found, most=30) == [found[2], found[1]]
-    assert superfluous(found, most=50) == [found[2]]
-    assert superfluous(found, most=60) == []
-    assert superfluous(found, older_than=50, most=0) == [found[1], found[2], found[0]]
+    assert evictable(found) == found
+    assert evictable(found, older_than=500) == [found[2]]
+    assert evictable(found, most=30) == [found[2], found[1]]
+    assert evictable(found, most=50) == [found[2]]
+    assert evictable(found, most=60) == []
+    assert evictable(found, older_than=50, most=0) == [found[1], found[2], found[0]]
 
 
 def test_clear_removes_what_is_old(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +169,7 @@ def test_an_interrupt_leaves_each_build_whole_or_gone(
     code, out = said(capsys, "clear")
     assert code == INTERRUPTED
     assert "removed 1 build, 3 files" in out
-    assert "2 builds were left as they are" in out
+    assert "2 builds were not removed" in out
     assert all(len(each.files) == 3 for each in entries())
     assert len(entries()) == 2
     assert folder.exists()
@@ -209,5 +212,5 @@ def test_what_is_meant_otherwise_is_refused_and_nothing_goes(
 
 
 def test_a_cache_is_a_directory() -> None:
-    with pytest.raises(InvalidArgument, match="a cache at"):
+    with pytest.raises(InvalidArgument, match="directory="):
         entries("~/.cache/atl")  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ OF_BUILDING: Final = (
         "ATL503",
         "from pathlib import Path\n"
         "from PIL import Image\n"
-        "from lowering.demo.pictures import read_picture\n"
+        "from lowering.demo.images import read_picture\n"
         "Image.new('L', (2, 2)).save('grey.png')\n"
         "read_picture(Path('gray.png'))\n",
         "gray.png",
@@ -42,7 +42,7 @@ OF_BUILDING: Final = (
         "lowering.compile(s.goal)\n",
         "compile(s.goal)",
         "compile(s.goal, target='cuda')",
-        'target="cuda" carries it out',
+        'use target="cuda", which supports it',
     ),
     Entry(
         "ATL506",
@@ -56,9 +56,9 @@ OF_BUILDING: Final = (
         "ATL507",
         "# Taken to be a machine with a driver, without nvcc and without a GPU.\n"
         "from unittest import mock\n"
-        "from lowering.device.found import Found\n"
+        "from lowering.device.detection import GpuEnvironment\n"
         "kernel = lowering.compile(atl.program('f', [x], 2 * x), target='cuda')\n"
-        "with mock.patch('lowering.gpu.compiled.look_around', return_value=Found(None, '12.4', ())):\n"
+        "with mock.patch('lowering.gpu.compiled.detect_gpu', return_value=GpuEnvironment(None, '12.4', ())):\n"
         "    kernel(x=np.ones(3, np.float32))\n",
         "'cuda'",
         "'c'",
@@ -155,14 +155,14 @@ OF_BUILDING: Final = (
         "ATL601",
         "from proofs_tests.nests.test_machine import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"
-        "from lowering.nest.machine import run\n"
+        "from lowering.nest.interpreter import run\n"
         "copied = nest(every(Assign(cell(OUT, AT_I + 1), Load(cell(X, AT_I)))))\n"
         "run(copied, {'n': 3}, {'x': np.ones(3, np.float32)})\n",
         "AT_I + 1",
         "AT_I",
         "out of bounds",
         shown=(
-            "from lowering.nest.machine import run\n"
+            "from lowering.nest.interpreter import run\n"
             "# of a loop nest, built by hand, that stores x[i] to out[i + 1]\n"
             "run(copied, {'n': 3}, {'x': np.ones(3, np.float32)})\n"
         ),

@@ -63,7 +63,7 @@ OF_REWRITING: Final = (
         'argument_in(\'[["tensors", ["input", "x"]]]\', f)\n',
         "tensors",
         "tensor",
-        "as `rewrites.certificates.term_json` says",
+        "encoded by `rewrites.certificates.term_json`",
     ),
     Entry(
         "ATL708",
@@ -71,7 +71,7 @@ OF_REWRITING: Final = (
         "s.done().save('none/double.json')\n",
         "none/",
         "",
-        "a place for a file",
+        "a writable path",
     ),
     Entry(
         "ATL709",
@@ -138,13 +138,13 @@ OF_REWRITING: Final = (
         "    return equation(e, e + 0, given(n < 0, n > 0))\n",
         ", n > 0",
         "",
-        "make its premises weaker",
+        "weaken its premises",
     ),
     Entry(
         "ATL717",
         "from atl import html\nhtml.write(reschedule(atl.program('f', [x], 2 * x)).done(), 'no such folder/f.html')\n",
         "no such folder/",
         "",
-        "a place for a file",
+        "a writable path",
     ),
 )

@@ -75,7 +75,7 @@ DECLARED: list[tuple[Callable[[], object], str]] = [
     (lambda: lowering.compile(twice, target="metal"), "target='metal'"),
     (
         lambda: atl.parse("p (i : int64[n], x : float32[n]) : float32[n] := ⊞[j < n] [i[0, 0] < n] · x[j]"),
-        "i has 1 dimensions and is read with 2 indices",
+        "i has 1 dimensions, but 2 indices",
     ),
 ]
 

@@ -12,7 +12,7 @@ import pytest
 import atl
 from lowering import compile as compiled
 from lowering import lower
-from lowering.nest.machine import run
+from lowering.nest.interpreter import run
 from lowering.timing.inputs import random_inputs
 from rewrites import load, reschedule
 
@@ -105,7 +105,7 @@ def test_a_call_takes_truth_values_alone(given: Any) -> None:
 
 
 def test_a_text_reads_truth_values_as_conditions_only() -> None:
-    with pytest.raises(atl.ATLError, match="a condition stands where an index is needed"):
+    with pytest.raises(atl.ATLError, match="expected an index, found a condition"):
         atl.parse("p (mask : bool[n], x : float32[n]) := ⊞[i < n] x[mask[i]]")
     with pytest.raises(atl.ATLError, match="ATL"):
         atl.parse("p (mask : bool[n] in [0, 2), x : float32[n]) := x")

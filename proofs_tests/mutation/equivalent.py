@@ -84,18 +84,18 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "without a single leaf and a constant the rest is not a constant",
         "_least::isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2: part 1 forgotten::0":
             "without a single leaf and a constant the rest is not a constant",
-        "_plain::0 < len(meant) < len(monomial[0].choices): Lt 0 becomes LtE::0":
+        "_plain::0 < len(possible) < len(monomial[0].choices): Lt 0 becomes LtE::0":
             "at most one of two or more choices is a constant, and the others remain",
         "_plain::0: one more::3": "no term has factor 0",
         "_plain::factor != 1 or len(monomial) != 1 or (not isinstance(monomial[0], Extr: part 0 forgotten::0":
             "otherwise the maximum remains in the rest, where only leaves are known",
         "_plain::factor < 0: Lt becomes LtE::0": "no term has factor 0",
-        "of_remainders::_WHOLE + variable.uid: another operation::0":
+        "split_remainders::_WHOLE + variable.uid: another operation::0":
             "the result is another number that no variable has",
         "with_plain_limits::True: negated::0": "one is made for each of the other",
     },
     "atl/prove/elements.py": {
-        "_lawful::False: negated::0": "an element is read at as many positions as its array has dimensions",
+        "_realisable::False: negated::0": "an element is read at as many positions as its array has dimensions",
     },
     "atl/prove/ends.py": {
         "_Ends._is_positive::0: one more::0": "a quotient by 1 does not exist",
@@ -117,7 +117,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_numbered::True: negated::0": "each fact has its topics",
         "_numbered::if all((variable.uid == number for number, variable in enumerat: never::0":
             "variables with their final number get it again",
-        "_parted::if not left: never::0": "all facts are rebuilt, and equal the given ones",
+        "_partition::if not left: never::0": "all facts are rebuilt, and equal the given ones",
         "_with_numbers::_renumbered(predicate, changed) if changed else predicate: always::0":
             "a predicate without renumbered variables is unchanged",
         "_with_numbers::condition one.uid != number and one in topics dropped::0":
@@ -128,7 +128,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "a variable with its final number gets it again",
         "_with_numbers::one.uid != number and one in topics: part 1 forgotten::0":
             "a variable that is not in the facts is not renumbered anywhere",
-        "adds_naturals::value > 0: Gt becomes GtE::0": "an expression has no term with coefficient 0",
+        "has_only_non_negative_terms::value > 0: Gt becomes GtE::0": "an expression has no term with coefficient 0",
     },
     "atl/prove/linear/cases.py": {
         "_kept::case if len(left) == len(case) else left: never::0": "the same alternatives in another tuple",
@@ -144,7 +144,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "lines with a column of one sign only were removed before",
         "_Lines.next_column::above and below and (price == _price(above, below)): part 1 forgotten::0":
             "lines with a column of one sign only were removed before",
-        "_Lines.take::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
+        "_Lines.remove::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
         "_without_equalities::value > 0: Gt becomes GtE::0": "a row has no column with coefficient 0",
     },
     "atl/prove/linear/factors.py": {
@@ -193,9 +193,9 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "no array is None, and no element is read from it",
     },
     "atl/prove/linear/solver.py": {
+        "_Refutation._define::True: negated::0": "nothing would be found; only slower",
         "_Refutation._define_read::False: negated::0":
             "an element is read at as many positions as its array has dimensions",
-        "_Refutation._defined::True: negated::0": "nothing would be found; only slower",
         "_Refutation._pair_in_order::step[0] > 0: Gt becomes GtE::0":
             "elements at distance 0 are one element, and not a pair",
         "_Refutation._pair_reads::True: negated::0":
@@ -221,7 +221,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_Query.answer::if samples is None: always::0":
             "the samples of the quick query, with the same seed, fail again",
         "_Query.answer::if simpler == TRUE: never::0": "a true goal has no negation, and the same layer proves it",
-        "_answered::asked is TRUE.identity or asked in facts.known: part 0 forgotten::0":
+        "_decide::goal.identity is TRUE.identity or goal.identity in facts.known: part 0 forgotten::0":
             "a true goal is an empty conjunction, which is trivially proved",
         "_inconsistent::if found is None: always::0": "the value is computed again, and is the same",
         "_solvable::coefficient > 0: Gt becomes GtE::0": "it is 1 or -1, like all coefficients that are solved for",
@@ -230,7 +230,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
     "atl/prove/reduction.py": {
         "_quotient::1: one more::1":
             "only a number with one bit has none in common with the number two below; 1 is handled before",
-        "_quotient::b.constant is None and (not shown(less(ZERO, b))): part 0 forgotten::0":
+        "_quotient::b.constant is None and (not can_prove(less(ZERO, b))): part 0 forgotten::0":
             "a positive constant is known to be positive",
         "_shared_factors::1 < size < divisor: Lt 1 becomes LtE::0":
             "terms that the whole divisor divides were removed before",
@@ -238,7 +238,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_simplified_atom::if found is None: always::0": "the value is computed again, and is the same",
     },
     "atl/prove/relevance.py": {
-        "relevant::if len(facts.predicates) < MANY: never::0": "fewer facts drop no more; only slower",
+        "relevant::if len(facts.predicates) < MIN_FACTS: never::0": "fewer facts drop no more; only slower",
     },
     "atl/prove/search.py": {
         "Search._between_neighbours::other[-1] < position[-1]: Lt becomes LtE::0":
@@ -248,9 +248,9 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "Search._choose::slope > 0: Gt becomes GtE::0": "it is not 0 at this point",
         "Search._inside::False: negated::0": "an element is read at as many positions as its array has dimensions",
         "Search._range::True: negated::0": "the bounds of an array and the parts made of them have one length",
-        "_planned::column in plan.ready or not _depends_only(table, column, plan.ready): part 0 forgotten::0":
+        "_plan::column in plan.ready or not _depends_only(table, column, plan.ready): part 0 forgotten::0":
             "the other of two checks drops settled columns too",
-        "_planned::others.remove(column): left out::0": "the other of two checks drops settled columns too",
+        "_plan::others.remove(column): left out::0": "the other of two checks drops settled columns too",
     },
     "atl/prove/simplify.py": {
         "simplify_predicate::if simpler == FALSE: never::0": "a conjunction with a false part is false; only slower",
@@ -317,14 +317,14 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
     "rewrites/kernel.py": {
         "Theorem.rhs::self._changed and self._at is not None: part 1 forgotten::0":
             "a changed theorem has a position; for the type checker",
-        "_put::_check_bound_types(rule, rebuilt.term): left out::0":
+        "_replace::_check_bound_types(rule, rebuilt.term): left out::0":
             "the enclosing let is rebuilt with the new type; new tensors and arguments are checked by other calls",
-        "_put::if changed or inspects_subterms(rebuilt.term): always::0":
+        "_replace::if changed or inspects_subterms(rebuilt.term): always::0":
             "a part with an unchanged type is checked once more, and passes",
-        "_put::if changed: always::0": "a part with an unchanged type is checked once more, and passes",
-        "_put::if changed: never::0":
+        "_replace::if changed: always::0": "a part with an unchanged type is checked once more, and passes",
+        "_replace::if changed: never::0":
             "the enclosing let is rebuilt with the new type; new tensors and arguments are checked by other calls",
-        "_put::made.term.type != at.term.type: part 0 ignored::0":
+        "_replace::made.term.type != at.term.type: part 0 ignored::0":
             "both sides of an instance have one element type, checked before",
         "_same_type::True: negated::0": "the lengths were compared just before",
         "reflexivity::(made,) if is_predicate(made) else (): always::0":

@@ -28,7 +28,7 @@ from atl.core.terms import (
     Split,
 )
 from atl.core.traversal import children, indices_in, subterms
-from lowering.targets.supported import support_of
+from lowering.targets.capabilities import support_of
 
 UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""

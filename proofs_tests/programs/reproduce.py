@@ -38,7 +38,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import amounts, indices_in, subterms
-from lowering.targets.supported import marked_binders
+from lowering.targets.capabilities import marked_binders
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = {"min": "atl.minimum", "max": "atl.maximum"}

@@ -31,12 +31,12 @@ from atl.core.predicate import Predicate, at_most, conjunction, disjunction, equ
 from atl.prove import Facts, lower_bound, upper_bound
 from atl.prove.answer import model_of
 from atl.prove.bits import Form, Value, _Reading, _relations, _shifted, _string, by_bits
-from atl.prove.cases import of_alternatives, of_remainders, with_plain_limits
-from atl.prove.elements import lawful
+from atl.prove.cases import split_alternatives, split_remainders, with_plain_limits
+from atl.prove.elements import realisable
 from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import renumbered
 from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget, contradict, leaves_nothing, projected
+from atl.prove.linear.elimination import Budget, contradict, leaves_no_rows, projected
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import Intervals, _interval_product, propagate
 from atl.prove.linear.products import products
@@ -131,10 +131,12 @@ def cases(rng: Random) -> str:
         both = conjunction((random_predicate(rng, leaves, 1), random_predicate(rng, leaves, 1)))
         goal = disjunction((random_predicate(rng, leaves, 1), both, goal)[: rng.randrange(2, 4)])
     facts = given(within(ZERO, i, n), random_predicate(rng, leaves, 1))
-    found = of_alternatives(facts, goal)
+    found = split_alternatives(facts, goal)
     split = [] if found is None else [found]
     parts = [f"{' & '.join(map(show_predicate, of.predicates))} => {show_predicate(to)}" for of, to in split]
-    parts += [short([show_predicate(part) for part in (*of.predicates, to)]) for of, to in of_remainders(facts, goal)]
+    parts += [
+        short([show_predicate(part) for part in (*of.predicates, to)]) for of, to in split_remainders(facts, goal)
+    ]
     return " | ".join(parts) or "none"
 
 
@@ -199,7 +201,7 @@ def elements(rng: Random) -> str:
             ends_of = sorted(rng.randrange(-1, 7) for _ in range(4))
             held |= {("pos", (at,)): value for at, value in enumerate(ends_of) if rng.random() < 0.85}
         try:
-            parts.append(str(int(lawful((row,), model_of(leaves, [(*key, value) for key, value in held.items()])))))
+            parts.append(str(int(realisable((row,), model_of(leaves, [(*key, value) for key, value in held.items()])))))
         except ZeroDivisionError:
             parts.append("-")
     return "".join(parts)
@@ -281,7 +283,7 @@ def lines(rng: Random) -> str:
     equalities = [row() for _ in range(rng.randrange(3))]
     budget = Budget(rng.choice((5, 40, 400)))
     kept = frozenset(rng.sample(range(1, 6), 2))
-    seen = contradict(list(rows), list(equalities), budget), leaves_nothing(list(rows), kept, Budget(200))
+    seen = contradict(list(rows), list(equalities), budget), leaves_no_rows(list(rows), kept, Budget(200))
     left = sorted(sorted(each.items()) for each in projected(list(rows), kept, Budget(rng.choice((9, 200)))))
     system = System(list(rows), list(equalities))
     for _ in range(rng.randrange(1, 4)):

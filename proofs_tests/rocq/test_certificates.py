@@ -12,7 +12,7 @@ import pytest
 import atl
 from atl.cli import main as command_line
 from atl.cli.certify import default_output, refusal
-from atl.cli.foundation.command import REFUSED
+from atl.cli.command import REFUSED
 from examples import derivations
 from proofs_tests.rocq import refusals
 from proofs_tests.rocq.figure import sessions
@@ -105,7 +105,7 @@ def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
     for out in (file, tmp_path / "with space.v", tmp_path / "Meaning.v", tmp_path / "missing" / "fused.v"):
         assert command_line(["certify", str(file), "--out", str(out)]) == REFUSED
         said = capsys.readouterr().err
-        assert "is not a usable name for a file of Rocq" in said or "cannot be written" in said
+        assert "is not a usable name for a Rocq file" in said or "cannot be written" in said
     assert file.read_text() == before
 
 
@@ -184,7 +184,7 @@ def test_no_file_is_named_as_one_of_the_library(fused: Path, capsys: pytest.Capt
     assert default_output(Path("my fused.json")) == Path("my_fused.v")
     for name in ("Lemmas.v", "my-own.v"):
         assert command_line(["certify", str(fused), "--out", str(fused.with_name(name))]) == REFUSED
-        assert f"{name} is not a usable name for a file of Rocq" in capsys.readouterr().err
+        assert f"{name} is not a usable name for a Rocq file" in capsys.readouterr().err
         assert not fused.with_name(name).exists()
 
 
@@ -206,16 +206,16 @@ def test_a_refusal_names_the_lemma_and_its_step() -> None:
     text = text_of(derivation(derivations.pipeline_fused().done()))
     line = text[: text.index("Lemma step_1")].count("\n") + 3
     said = refusal(text, coqc.Answer("Error: No applicable tactic.", 2.0, line))
-    assert said.startswith("Rocq refuses it at `step_1` (get_gen, at [0, 0, 0]), line ")
-    assert "no proof was found, and no counterexample" in said
-    assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refuses it, line 0")
+    assert said.startswith("Rocq refused the proof at `step_1` (get_gen, at [0, 0, 0]), line ")
+    assert "neither a proof nor a counterexample was found" in said
+    assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refused the proof, line 0")
 
 
 def test_what_is_believed_is_named_as_it_is_in_the_file() -> None:
     theorem = derivations.pipeline_fused().done()
     last = f"program_{len(theorem.steps)}"
     assert f"Definition {last} " in text_of(derivation(theorem))
-    assert f"that program_0 and {last} of the file of Rocq are these" in describe(theorem, checked_by_rocq=True)
+    assert f"that program_0 and {last} of the Rocq file are these" in describe(theorem, checked_by_rocq=True)
 
 
 def test_an_accepted_nest_is_shown_whole(
@@ -227,4 +227,4 @@ def test_an_accepted_nest_is_shown_whole(
     assert command_line(["certify", "--nest", str(fused)]) == 0
     said = capsys.readouterr().out
     assert "    pipeline(f[n]) -> out[n]\n        for i in 0..n:" in said
-    assert "`nest` in the file of Rocq is this loop nest" in said
+    assert "`nest` in the Rocq file is this loop nest" in said

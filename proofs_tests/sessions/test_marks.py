@@ -23,10 +23,10 @@ from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, statements
-from lowering.nest.machine import run
+from lowering.targets.capabilities import SUPPORT, marked_binders
 from lowering.targets.stack import storage_of
-from lowering.targets.supported import SUPPORT, marked_binders
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -141,7 +141,7 @@ def test_a_mark_is_a_call_without_a_step() -> None:
     assert repr(s.steps) == "  0  mark('j', 'parallel')   -- no step"
     assert s.done().steps == ()
     assert "+   ⊞[i < n] ⊞[j < m | parallel] Σ" in str(s.diff())
-    assert str(s.explain()) == "mark('j', 'parallel')\nno step: theorems are not about names and marks"
+    assert str(s.explain()) == "mark('j', 'parallel')\nno proof steps: names and marks do not change the meaning"
     assert s.goal == matmul()
 
 
@@ -201,8 +201,8 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
         ("a", "vector", UnknownMark, "vector is a mark of a loop, not of a let"),
         ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
         ("j", 3, UnknownMark, "there is no mark 3"),
-        ("A[_, _]", "vector", DoesNotApply, "nothing that A[_, _] means has a mark"),
-        ("q", "vector", DoesNotApply, "nothing in the goal is bound as q"),
+        ("A[_, _]", "vector", DoesNotApply, "A[_, _] does not select anything with a mark"),
+        ("q", "vector", DoesNotApply, "no loop, sum or let in the goal is named q"),
     ],
 )
 def test_what_cannot_be_marked_so_is_refused_with_what_can(
@@ -231,10 +231,10 @@ def test_a_tactic_that_only_renames_is_a_call() -> None:
 def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
     work = reschedule(matmul()).begin()
     for path, shown in (((0, 0, 0), "A[i, p] * B[p, j]"), ((0, 0, 0, 0), "A[i, p]")):
-        with pytest.raises(DoesNotApply, match="nothing is bound here that could have a mark") as caught:
+        with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to mark") as caught:
             work.mark(path, LoopMark.NONE)
         assert pointed_at(caught.value) == shown
-        with pytest.raises(DoesNotApply, match="nothing is bound here that could have a name") as caught:
+        with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to rename") as caught:
             work.rename(path, "x")
         assert pointed_at(caught.value) == shown
     with pytest.raises(DoesNotApply, match="there is no binder 1 here"):
@@ -393,7 +393,7 @@ def test_the_loop_nest_shows_marks_and_its_interpreter_ignores_them() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").mark("j", "parallel").mark("a", "shared")
     text = print_nest(lower(s.goal))
     assert "for j in 0..m:  # parallel" in text
-    assert "room for a[k]  # shared" in text
+    assert "alloc a[k]  # shared" in text
     given = {"A": np.arange(6, dtype=np.float32).reshape(2, 3), "B": np.arange(12, dtype=np.float32).reshape(3, 4)}
     plain = run(lower(matmul()), {"n": 2, "m": 4, "k": 3}, given)
     assert np.array_equal(run(lower(s.goal), {"n": 2, "m": 4, "k": 3}, given), plain)
@@ -407,7 +407,7 @@ def test_c_refuses_the_marks_of_loops_that_it_does_not_carry_out_at_their_place(
     assert pointed_at(caught.value).startswith("⊞[j < m | ")
     assert caught.value.place is not None
     assert caught.value.place.source is not None
-    assert caught.value.suggestions == ('s.mark("j", None) takes the mark away', 'target="cuda" carries it out')
+    assert caught.value.suggestions == ('s.mark("j", None) removes the mark', 'use target="cuda", which supports it')
     with pytest.raises(UnsupportedMark, match=f"the loop j is marked {mark.value}"):
         print_c(lower(s.goal))
     kernel = compiled(s.mark("j", None).goal)
@@ -433,7 +433,7 @@ def test_c_refuses_a_buffer_on_the_stack_whose_size_is_not_constant_or_too_large
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").mark("a", "stack")
     with pytest.raises(UnsupportedMark, match="the buffer a is marked stack") as caught:
         compiled(s.goal)
-    assert "room for k elements" in (caught.value.required or "")
+    assert "has k elements" in (caught.value.required or "")
     compiled(s.mark("a", "heap").goal)
     large = atl.let(atl.gen(10_000, lambda i: f[0]), lambda b: atl.gen(10_000, lambda i: b[9_999 - i]), name="b")
     s = reschedule(atl.program("large", [f], large, given=[n > 0])).mark("b", "stack")
@@ -478,7 +478,9 @@ def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
     with pytest.raises(UnsupportedMark, match=f"is marked {marked_one}, which the C target does not"):
         compiled(program)
     if body is NOTHING_OF_IT["a loop that is read away"]:
-        with pytest.raises(IllegalMark, match=r"the loop i is marked thread\.y, and is no loop of its own"):
+        with pytest.raises(
+            IllegalMark, match=r"the loop i is marked thread\.y, but lowering does not make a loop of it"
+        ):
             lower(program)
         return
     assert marked_one not in print_nest(lower(program))
@@ -510,7 +512,7 @@ def test_a_buffer_that_is_too_large_for_the_stack_is_shown_at_its_own_let(print_
     with pytest.raises(UnsupportedMark, match="the buffer t1 is marked stack; it is too large") as caught:
         print_it(program)
     assert pointed_at(caught.value).startswith("let t1 | stack := ⊞[i < n] f[i]")
-    assert "for n elements" in (caught.value.required or "")
+    assert "has n elements" in (caught.value.required or "")
 
 
 @pytest.mark.parametrize("mark", [mark for mark in LetMark if mark is not LetMark.RING])

@@ -19,7 +19,7 @@ from atl.core.program import Program
 from atl.errors import ATLError
 from layouts.axe import S, axis
 from lowering import lower
-from lowering.nest.machine import execute
+from lowering.nest.interpreter import execute
 from rewrites import Session, reschedule
 from rewrites.tactics.reindexing.storing import Loops
 

@@ -117,7 +117,7 @@ def test_unsuitable_bit_layouts_are_refused(name: str) -> None:
 
 
 def test_layout_of_another_size_is_refused() -> None:
-    with pytest.raises(atl.ATLError, match="the layout is one of 8 x 16 elements, the tensor has 16 x 16"):
+    with pytest.raises(atl.ATLError, match="the layout is for 8 x 16 elements, the tensor has 16 x 16"):
         reschedule(scaled(16, 16)).store("A", STORED["a swizzle of rows"][0])
 
 

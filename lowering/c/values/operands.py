@@ -1,9 +1,9 @@
-"""Which integers C must hold exactly for a kernel to compute what its program means.
+"""Index overflow: the integers that a kernel must compute exactly in 64 bits.
 
-A sum or a product may wrap on the way: it is exact modulo 2^64, so that it is right in the end if its value fits. So
-the value must fit wherever something else is done with it: where it is compared, divided, a divisor, a choice of a
-minimum or maximum, the end of a loop, or the extent of a buffer. An address lies within its tensor, which is in memory;
-and what becomes a scalar wraps, by its meaning.
+Sums and products may wrap, since they are exact modulo 2^64 and so correct if the final value fits. The final value
+must fit where it is compared, divided, used as a divisor, as an operand of a minimum or maximum, as a loop bound, or as
+the extent of a buffer. Addresses fit because their tensor is in memory. Indices converted to scalars wrap by
+definition.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 
 from atl.core.index import Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from lowering.c.values.index import Factor, Remainder, Terms, sides, terms_of
-from lowering.nest.computed import Compared, Computed, Inside, Use, computed
+from lowering.nest.index_expressions import Compared, Computed, IndexUse, Inside, index_expressions
 from lowering.nest.loopnest import LoopNest
 
 
@@ -30,8 +30,8 @@ Operands: TypeAlias = Iterator[Operand]
 
 
 def operands(nest: LoopNest) -> Operands:
-    """All of them, but those that are nothing but a size, a variable or an element: these fit as they are."""
-    for occurrence in computed(nest):
+    """Yield all sums that must fit, except single sizes, variables and elements, which always fit."""
+    for occurrence in index_expressions(nest):
         match occurrence:
             case Computed(inside, use, expression):
                 yield from _of(inside, use, expression)
@@ -43,11 +43,11 @@ def operands(nest: LoopNest) -> Operands:
                 assert_never(occurrence)
 
 
-def _of(inside: Inside, use: Use, e: Index) -> Operands:
+def _of(inside: Inside, use: IndexUse, e: Index) -> Operands:
     match use:
-        case Use.COUNT:
+        case IndexUse.COUNT:
             yield from _whole(inside, e)
-        case Use.ADDRESS | Use.SCALAR:
+        case IndexUse.ADDRESS | IndexUse.SCALAR:
             yield from _within(inside, terms_of(e))
         case _:
             assert_never(use)
@@ -58,14 +58,14 @@ def _whole(inside: Inside, e: Index) -> Operands:
 
 
 def _sum(inside: Inside, terms: Terms) -> Operands:
-    """The sum, after the operands in it."""
+    """Yield the operands within a sum, then the sum."""
     yield from _within(inside, terms)
     if len(terms) > 1 or any(len(factors) != 1 or value != 1 for factors, value in terms.items() if factors):
         yield Operand(inside, terms)
 
 
 def _within(inside: Inside, terms: Terms) -> Operands:
-    """The operands in a sum that may wrap itself."""
+    """Yield the operands within a sum that may wrap."""
     for factor in dict.fromkeys(factor for factors in terms for factor in factors):
         yield from _in_factor(inside, factor)
 

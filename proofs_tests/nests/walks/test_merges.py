@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 import atl
-import lowering.c.walks
-import lowering.nest.walks.running
-import lowering.passes.walks
-import lowering.targets.walks
+import lowering.c.co_iteration
+import lowering.nest.marked_loops.execution
+import lowering.passes.co_iteration
+import lowering.targets.co_iteration
 from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.errors import IllegalMark, InvalidArgument
 from atl.prove import Proved
 from lowering import compile as compiled
 from lowering import lower, print_nest
-from lowering.nest.machine import execute, run
+from lowering.nest.interpreter import execute, run
 from lowering.nest.obligations import report
 from lowering.nest.traps import Trap
 from proofs_tests.nests.walks.programs import with_all_sums_marked
@@ -166,16 +166,16 @@ def refused(program: Program) -> str:
 
 def test_keys_that_need_not_rise_are_refused_with_numbers_and_how_to_declare_them() -> None:
     said = refused(dot(None, "increasing"))
-    assert "the loops p and q are marked merge, and the keys c[p] of p need not rise" in said
-    assert "required: keys that never fall, and of all loops but one rise strictly" in said
-    assert 'declare it of c: atl.tensor(…, monotonic="increasing")' in said
+    assert "the loops p and q are marked merge, but the keys c[p] of p need not be nondecreasing" in said
+    assert "required: nondecreasing keys, strictly increasing in all loops but one" in said
+    assert 'declare the order of c: atl.tensor(…, monotonic="increasing")' in said
     assert "breaks at:" in said
 
 
 def test_keys_that_repeat_on_both_sides_are_refused() -> None:
     said = refused(dot("nondecreasing", "nondecreasing"))
-    assert "the keys c[p] of p need not rise strictly" in said
-    assert "keys that rise strictly, but for one of p and q" in said
+    assert "the keys c[p] of p need not be strictly increasing" in said
+    assert "strictly increasing keys in one of p and q" in said
 
 
 def test_sums_of_one_name_are_called_what_they_are_printed_as() -> None:
@@ -192,7 +192,7 @@ def test_sums_of_one_name_are_called_what_they_are_printed_as() -> None:
 
 def test_a_sum_that_is_marked_alone_is_refused() -> None:
     program = atl.program("alone", [a], atl.sum(x, lambda p: a[p]))
-    assert "the loop p is marked merge, and no loop right around it or in it is" in refused(
+    assert "the loop p is marked merge, but no loop directly around or inside it is" in refused(
         with_all_sums_marked(program, "merge")
     )
 
@@ -204,9 +204,9 @@ def merged(term: Callable[[atl.IndexExpr, atl.IndexExpr], atl.Tensor], *inputs: 
 def test_sums_without_an_equation_of_their_keys_are_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     said = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
-    assert "no condition says that a key of q is equal to one of the others" in said
+    assert "no condition equates a key of q with a key of another loop" in said
     said = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
-    assert "no condition says that a key of q is equal to one of the others" in said
+    assert "no condition equates a key of q with a key of another loop" in said
 
 
 def test_a_range_that_moves_with_another_position_is_refused() -> None:
@@ -220,7 +220,7 @@ def test_a_product_between_the_sums_is_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     terms = atl.sum(x, lambda p: a[p] * atl.sum(y, lambda q: atl.guard(c[p] == d[q], b[q])))
     said = refused(with_all_sums_marked(atl.program("p", [c, d, a, b], terms), "merge"))
-    assert "no loop right around it or in it is" in said
+    assert "no loop directly around or inside it is" in said
 
 
 def test_keys_that_only_a_condition_makes_safe_are_refused() -> None:
@@ -235,11 +235,11 @@ def test_keys_that_only_a_condition_makes_safe_are_refused() -> None:
         return atl.guard((at[p] >= 0) & (at[p] < n) & (c[at[p]] == d[q]), a[p] * b[q])
 
     said = refused(merged(term, c, d, at, a, b))
-    assert "the key c[at[p]] may have no meaning at all positions of its range" in said
+    assert "the key c[at[p]] may be undefined at some position of its range" in said
 
 
 def test_a_gpu_carries_out_no_merge() -> None:
-    with pytest.raises(atl.ATLError, match="marked merge, which the CUDA target does not carry out"):
+    with pytest.raises(atl.ATLError, match="marked merge, which the CUDA target does not support"):
         compiled(dot(), target="cuda")
 
 
@@ -268,7 +268,7 @@ def test_a_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch)
         return [*stop, f"{p} += {c} {one} {d};", f"{q} += {d} {another} {c};"]
 
     assert not wrong_in_c("increasing", "nondecreasing")
-    monkeypatch.setattr(lowering.c.walks, "_two_steps", steps)
+    monkeypatch.setattr(lowering.c.co_iteration, "_two_steps", steps)
     assert wrong_in_c("increasing", "nondecreasing")
 
 
@@ -276,8 +276,8 @@ def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatc
     def all_go_on(fingers: Any, value: Any, at: Any, ends: Any, strict: Any) -> Iterator[None]:
         return original(fingers, value, at, ends, [finger.variable for finger in fingers])
 
-    original = lowering.nest.walks.running._met
-    monkeypatch.setattr(lowering.nest.walks.running, "_met", all_go_on)
+    original = lowering.nest.marked_loops.execution._met
+    monkeypatch.setattr(lowering.nest.marked_loops.execution, "_met", all_go_on)
     given = arrays((1,), (1, 1))
     assert run(lower(dot("increasing", "nondecreasing")), {"x": 1, "y": 2}, given) != atl.evaluate(
         dot("increasing", "nondecreasing"), **given
@@ -286,7 +286,7 @@ def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("module", "order", "row"),
-    [(lowering.passes.walks, "nondecreasing", (1, 1)), (lowering.targets.walks, None, (2, 1))],
+    [(lowering.passes.co_iteration, "nondecreasing", (1, 1)), (lowering.targets.co_iteration, None, (2, 1))],
     ids=["strictness", "legality"],
 )
 def test_an_order_that_is_believed_without_a_proof_is_trapped(
@@ -294,7 +294,7 @@ def test_an_order_that_is_believed_without_a_proof_is_trapped(
 ) -> None:
     monkeypatch.setattr(module, "rises", lambda *_, **__: Proved("linear"))
     nest = lower(dot("increasing", order))
-    with pytest.raises(Trap, match="walk: a key of q is"):
+    with pytest.raises(Trap, match="marked loop: a key of q is"):
         run(nest, {"x": 1, "y": 2}, arrays((1,), row))
 
 
@@ -302,7 +302,7 @@ def test_the_interpreter_ignores_merges_where_marks_are_to_be_ignored() -> None:
     nest = lower(dot())
     given = arrays((0, 2), (1, 2))
     unsorted = {**given, "d": np.array([2, 1])}
-    with pytest.raises(Trap, match="walk: a key of q is 2, and the next one is 1"):
+    with pytest.raises(Trap, match="marked loop: a key of q is 2, but the next one is 1"):
         execute(nest, {"x": 2, "y": 2}, unsorted)
     assert execute(nest, {"x": 2, "y": 2}, unsorted, order=None).cells == {0: 2.0}
     assert {loop.mark for loop in nest.marks} == {LoopMark.MERGE}

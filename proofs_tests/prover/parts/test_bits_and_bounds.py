@@ -9,7 +9,7 @@ import pytest
 from atl.core.index import ONE, ZERO, Array, Size, constant, exclusive_or, read
 from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, within
 from atl.prove import Facts, Proved, Refuted, lower_bound, prove, upper_bound, without_smt
-from atl.prove.bits import MOST_BITS, _extents, by_bits
+from atl.prove.bits import MAX_BITS, _extents, by_bits
 from atl.prove.bounds import _Elimination
 from proofs_tests.prover.common import VX, VY, below, given, k, m, n, x, y, z
 
@@ -76,8 +76,8 @@ def test_goals_without_bits_are_left_alone() -> None:
 
 
 def test_wide_numbers_are_not_read_as_bits() -> None:
-    most = 1 << MOST_BITS
-    assert dict(_extents(given(within(ZERO, x, constant(most))))) == {VX: MOST_BITS}
+    most = 1 << MAX_BITS
+    assert dict(_extents(given(within(ZERO, x, constant(most))))) == {VX: MAX_BITS}
     assert dict(_extents(given(within(ZERO, x, constant(most + 1))))) == {}
 
 

@@ -14,7 +14,7 @@ from atl.core.predicate import at_most, equal, less
 from atl.prove import Facts
 from atl.prove.answer import Model, Statistics, model_of
 from atl.prove.cases import _divided, with_plain_limits
-from atl.prove.elements import lawful
+from atl.prove.elements import realisable
 from proofs_tests.prover.common import VX, VY, given, m, n, x, y
 
 # -- cases ------------------------------------------------------------------------------------------------------------
@@ -45,8 +45,8 @@ def test_clamp_is_removed_from_limits_of_natural_variables() -> None:
 def test_single_element_is_ordered() -> None:
     for monotonic in ("nondecreasing", "increasing"):
         alone = Array("alone", (), "int64", low=ZERO, monotonic=monotonic)
-        assert lawful((alone,), model_of([], [("alone", (), 4)]))
-        assert not lawful((alone,), model_of([], [("alone", (), -1)]))
+        assert realisable((alone,), model_of([], [("alone", (), 4)]))
+        assert not realisable((alone,), model_of([], [("alone", (), -1)]))
 
 
 def test_segment_starts_at_or_above_the_declared_minimum() -> None:
@@ -54,8 +54,8 @@ def test_segment_starts_at_or_above_the_declared_minimum() -> None:
     row = Array("row", (constant(6),), "int64", low=ZERO, monotonic="increasing", between=positions)
     ends = [("pos", (at,), end) for at, end in enumerate((0, 3, 6))]
     for at, least in ((3, 0), (4, 1), (5, 2)):
-        assert lawful((row,), model_of([], [*ends, ("row", (at,), least)]))
-        assert not lawful((row,), model_of([], [*ends, ("row", (at,), least - 1)]))
+        assert realisable((row,), model_of([], [*ends, ("row", (at,), least)]))
+        assert not realisable((row,), model_of([], [*ends, ("row", (at,), least - 1)]))
 
 
 # Rows of up to four elements, in one piece or in segments, by brute force.
@@ -110,9 +110,9 @@ def test_lawful_agrees_with_brute_force(seed: int) -> None:
         elements = {at: numbers.randrange(5) for at in range(extent) if numbers.random() < 0.6}
         ends = {at: numbers.randrange(-1, extent + 2) for at in range(3) if numbers.random() < 0.8}
         held = [(name, (at,), value) for name, of in (("row", elements), ("pos", ends)) for at, value in of.items()]
-        accepted = lawful((row,) if row.between is None else (row, row.between), model_of([], held))
+        accepted = realisable((row,) if row.between is None else (row, row.between), model_of([], held))
         known = there_is(row, extent, elements, ends)
-        # `lawful` tries only some unknown positions, so it may reject a valid model.
+        # `realisable` tries only some unknown positions, so it may reject a valid model.
         left_open = row.between is not None and len(ends) < 3
         assert accepted == known or (left_open and known), (row, held)
         found[accepted] += 1

@@ -12,7 +12,7 @@ from atl.prove import Facts, Proved, Refuted, bits, lower_bound, prove, proves, 
 from atl.prove.answer import model_of
 from atl.prove.bits import _extents, by_bits
 from atl.prove.cases import with_plain_limits
-from atl.prove.elements import lawful
+from atl.prove.elements import realisable
 from atl.prove.ends import _varies, is_least_at_ends
 from atl.prove.linear.cases import decide_cases
 from atl.prove.linear.elimination import Budget
@@ -208,7 +208,7 @@ def test_adjacent_segments_are_ordered_separately() -> None:
 
     def fits(*ends: int) -> bool:
         held = [("row", (2,), 5), ("row", (3,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]
-        return lawful((row,), model_of([], held))
+        return realisable((row,), model_of([], held))
 
     assert fits(0, 3, 6)  # no segment contains both 2 and 3
     assert not fits(0, 4, 6)
@@ -221,9 +221,9 @@ def test_out_of_range_positions_delimit_no_segment() -> None:
     row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
     falls = [("row", (4,), 5), ("row", (5,), 0)]
     known = [("pos", (0,), 0), ("pos", (1,), 3)]
-    assert not lawful((row,), model_of([], [*falls, *known]))
-    assert not lawful((row,), model_of([], [*falls, *known, ("pos", (3,), 0)]))
-    assert lawful((row,), model_of([], [*falls, *known, ("pos", (2,), 5)]))
+    assert not realisable((row,), model_of([], [*falls, *known]))
+    assert not realisable((row,), model_of([], [*falls, *known, ("pos", (3,), 0)]))
+    assert realisable((row,), model_of([], [*falls, *known, ("pos", (2,), 5)]))
 
 
 def test_overlapping_segments_increase_together() -> None:
@@ -232,7 +232,7 @@ def test_overlapping_segments_increase_together() -> None:
 
     def fits(*ends: int) -> bool:
         held = [("row", (1,), 5), ("row", (5,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]
-        return lawful((row,), model_of([], held))
+        return realisable((row,), model_of([], held))
 
     assert not fits(0, 4, 2, 6)  # from 0 to 4, and from 2 to 6
     assert fits(0, 4, 4, 6)

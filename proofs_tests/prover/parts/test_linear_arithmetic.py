@@ -12,7 +12,7 @@ from atl.core.predicate import Predicate, at_most, disjunction, equal, less, wit
 from atl.prove import Facts, Proved, prove
 from atl.prove.linear import elimination
 from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget, leaves_nothing, projected
+from atl.prove.linear.elimination import Budget, leaves_no_rows, projected
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import LARGEST, Intervals, _interval_product, propagate
 from atl.prove.linear.products import products
@@ -104,15 +104,15 @@ def test_projection_gives_up_on_too_many_rows(monkeypatch: pytest.MonkeyPatch) -
 
 def test_satisfiability_needs_few_combinations() -> None:
     spent = Budget(1_000)
-    assert leaves_nothing(MANY, frozenset(), spent)
+    assert leaves_no_rows(MANY, frozenset(), spent)
     assert 1_000 - spent.left == 23
-    assert leaves_nothing(MANY, frozenset(), Budget(24))
-    assert not leaves_nothing(MANY, frozenset(), Budget(23))
+    assert leaves_no_rows(MANY, frozenset(), Budget(24))
+    assert not leaves_no_rows(MANY, frozenset(), Budget(23))
 
 
 def test_contradictory_constants_are_found() -> None:
-    assert not leaves_nothing([{1: 1}, {0: -1}], frozenset(), Budget(100))
-    assert leaves_nothing([{1: 1}, {0: 1}, {}], frozenset(), Budget(100))
+    assert not leaves_no_rows([{1: 1}, {0: -1}], frozenset(), Budget(100))
+    assert leaves_no_rows([{1: 1}, {0: 1}, {}], frozenset(), Budget(100))
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------

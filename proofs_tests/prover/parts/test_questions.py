@@ -14,7 +14,7 @@ from atl.prove.answer import Statistics
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.prover import _by_cases, _Query, _Solution, _solvable, _solve_equalities
 from atl.prove.reduction import _divided, _shared_factors
-from atl.prove.relevance import MANY, _says_nothing_else, relevant
+from atl.prove.relevance import MIN_FACTS, _constrains_only_quotients, relevant
 from atl.prove.search import Sample
 from atl.prove.smt import GaveUp
 from proofs_tests.prover.common import PLAIN, VX, VY, given, k, m, n, w, x, y, z
@@ -26,7 +26,7 @@ FAR: Final = negation(equal(x // 2, ix.constant(1_000_003)))
 FAR_ROOT: Final = equal(w * w, ix.constant(1_000_003**2))
 """A fact whose models are larger than the numbers that the search tries."""
 
-OPEN: Final = Unknown("z3 was not asked")
+OPEN: Final = Unknown("z3 was not used")
 QUICKLY_OPEN: Final = Unknown("the quick layers of the prover found neither a proof nor a counterexample")
 
 
@@ -87,7 +87,7 @@ def test_no_refutation_if_unrelated_facts_may_contradict() -> None:
     assert isinstance(prove(given(less(y, z)), less(x, ix.ZERO)), Refuted)
     cubes = given(equal(y * y * y + z * z * z + w * w * w, ix.constant(33)))
     assert prove(cubes, FALSE) == prove(cubes, less(x, ix.ZERO)) == Unknown("z3 gave up within its limit of steps")
-    undefined = Unknown("where every divisor is positive it holds, but nothing shows that they are")
+    undefined = Unknown("the goal holds if every divisor is positive, which was not proved")
     assert prove(cubes, at_most(x // n * n, x)) == undefined
     contradictory = given(less(y, z), less(z, y), less(x, w))
     assert prove(contradictory, less(x, ix.ZERO)) == Proved("linear", vacuous=True)
@@ -369,7 +369,7 @@ def test_z3_proves_from_relevant_facts() -> None:
         table = Table()
         for fact in (*facts, goal):
             read_predicate(table, fact, System())
-        return query._by_its_own_facts(table)
+        return query._by_related_facts(table)
 
     own, other = at_most(z, x * y), less(w, x)
     assert by_its_own((own, other), at_most(z, x * y + 1))
@@ -382,7 +382,7 @@ def test_z3_first_receives_relevant_facts_only(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(prover, "solve", lambda *_, **__: GaveUp("some reason"))
     forget()
     assert prove(Facts(), SQUARE) == Unknown("some reason")
-    monkeypatch.setattr(_Query, "_by_its_own_facts", lambda *_: True)
+    monkeypatch.setattr(_Query, "_by_related_facts", lambda *_: True)
     forget()
     assert prove(Facts(), SQUARE) == Proved("z3")
     forget()
@@ -424,11 +424,11 @@ FACTS_ABOUT: Final[dict[str, tuple[Predicate, bool]]] = {
 @pytest.mark.parametrize("name", FACTS_ABOUT)
 def test_facts_about_quotients_only_are_recognised(name: str) -> None:
     fact, nothing_else = FACTS_ABOUT[name]
-    assert _says_nothing_else((fact,)) is nothing_else
+    assert _constrains_only_quotients((fact,)) is nothing_else
 
 
 def test_irrelevant_facts_are_dropped_only_when_many() -> None:
-    remainders = [less(x % (3 + at), ix.constant(2 + at)) for at in range(MANY)]
+    remainders = [less(x % (3 + at), ix.constant(2 + at)) for at in range(MIN_FACTS)]
     few, many = given(*remainders[1:]), given(*remainders)
     assert relevant(few, less(x, y)) is few
     assert relevant(many, less(x, y)) == Facts()

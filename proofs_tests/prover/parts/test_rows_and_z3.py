@@ -20,9 +20,9 @@ from atl.prove.linear.factors import factor
 from atl.prove.linear.intervals import Intervals, propagate
 from atl.prove.linear.rows import Row, System, Table
 from atl.prove.linear.solver import _Refutation, _State, refuted
-from atl.prove.prover import _holds_multiple, _Query, _solve_equalities
+from atl.prove.prover import _contains_multiple, _Query, _solve_equalities
 from atl.prove.reduction import _divided, _shared_factors
-from atl.prove.relevance import _says_nothing_else
+from atl.prove.relevance import _constrains_only_quotients
 from atl.prove.search import Elements, Sample, search
 from atl.prove.smt import STEPS_AGAIN, Contradiction, solve
 from proofs_tests.prover.common import (
@@ -275,7 +275,7 @@ def test_products_are_bounded_at_range_ends() -> None:
 
 def test_multiples_in_numerators_are_recognised() -> None:
     quotients = ((n * k + x) // k, (x * k + y) // (k * n), constant(7) // k, (n + 1) // k, (k + n) // (k + 1))
-    assert [_holds_multiple(q) for e in quotients if (q := e.atom)] == [True, False, True, False, False]
+    assert [_contains_multiple(q) for e in quotients if (q := e.atom)] == [True, False, True, False, False]
 
 
 def test_multiples_leave_quotients_before_other_layers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,14 +318,16 @@ def test_refutation_of_simpler_goal_needs_valid_arrays(monkeypatch: pytest.Monke
             return _Query(facts, less(read(array, (x,)), read(array, (z,)) * y), thorough=True).answer()
 
     assert answer(none, less(z, x)) == Proved("linear")
-    assert answer(none, equal(x, z + 7)) == Unknown("no array holds what is declared, with the numbers that were found")
+    assert answer(none, equal(x, z + 7)) == Unknown(
+        "no array has the declared properties and the elements that were found"
+    )
 
 
 def test_z3_proof_for_positive_divisors_is_reported_unknown() -> None:
     goal = at_most((x // n) * n, x)
     before = prover.statistics.snapshot()
     answer = prove(Facts(), goal)
-    assert answer == Unknown("where every divisor is positive it holds, but nothing shows that they are")
+    assert answer == Unknown("the goal holds if every divisor is positive, which was not proved")
     assert prover.statistics.since(before).unknown == 1
 
 
@@ -341,12 +343,12 @@ def test_shared_factor_needs_a_multiple() -> None:
 
 
 def test_product_facts_are_relevant_to_their_factors() -> None:
-    assert _says_nothing_else((less(x % 4, constant(3)),))
-    assert not _says_nothing_else((at_most(x * y, 4 * (z // 4)),))
+    assert _constrains_only_quotients((less(x % 4, constant(3)),))
+    assert not _constrains_only_quotients((at_most(x * y, 4 * (z // 4)),))
     inside = disjunction((less(constant(4), x), less(y, ZERO)))
     either = (conjunction((less(x % 4, constant(3)), inside)), conjunction((less(ZERO, x % 4), inside)))
-    assert not _says_nothing_else((disjunction(either),))
-    assert _says_nothing_else((disjunction((less(x % 4, constant(3)), less(ZERO, x % 4))),))
+    assert not _constrains_only_quotients((disjunction(either),))
+    assert _constrains_only_quotients((disjunction((less(x % 4, constant(3)), less(ZERO, x % 4))),))
 
 
 def test_equalities_are_substituted_into_xor() -> None:
@@ -423,7 +425,7 @@ def test_z3_is_retried_only_with_products_and_spare_facts(monkeypatch: pytest.Mo
     monkeypatch.setattr(prover, "solve", recorded)
 
     def by_its_own(facts: tuple[Predicate, ...], goal: Predicate) -> bool:
-        return _Query(given(*facts), goal, thorough=True)._by_its_own_facts(system_of(*facts, goal)[0])
+        return _Query(given(*facts), goal, thorough=True)._by_related_facts(system_of(*facts, goal)[0])
 
     assert by_its_own((*own, other), at_most(ZERO, x * y))
     assert seen == [STEPS_AGAIN]
@@ -438,7 +440,7 @@ def test_z3_answers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     before = prover.statistics.snapshot()
     forget()
     with without_smt():
-        assert prove(Facts(), square) == Unknown("z3 was not asked")
+        assert prove(Facts(), square) == Unknown("z3 was not used")
     assert prover.statistics.since(before) == Statistics(unknown=1)
     assert prove(Facts(), square) == Proved("z3")
     assert prover.statistics.since(before) == Statistics(unknown=1, z3=1)

@@ -13,7 +13,7 @@ from atl.core.index import ZERO, Array, Index, Quotient, Read, constant, exclusi
 from atl.core.predicate import FALSE, at_most, conjunction, disjunction, equal, less, within
 from atl.prove import Facts, Model, Refuted, Unknown, prove, simplify_predicate, without_smt
 from atl.prove.linear.rows import Table
-from atl.prove.search import SPREAD, Search, _Choice, _planned, _Random, _Stuck, _tested, search
+from atl.prove.search import SPREAD, Search, _Choice, _Failed, _plan, _Random, _test, search
 from atl.prove.smt import STEPS, STEPS_AGAIN, Contradiction, GaveUp, solve
 from proofs_tests.prover.common import PARTED, POSITIONS, VX, VY, m, n, system_of, x, y, z, z3_contradicts
 
@@ -48,7 +48,7 @@ def test_random_numbers_are_reproducible() -> None:
 def test_range_ends_are_preferred() -> None:
     def chosen(low: int, high: int, *given: int) -> tuple[int, list[int]]:
         dice = Dice(*given)
-        return Search(_planned(Table()), _Choice({}, []), True, dice)._between(low, high), dice.limits
+        return Search(_plan(Table()), _Choice({}, []), True, dice)._between(low, high), dice.limits
 
     assert chosen(-3, 8, 0) == (-3, [4])
     assert chosen(-3, 8, 1) == (8, [4])
@@ -64,7 +64,7 @@ def ends(rows: list[Index], equal_to_0: list[Index], low: int | None, high: int 
     for known in (x, z, y):
         table.row(known)
     tests = [(table.row(row), equality) for of, equality in ((rows, False), (equal_to_0, True)) for row in of]
-    plan = _planned(table)
+    plan = _plan(table)
     order = [table.atoms[column] for column in plan.unknowns]
     plan.unknowns.sort(key=lambda column: table.atoms[column] == VY)
     plan.ready.update({column: at for at, column in enumerate(plan.unknowns)})
@@ -74,8 +74,8 @@ def ends(rows: list[Index], equal_to_0: list[Index], low: int | None, high: int 
     for end in (0, 1):
         one = Search(plan, _Choice({}, []), True, Dice(end, 0))
         try:
-            found.append(one._choose([_tested(plan, *test) for test in tests], values, low, high, 0))
-        except _Stuck:
+            found.append(one._choose([_test(plan, *test) for test in tests], values, low, high, 0))
+        except _Failed:
             return None
     return found[0], found[1]
 
@@ -123,7 +123,7 @@ def test_linear_rows_bound_the_choice(name: str) -> None:
 def test_unbounded_choices_spread_with_attempts() -> None:
     def chosen(attempt: int, given: int, low: int | None = None, high: int | None = None) -> tuple[int, list[int]]:
         dice = Dice(given, given)
-        return Search(_planned(Table()), _Choice({}, []), True, dice)._choose((), {}, low, high, attempt), dice.limits
+        return Search(_plan(Table()), _Choice({}, []), True, dice)._choose((), {}, low, high, attempt), dice.limits
 
     assert chosen(0, 0) == (-3, [13])
     assert chosen(15, 99) == (9, [13])

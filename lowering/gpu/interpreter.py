@@ -1,0 +1,360 @@
+"""An interpreter of kernels: executes the launches of a host in the order of the loop nest, with checked memory.
+
+It extends the interpreter of loop nests by recording who accessed each cell last: the thread, the block, and the
+interval between barriers. It traps if two threads access a cell without a barrier between them, or two blocks of one
+launch do, and one of them writes. It also traps on an access to another thread's register. Threads are ordered by
+barriers only, so the result for given inputs covers every order in which a GPU may run the threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Final, TypeAlias, assert_never
+
+import numpy.typing as npt
+
+from atl.core.index import Index, index
+from atl.core.marks import THREADS
+from lowering.gpu.folds import needs_barrier
+from lowering.gpu.kernels import (
+    AXES,
+    Barrier,
+    Branch,
+    Distributed,
+    HostBlock,
+    HostBranch,
+    HostLoop,
+    Kernels,
+    Launch,
+    Repeat,
+    Run,
+    Step,
+    Steps,
+    Where,
+    in_registers,
+    is_private,
+    wide_cells,
+)
+from lowering.nest import interpreter
+from lowering.nest.interpreter import Outcome
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Buffer,
+    Cell,
+    Clear,
+    Declare,
+    For,
+    Free,
+    Scalar,
+    Statement,
+)
+from lowering.nest.races import AccessKind
+from lowering.nest.traps import Trap
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+Thread: TypeAlias = tuple[int | None, int | None, int | None]
+"""A thread of a block, by its number along each axis; None for all threads along an axis."""
+Cells: TypeAlias = tuple[int, int]
+"""The `uid` of a buffer, and an address in it."""
+
+
+def run(kernels: Kernels, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
+    """Run kernels on sizes and arrays that satisfy the declarations of their nest; return the output. Raises `Trap`."""
+    return execute(kernels, sizes, arrays).to_numpy()
+
+
+def execute(
+    kernels: Kernels,
+    sizes: Mapping[str, int],
+    arrays: Mapping[str, AnyArray],
+    *,
+    steps: int | None = None,
+    order: int = 0,
+) -> Outcome:
+    """Run kernels; return the result with the set of output cells that are stored. `order` seeds the order of threads.
+
+    Raises `Trap`; `TooLarge` after `steps` executed statements.
+    """
+    try:
+        return _KernelRun(kernels, sizes, arrays, steps, order).outcome()
+    except ZeroDivisionError as error:
+        raise Trap("divisor", f"an index is divided by {error.args[0]}") from None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The accesses to a cell in a launch: by blocks, and by the threads of the last block since its last barrier."""
+
+    writer: int | None = None
+    readers: set[int] = field(default_factory=set)
+    since: tuple[int, int] = (0, 0)
+    writes: set[Thread] = field(default_factory=set)
+    reads: set[Thread] = field(default_factory=set)
+
+
+class _KernelRun(interpreter.Interpreter):
+    """The state of a run: that of a loop nest, with the current block and thread."""
+
+    def __init__(
+        self,
+        kernels: Kernels,
+        sizes: Mapping[str, int],
+        arrays: Mapping[str, AnyArray],
+        steps: int | None,
+        order: int,
+    ) -> None:
+        super().__init__(kernels.nest, sizes, arrays, steps, order)
+        self._kernels: Final = kernels
+        self._launch: Launch | None = None
+        self._wide: dict[Cell, tuple[For, int]] = {}
+        self._number = 0  # of the block in its launch
+        self._interval = 0  # number of barriers passed in the block
+        self._thread: dict[int, int] = {}
+        self._by_first_thread = False  # whether only first threads execute statements outside of the loops of an axis
+        self._seen: dict[Cells, _Seen] = {}
+        self._owners: dict[Cells, Thread] = {}
+        self._private: dict[int, dict[int, int]] = {}  # the thread that allocated each private buffer
+        self._slots: dict[tuple[int, Thread, int], int] = {}
+
+    def _whole(self) -> None:
+        self._host(self._kernels.body)
+
+    # -- the host -----------------------------------------------------------------------------------------------------
+
+    def _host(self, block: HostBlock) -> None:
+        for step in block:
+            match step:
+                case Launch():
+                    self._launched(step)
+                case HostLoop(variable, low, high, body):
+                    outside = self._conditions
+                    for value in range(self._index(low), self._index(high)):
+                        self._variables[variable] = value
+                        self._conditions = outside | {step.range}
+                        self._host(body)
+                    self._variables.pop(variable, None)
+                    self._conditions = outside
+                case HostBranch(predicate, body):
+                    if self._holds(predicate):
+                        outside = self._enter(predicate)
+                        self._host(body)
+                        self._conditions = outside
+                case Allocate() | Clear():
+                    self._statement(step)
+                case Free(buffer):
+                    self._free(buffer)
+                case _:
+                    assert_never(step)
+
+    def _launched(self, launch: Launch) -> None:
+        self._launch = launch
+        self._wide = {cell: (loop, lanes) for cell, loop, lanes in wide_cells(launch)}
+        self._number = 0
+        self._seen = {}
+        self._blocks(launch, launch.grid)
+        self._launch = None
+
+    def _blocks(self, launch: Launch, grid: tuple[For, ...]) -> None:
+        """Run the blocks of a grid, of which these loops remain."""
+        if not grid:
+            self._block_of(launch)
+            return
+        loop, *inner = grid
+        outside = self._enter(loop)
+        for value in range(self._index(loop.low), self._index(loop.high)):
+            self._variables[loop.variable] = value
+            self._blocks(launch, tuple(inner))
+        self._variables.pop(loop.variable, None)
+        self._conditions = outside
+
+    def _block_of(self, launch: Launch) -> None:
+        self._number += 1
+        self._interval = 0
+        self._seen = {cell: seen for cell, seen in self._seen.items() if launch.places.get(cell[0]) is None}
+        self._owners, self._slots = {}, {}
+        self._steps_of(launch.body)
+
+    # -- a block ------------------------------------------------------------------------------------------------------
+
+    def _steps_of(self, steps: Steps) -> None:
+        declared: list[Scalar] = []
+        for step in steps:
+            self._step(step)
+            if isinstance(step, Declare):
+                declared.append(step.variable)
+        for variable in declared:
+            del self._stack[variable]
+
+    def _step(self, step: Step) -> None:
+        match step:
+            case Run(statement, folds):
+                self._statement(statement)
+                if self._launch and any(needs_barrier(fold, self._launch.threads) for fold in folds):
+                    self._interval += 1
+            case Barrier():
+                self._interval += 1
+            case Repeat(variable, low, high, body):
+                values = range(self._index(low), self._index(high))
+                outside = self._conditions
+                self._conditions = outside | {step.range}
+                for value in values:
+                    self._variables[variable] = value
+                    self._steps_of(body)
+                self._variables.pop(variable, None)
+                self._conditions = outside
+            case Branch(predicate, body):
+                if self._holds(predicate):
+                    outside = self._enter(predicate)
+                    self._steps_of(body)
+                    self._conditions = outside
+            case Declare() | Allocate() | Clear():
+                self._statement(step)
+            case Free(buffer):
+                self._free(buffer)
+            case _:
+                assert_never(step)
+
+    def _statement(self, statement: Statement) -> None:
+        outer = self._by_first_thread
+        if isinstance(statement, Assign | Accumulate):
+            self._by_first_thread = not is_private(statement.target, self._places)
+        elif isinstance(statement, Declare):
+            self._by_first_thread = False
+        super()._statement(statement)
+        self._by_first_thread = outer
+
+    def _ordered(self, loop: For, values: range) -> Iterator[int]:
+        if loop.mark not in THREADS:
+            yield from super()._ordered(loop, values)
+            return
+        axis = THREADS.index(loop.mark)
+        if self._launch is None or (values and len(values) > self._launch.threads[axis]):
+            raise Trap("undeclared", f"{len(values)} threads along {AXES[axis]} are more than the block has")
+        for value in super()._ordered(loop, values):
+            self._thread[axis] = value - values.start
+            yield value
+            self._thread.pop(axis)
+
+    # -- checks of accesses -------------------------------------------------------------------------------------------
+
+    @property
+    def _places(self) -> Mapping[int, Where]:
+        return {} if self._launch is None else self._launch.places
+
+    def _current_thread(self) -> Thread:
+        """Return the current thread; None along axes without an enclosing loop, unless only the first thread runs."""
+        extents = (1, 1, 1) if self._launch is None else self._launch.threads
+        x, y, z = (
+            self._thread.get(axis, 0 if self._by_first_thread or extent == 1 else None)
+            for axis, extent in enumerate(extents)
+        )
+        return x, y, z
+
+    def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: AccessKind) -> None:
+        super()._touch(storage, at, made, how)
+        if self._launch is None:
+            return
+        if isinstance(storage, Scalar):
+            if how == "write" and self._watch.depth > made:
+                raise Trap("data race", f"{storage.name}, of which each thread has a copy, is changed in one thread")
+            return
+        where = self._places.get(storage.uid, "global")
+        if where in ("global", "shared"):
+            self._check_race(storage, at, how)
+        elif where == "private" and self._private.get(storage.uid, self._thread) != self._thread:
+            raise Trap("register", f"{storage.name} at {at}, which is private to a thread, is accessed by several")
+
+    def _check_race(self, buffer: Buffer, at: int, how: AccessKind) -> None:
+        seen = self._seen.setdefault((buffer.uid, at), _Seen())
+        if seen.writer not in (None, self._number) or (how != "read" and seen.readers - {self._number}):
+            raise Trap("data race", f"{buffer.name} at {at}: data race between two blocks of a launch")
+        if seen.since != (self._number, self._interval):
+            seen.since, seen.writes, seen.reads = (self._number, self._interval), set(), set()
+        thread = self._current_thread()
+        for another in seen.writes if how == "read" else seen.writes | seen.reads:
+            if another != thread or None in another:
+                raise Trap(
+                    "data race",
+                    f"{buffer.name} at {at}: data race between threads {another} and {thread}, without a barrier",
+                )
+        if how == "read":
+            seen.readers.add(self._number)
+            seen.reads.add(thread)
+        else:
+            seen.writer = self._number
+            seen.writes.add(thread)
+
+    def _place(self, cell: Cell) -> tuple[interpreter.Memory, int]:
+        memory, address = super()._place(cell)
+        where = self._places.get(cell.buffer.uid)
+        if isinstance(where, Distributed):
+            self._check_register(cell, where, address)
+        self._check_vector(cell)
+        return memory, address
+
+    def _read(self, source: Cell | Scalar) -> Any:
+        if isinstance(source, Cell):
+            self._check_vector(source)
+        return super()._read(source)
+
+    def _check_vector(self, cell: Cell) -> None:
+        """Raise a trap if a vector access is not aligned."""
+        if self._launch is None or cell not in self._wide:
+            return
+        loop, lanes = self._wide[cell]
+        first = self._index(cell.address) - (self._variables[loop.variable] - self._index(loop.low))
+        if first % lanes:
+            raise Trap("alignment", f"{cell.buffer.name} from {first} on is not aligned to {lanes} elements")
+
+    def _check_register(self, cell: Cell, where: Distributed, address: int) -> None:
+        """Raise a trap if a register belongs to another thread, or is used for two elements."""
+        threads = {axis: index(thread) for axis, thread in self._thread.items()}
+        missing = [share.axis for share in where.shares if share is not None and share.axis not in threads]
+        if missing:
+            raise Trap(
+                "register", f"{cell.buffer.name} at {address} is accessed outside of a loop along {AXES[missing[0]]}"
+            )
+        thread = self._current_thread()
+        owner = self._owners.setdefault((cell.buffer.uid, address), thread)
+        if owner != thread:
+            raise Trap("register", f"{cell.buffer.name} at {address} is a register of {owner}, not of {thread}")
+        at, _ = self._positions(in_registers(Cell(cell.buffer, self._as_numbers(cell)), where, threads))
+        slot = 0
+        for position, extent in zip(at, where.extents, strict=True):
+            slot = slot * extent + position
+        if self._slots.setdefault((cell.buffer.uid, thread, slot), address) != address:
+            raise Trap("register", f"{cell.buffer.name} at {address} shares register {slot} with another element")
+
+    def _as_numbers(self, cell: Cell) -> tuple[tuple[Index, Index], ...]:
+        return tuple((index(self._index(position)), extent) for position, extent in cell.pairs)
+
+    def _allocate(self, buffer: Buffer, capacity: int, *, zeroed: bool) -> None:
+        self._private[buffer.uid] = dict(self._thread)
+        super()._allocate(buffer, capacity, zeroed=zeroed)
+
+    def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
+        """Clear a buffer. Zeros are stored by all threads of a block, each thread to the cells of its number."""
+        if self._launch is None or self._places.get(buffer.uid, "global") not in ("global", "shared"):
+            super()._clear(buffer, count, zeroed=zeroed)
+            return
+        memory = self._memory(buffer)
+        if not 0 <= count <= memory.capacity:
+            raise Trap("capacity", f"{count} elements of {buffer.name} are cleared; it has {memory.capacity}")
+        if zeroed:
+            self._store_zeros(buffer, count)
+        memory.zeroed = max(memory.zeroed, count) if zeroed else 0
+        for address in [address for address in memory.cells if address < count]:
+            del memory.cells[address]
+
+    def _store_zeros(self, buffer: Buffer, count: int) -> None:
+        x, y, z = self._launch.threads if self._launch else (1, 1, 1)
+        threads = [(a, b, c) for c, b, a in product(range(z), range(y), range(x))]
+        before = self._thread
+        for address in range(count):
+            self._thread = dict(enumerate(threads[address % len(threads)]))
+            self._check_race(buffer, address, "write")
+        self._thread = before
