@@ -1,4 +1,4 @@
-"""Patterns of places, written as programs are printed: what each word of the language fits, and what is refused."""
+"""Patterns of places in program notation: matches, near misses and refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ f (p : int64[n + 1], x : float32[n], y : float32[n]) : float32[2 * n] :=
         ("x[xor(_, 1) % n]", 1), ("x[xor(_, 2) % n]", 0), ("x[xor(_, 1, 2) % n]", 0),
     ],
 )  # fmt: skip
-def test_each_word_of_the_language_fits_what_is_written_with_it(text: str, count: int) -> None:
+def test_each_construct_matches_its_pattern(text: str, count: int) -> None:
     wanted = pattern(text)
     assert sum(fits(wanted, cursor) for cursor in cursors(PROGRAM)) == count
 
@@ -52,7 +52,7 @@ def test_each_word_of_the_language_fits_what_is_written_with_it(text: str, count
         ("select(_ < 3 ∧ _, _, _)", "expected a condition, found an index expression"),
     ],
 )
-def test_what_is_no_pattern_is_refused_at_its_place(text: str, said: str) -> None:
+def test_invalid_patterns_are_refused_at_their_position(text: str, said: str) -> None:
     with pytest.raises(ParseError, match=said):
         pattern(text)
 
@@ -84,7 +84,7 @@ CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n]
         ("⊞[_ < n] x[_]", "has [1 <= i] · 2 * x[i] * y[i - 1] + x[i] in place of x[_]", ""),
     ],
 )
-def test_a_pattern_that_fits_nothing_shows_the_nearest_place(text: str, says: str, advice: str) -> None:
+def test_unmatched_pattern_shows_the_nearest_place(text: str, says: str, advice: str) -> None:
     with pytest.raises(DoesNotApply) as caught:
         reschedule(CHAIN).find(text)
     assert f"nothing in the goal fits the pattern {text}; the nearest" in caught.value.summary
@@ -97,7 +97,7 @@ def test_a_pattern_that_fits_nothing_shows_the_nearest_place(text: str, says: st
 
 
 @pytest.mark.parametrize("text", ["Σ[_ < n] _", "exp(_)", "_ ++ _"])
-def test_a_pattern_of_a_kind_that_is_not_there_has_no_nearest_place(text: str) -> None:
+def test_pattern_of_a_missing_kind_has_no_near_miss(text: str) -> None:
     with pytest.raises(DoesNotApply) as caught:
         reschedule(CHAIN).find(text)
     assert caught.value.summary == f"nothing in the goal fits the pattern {text}"

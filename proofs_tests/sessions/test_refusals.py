@@ -1,4 +1,4 @@
-"""What a session says when a rewrite does not apply: the parts of each message, and that its advice can be followed."""
+"""Messages of rewrites that do not apply: parts of each message, and suggestions that work."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _of_five() -> Session:
     ))  # fmt: skip
 
 
-def test_what_a_session_says_to_do_first_lets_the_next_call_pass() -> None:
+def test_suggested_first_step_enables_the_call() -> None:
     s = _deviations().hoist("mean").hoist("dev")
     assert s.check()
     assert "Σ[j < n] ⊞[c < m]" in str(_biased("").stage("j").interchange("c"))
@@ -258,13 +258,10 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     ),
     "a split between two loops": (
         lambda: reschedule(
-            atl.program("h", [f], atl.gen(n, lambda i: atl.split(2, atl.gen(n, lambda j: f[i] * f[j])))),
+            atl.program("h", [f], atl.gen(n, lambda i: atl.split(2, atl.gen(n, lambda j: f[i] * f[j]))))
         ).interchange("i"),
         DoesNotApply,
-        (
-            "no loop is directly inside the loop i",
-            "required: two nested loops, with only guards",
-        ),
+        ("no loop is directly inside the loop i", "required: two nested loops, with only guards"),
     ),
     "tails of loops without guards": (
         lambda: reschedule(matmul()).tails("i"),
@@ -382,11 +379,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         DoesNotApply,
         ("the factor is a tensor of 2 dimensions",),
     ),
-    "a let outside of loops": (
-        lambda: reschedule(pipeline()).hoist("buf"),
-        DoesNotApply,
-        ("no loop is around buf",),
-    ),
+    "a let outside of loops": (lambda: reschedule(pipeline()).hoist("buf"), DoesNotApply, ("no loop is around buf",)),
     "one loop interchanged": (
         lambda: reschedule(pipeline()).interchange("i"),
         DoesNotApply,
@@ -418,7 +411,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_says_what_where_and_what_helps(name: str) -> None:
+def test_refusal_has_reason_place_and_suggestion(name: str) -> None:
     call, error, parts = REFUSALS[name]
     with pytest.raises(error) as caught:
         call()
@@ -426,8 +419,8 @@ def test_a_refusal_says_what_where_and_what_helps(name: str) -> None:
         assert part in str(caught.value), str(caught.value)
 
 
-def test_a_refusal_names_the_variables_of_its_program_whatever_was_refused_before() -> None:
-    """What is remembered of facts is remembered without the names of variables."""
+def test_refusal_uses_names_of_its_program() -> None:
+    """The memo of facts ignores names of variables."""
     for name in ("first", "second"):
         start = f"g (f : float32[n]) : float32[n] := ⊞[{name} < n] (⊞[j < n] f[j])[{name} + 1]"
         with pytest.raises(DoesNotApply, match=f"where 0 <= {name} < n is known\n  breaks at: n = 1, {name} = 0"):
@@ -461,14 +454,14 @@ SUGGESTED: dict[str, tuple[Callable[[], Session], Callable[[Session], Session]]]
 
 
 @pytest.mark.parametrize("name", SUGGESTED)
-def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
+def test_suggestions_of_refusals_work(name: str) -> None:
     make, follow = SUGGESTED[name]
     session = make()
     assert follow(session).steps
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (lambda: 1.0, "takes a different number of parameters"),
         (lambda i, j: 1.0, "takes a different number of parameters"),
@@ -477,27 +470,27 @@ def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
     ],
     ids=["none", "two", "no function", "two, as a function of ours"],
 )
-def test_a_function_of_another_number_of_indices_is_refused(body: Any, said: str) -> None:
-    with pytest.raises(InvalidArgument, match=said) as caught:
+def test_function_of_wrong_arity_is_refused(body: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message) as caught:
         reschedule(matmul()).rw("sum_one", reverse=True, lo=0, hi=1, e=body)
     assert "a function of" in str(caught.value)
 
 
-def test_a_name_in_a_text_that_is_bound_nowhere_is_no_new_size() -> None:
+def test_unbound_name_in_text_is_not_a_new_size() -> None:
     with pytest.raises(InvalidArgument, match="nn is neither an index nor a size of the goal") as caught:
         reschedule(matmul()).split_loop("i", "min(nn, n)")
     assert "did you mean n" in str(caught.value)
     assert 'atl.sizes("nn")' in str(caught.value)
 
 
-def test_a_conjunct_that_is_not_there_is_a_near_miss() -> None:
+def test_missing_conjunct_is_a_near_miss() -> None:
     start = atl.program("h", [f], atl.gen(n, lambda i: atl.guard(i < n - 1, f[i])))
     with pytest.raises(DoesNotApply, match="the nearest one differs here") as caught:
         reschedule(start).rw("guard_implied", q="i >= 0")
     assert "NonNegative(" not in str(caught.value)
 
 
-def test_what_is_no_number_or_name_is_refused() -> None:
+def test_invalid_numbers_and_names_are_refused() -> None:
     s = reschedule(pipeline()).inline("buf")
     wrong: Any = rules["mul_comm"]
     with pytest.raises(InvalidArgument, match="not the name of a rule") as caught:
@@ -514,18 +507,18 @@ def test_what_is_no_number_or_name_is_refused() -> None:
         s.diff(number)
 
 
-def test_every_piece_of_a_loop_keeps_its_mark() -> None:
+def test_loop_pieces_keep_the_mark() -> None:
     start = atl.parse("p (x : float32[m]) : float32[m] := gen [j < m | vector] x[j]")
     text = str(reschedule(start).split_loop("j", "m // 2").goal)
     assert text.count("| vector]") == 2
 
 
-def test_a_loop_is_split_at_rising_indices() -> None:
+def test_split_positions_must_increase() -> None:
     with pytest.raises(InvalidArgument, match="the split indices n // 2, n // 3 are not in ascending order"):
         reschedule(matmul()).split_loop("i", "n // 2", "n // 3")
 
 
-def test_each_piece_of_a_loop_has_one_name() -> None:
+def test_loop_pieces_have_one_name() -> None:
     wrong: list[tuple[Any, str]] = [
         (["a"], "1 names for 2 parts"),
         (["a", "b", "c"], "3 names for 2 parts"),
@@ -537,13 +530,13 @@ def test_each_piece_of_a_loop_has_one_name() -> None:
             reschedule(matmul()).split_loop("i", "n // 2", names=names)
 
 
-def test_a_text_that_means_nothing_at_some_places_hides_no_near_miss() -> None:
-    """p is an index within the sum only; the nearest place is there, and the others are passed over."""
+def test_near_miss_ignores_places_where_text_is_invalid() -> None:
+    """p is bound in the sum only, so the nearest place is there."""
     with pytest.raises(DoesNotApply, match="no place in the goal matches gen_eta"):
         reschedule(matmul()).rw("gen_eta", n="p + 1")
 
 
-def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
+def test_only_sessions_explain_failed_rules() -> None:
     start = reschedule(_read_beyond())
     alone, told = Derivation(start.theorem, rules), start.begin()
     with pytest.raises(DoesNotApply, match=r"^get_gen does not apply at \[0\]"):
@@ -556,7 +549,7 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
         told.arguments(rules["get_gen"], (), False, {})
 
 
-def test_a_condition_that_python_has_decided_against_is_refused() -> None:
+def test_python_false_condition_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"given=\[False\] holds for no sizes"):
         reschedule(pipeline(), given=[False])
     with pytest.raises(InvalidArgument, match="Python has evaluated a condition to False"):
