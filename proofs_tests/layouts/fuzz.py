@@ -126,9 +126,6 @@ def like(shape: Any, values: Any) -> Any:
     return tuple(like(part, values) for part in shape) if isinstance(shape, tuple) else next(values)
 
 
-# -- operations -------------------------------------------------------------------------------------------------------
-
-
 def composes(case: Case) -> str:
     """Compare the values; "no layout" must mean that every refinement fails."""
     a, b = case.layout(), case.layout()

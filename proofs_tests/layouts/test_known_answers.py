@@ -23,8 +23,6 @@ from layouts import (
     right_inverse,
 )
 
-# -- wrong in other systems -------------------------------------------------------------------------------------------
-
 
 def test_a_carry_between_modes_is_not_a_layout() -> None:
     """NVIDIA/cutlass#2955: pycute, CuTe and tensor-layouts give (3,2):(2,3), whose value at (2, 1) is 7."""
@@ -81,7 +79,7 @@ def test_coalescing_by_mode_keeps_the_modes() -> None:
 
 
 def test_a_slice_across_rows_is_found() -> None:
-    """TVM finds none for the flat region from 5 to 25 of rows of ten, seven apart."""
+    """TVM finds none for the flat region from 5 to 25 of rows of ten at pitch seven."""
     made = composition(Layout((10, 6), (1, 7)), Layout(20, 1, offset=5))
     assert made == Layout((5, 2, 2), (1, 2, 7), offset=5)
 
@@ -90,9 +88,6 @@ def test_a_trailing_mode_of_extent_one_matters_beyond_the_domain() -> None:
     a = Layout((4, 1), (1, 7))
     assert coalesce(a) == Layout(4, 1)
     assert composition(a, Layout(2, 4)) == Layout(2, 7)
-
-
-# -- known conditions -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -158,9 +153,6 @@ def test_complements_and_coalescing_with_symbolic_extents() -> None:
     assert str(composition(Layout((4, n), (1, 4)), Layout((4, n), (n, 1)))) == "(4,N):(N,1)"
 
 
-# -- CuTe's documentation ---------------------------------------------------------------------------------------------
-
-
 def test_divisions_of_the_documentation() -> None:
     assert layouts.logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2)) == Layout(
         ((2, 2), (2, 3)), ((4, 1), (2, 8))
@@ -212,9 +204,6 @@ def test_collisions_near_zero_are_found_in_large_modes() -> None:
     one, other = (tuple(numbers[f"{name}{k}"] for k in range(4)) for name in "ij")
     assert one != other
     assert layout(one) == layout(other)
-
-
-# -- by mode ----------------------------------------------------------------------------------------------------------
 
 
 def test_products_do_not_depend_on_grouping_of_modes() -> None:

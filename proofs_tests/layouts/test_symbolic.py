@@ -300,9 +300,6 @@ def test_symbolic_values_on_numeric_boxes_are_compared() -> None:
         pitch.table()
 
 
-# -- unknown answers --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("question", "why"),
     [

@@ -72,9 +72,9 @@ def report(chosen: Sequence[Mutant], verdicts: Verdicts) -> int:
         status = f"equivalent: {why}" if why else "NOT EXPLAINED"
         print(f"{mutant.file}:{mutant.line} {mutant.function}: {mutant.change} #{mutant.number}: {status}")
     counts = ", ".join(f"{len(found)} {verdict}" for verdict, found in sorted(by.items()))
-    judged = len(by.get("killed", [])) + len(by.get("timeout", [])) + len(by.get("survived", []))
-    found = judged - len(by.get("survived", []))
-    print(f"{counts}; {found / judged:.1%} found" if judged else counts)
+    decided = len(by.get("killed", [])) + len(by.get("timeout", [])) + len(by.get("survived", []))
+    found = decided - len(by.get("survived", []))
+    print(f"{counts}; {found / decided:.1%} found" if decided else counts)
     print(f"{unexplained} survivors are not explained")
     return 1 if unexplained else 0
 

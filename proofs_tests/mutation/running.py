@@ -182,17 +182,17 @@ class Runner:
         """Run all tests in worker processes; return the lines that each reaches and its time."""
         pipes: list[int] = []
         for worker in range(self._workers):
-            asked, said = os.pipe()
+            reader, writer = os.pipe()
             if os.fork() == 0:
                 code = 1
                 try:
-                    with os.fdopen(said, "wb") as stream:
+                    with os.fdopen(writer, "wb") as stream:
                         pickle.dump(self._seen_here(tests[worker :: self._workers]), stream)
                     code = 0
                 finally:
                     os._exit(code)
-            os.close(said)
-            pipes.append(asked)
+            os.close(writer)
+            pipes.append(reader)
         seen = Seen({}, {}, [], set())
         for pipe in pipes:
             with os.fdopen(pipe, "rb") as stream:
@@ -222,12 +222,12 @@ class Runner:
         while len(self._at_work) >= self._workers:
             self._receive()
         sys.stdout.flush()
-        asked, said = os.pipe()
+        reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            self._in_the_child(mutant, syntax, items, said)
-        os.close(said)
-        self._at_work[child] = _Child(number, mutant, asked, time.monotonic() + AT_MOST)
+            self._in_the_child(mutant, syntax, items, writer)
+        os.close(writer)
+        self._at_work[child] = _Child(number, mutant, reader, time.monotonic() + AT_MOST)
 
     def _receive(self) -> None:
         """Wait until a child ends or exceeds its limit."""
@@ -257,7 +257,7 @@ class Runner:
             place = f"{mutant.file}:{mutant.line}"
             print(f"{number}/{len(self._mutants)} {verdict}: {place} {mutant.change}", file=sys.stderr, flush=True)
 
-    def _in_the_child(self, mutant: Mutant, syntax: Syntax, items: Sequence[Timed], said: int) -> None:
+    def _in_the_child(self, mutant: Mutant, syntax: Syntax, items: Sequence[Timed], writer: int) -> None:
         code = 10
         try:
             _limited_in_memory()
@@ -273,7 +273,7 @@ class Runner:
                     _limited(AT_LEAST + PATIENCE * usual)
                     self._run(item)
                     if self._failed:
-                        os.write(said, item.nodeid.encode())
+                        os.write(writer, item.nodeid.encode())
                         break
                 else:
                     code = 13 if mutant.part is not None and not ALIKE.used else 11

@@ -137,10 +137,10 @@ def test_planted_mutant_runs() -> None:
 def test_mutant_is_planted_in_a_decorated_function() -> None:
     file = "atl/prove/prover.py"
     text = (HERE / file).read_text(encoding="utf-8")
-    asked = next(each for each in mutants(file, text) if each.function == "without_smt" and "negated" in each.change)
+    mutant = next(each for each in mutants(file, text) if each.function == "without_smt" and "negated" in each.change)
     child = os.fork()
     if child == 0:
-        done = planted(asked, Syntax(text).changed(asked))
+        done = planted(mutant, Syntax(text).changed(mutant))
         with without_smt():
             os._exit(0 if done and _smt.get() else 1)
     assert os.waitpid(child, 0)[1] == 0
@@ -262,15 +262,15 @@ def test_processor_time_is_read() -> None:
     before = _used_by(os.getpid())
     while _used_by(os.getpid()) == before:
         pass
-    asked, said = os.pipe()
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(said)
-        os.read(asked, 1)
+        os.close(writer)
+        os.read(reader, 1)
         os._exit(0)
-    os.close(asked)
+    os.close(reader)
     assert _used_by(child) <= before
-    os.close(said)
+    os.close(writer)
     os.waitpid(child, 0)
 
 

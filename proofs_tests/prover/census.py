@@ -62,17 +62,17 @@ def _plain(rng: Random) -> str:
 
 
 def _of_every_kind(rng: Random) -> str:
-    asked = question(rng)
-    if asked.bounded is None:
-        return answer_text(prove(given(*asked.facts), asked.goal))
-    known = given(*asked.facts[len(asked.ranges) :])
-    found = (bound(known, asked.bounded, asked.ranges) for bound in (lower_bound, upper_bound))
+    query = question(rng)
+    if query.bounded is None:
+        return answer_text(prove(given(*query.facts), query.goal))
+    known = given(*query.facts[len(query.ranges) :])
+    found = (bound(known, query.bounded, query.ranges) for bound in (lower_bound, upper_bound))
     return " … ".join("none" if each is None else show_index(each) for each in found)
 
 
 def _quick(rng: Random) -> str:
-    asked = question(rng)
-    return answer_text(prove(given(*asked.facts), asked.goal, thorough=False))
+    query = question(rng)
+    return answer_text(prove(given(*query.facts), query.goal, thorough=False))
 
 
 def _simplified(rng: Random) -> str:
@@ -83,8 +83,6 @@ def _simplified(rng: Random) -> str:
     one, other = (simplify(known, random_index(rng, [n, k, i, j], 3)) for _ in range(2))
     return "; ".join((show_index(one), show_index(other), show_predicate(simplify_predicate(known, joined))))
 
-
-# -- bits, addresses, segments ----------------------------------------------------------------------------------------
 
 _X: Final = tuple(index(Var(1 + at, name)) for at, name in enumerate("xyz"))
 
@@ -159,15 +157,12 @@ def _segments(rng: Random) -> str:
     return answer_text(prove(given(*facts), goal))
 
 
-# -- layers -----------------------------------------------------------------------------------------------------------
-
-
 def _read(rng: Random) -> tuple[Table, System, System]:
-    asked = question(rng)
+    query = question(rng)
     table, known, denied = Table(), System(), System()
-    for fact in asked.facts:
+    for fact in query.facts:
         read_predicate(table, fact, known)
-    read_predicate(table, negation(asked.goal), denied)
+    read_predicate(table, negation(query.goal), denied)
     return table, known, denied
 
 

@@ -148,9 +148,9 @@ def limits(rng: Random) -> str:
     most = imax(constant(rng.randrange(-3, 4)), rng.choice((n, n - 1, j, n * k)))
     reach = rng.choice((i, i + 1, i - 2, i + k, 2 * i, i + j, constant(3)))
     facts.append(rng.choice((less(reach, most), at_most(reach, most), at_most(most, reach), less(reach, most + k))))
-    asked = given(*facts)
-    plain = with_plain_limits(asked)
-    return "the same" if plain is asked else " & ".join(map(show_predicate, plain.predicates))
+    known = given(*facts)
+    plain = with_plain_limits(known)
+    return "the same" if plain is known else " & ".join(map(show_predicate, plain.predicates))
 
 
 def relevance(rng: Random) -> str:
@@ -167,13 +167,13 @@ def relevance(rng: Random) -> str:
             about if rng.random() < 0.9 else rng.choice((less(i, n), equal(of % by, constant(1)), negation(about)))
         )
     goal = rng.choice((less(i, n), less(i // 2, n), equal(j % 3, k), less((i + 1) // 4, (j + 1) // 3)))
-    asked = given(*facts)
-    left = relevant(asked, goal)
-    near, rest = asked.about(frozenset(rng.sample([VI, VJ, Size("n")], rng.randrange(1, 3))))
-    numbered, to, variables = renumbered(asked, goal)
-    parts = [[asked.predicates.index(fact) for fact in of.predicates] for of in (left, near, rest)]
+    known = given(*facts)
+    left = relevant(known, goal)
+    near, rest = known.about(frozenset(rng.sample([VI, VJ, Size("n")], rng.randrange(1, 3))))
+    numbered, to, variables = renumbered(known, goal)
+    parts = [[known.predicates.index(fact) for fact in of.predicates] for of in (left, near, rest)]
     text = [show_predicate(part) for part in (*numbered.predicates, to)]
-    return f"{parts} of {len(asked.predicates)}, {short(text)} {[one.name for one in variables]}"
+    return f"{parts} of {len(known.predicates)}, {short(text)} {[one.name for one in variables]}"
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------
@@ -263,8 +263,8 @@ def ends(rng: Random) -> str:
     oracle = seen_in_the_box(Facts())
     flat = rng.choice((a * m + b, (a * m + b) * k + c, a * k * m + b * k + c, a // k * k * m + b, a * m + c // k))
     whole = rng.choice((n * m, n * m * k, n * k * m + k, n // k * k * m + m))
-    asked = (whole - 1 - flat, whole - flat, flat, flat - 1, whole - flat * rng.choice((1, 2)), bound(0) * n + flat)
-    return "".join(str(int(is_least_at_ends(facts, each, oracle))) for each in asked)
+    goals = (whole - 1 - flat, whole - flat, flat, flat - 1, whole - flat * rng.choice((1, 2)), bound(0) * n + flat)
+    return "".join(str(int(is_least_at_ends(facts, each, oracle))) for each in goals)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -297,12 +297,12 @@ def lines(rng: Random) -> str:
 
 def multiples(rng: Random) -> str:
     """Show consequences of rows by multiplication, and by division by common factors."""
-    asked = question(rng)
+    query = question(rng)
     flat, other = i * k + j, n * k
-    facts = [*asked.facts, less(flat * rng.choice((ZERO + 1, m)), other * rng.choice((ZERO + 1, m))), less(ZERO, k)]
+    facts = [*query.facts, less(flat * rng.choice((ZERO + 1, m)), other * rng.choice((ZERO + 1, m))), less(ZERO, k)]
     facts += [equal(k * (i - j), ZERO), at_most(k * i, k * n - 1), less(k * k * i + k, k * n * m)][: rng.randrange(4)]
     table, system = Table(), System()
-    for fact in (*facts, negation(asked.goal)):
+    for fact in (*facts, negation(query.goal)):
         read_predicate(table, fact, system)
     intervals = Intervals(table)
     if propagate(intervals, system.rows, system.equalities):
@@ -334,9 +334,9 @@ def intervals(rng: Random) -> str:
 
 def by_z3(rng: Random) -> str:
     """Show whether z3 finds a contradiction, a model or neither; its numbers depend on its version."""
-    asked = question(rng)
+    query = question(rng)
     table, system = Table(), System()
-    for fact in (*asked.facts, negation(asked.goal)):
+    for fact in (*query.facts, negation(query.goal)):
         read_predicate(table, fact, system)
     bits_of = exclusive_or(i, j)
     read_predicate(table, less(bits_of, rng.choice((ZERO, i - j, constant(4), size("t")))), system)

@@ -6,7 +6,7 @@ from typing import Final
 
 from atl.core.index import ZERO, Array, Index, Var, constant, index, size
 from atl.core.predicate import Predicate, negation, within
-from atl.prove import Facts
+from atl.prove import Facts, Refuted, prove
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.linear.solver import refuted
 from atl.prove.search import Sample
@@ -25,6 +25,12 @@ PARTED: Final = Array("parted", (m,), "int64", monotonic="increasing", between=P
 
 def given(*facts: Predicate) -> Facts:
     return Facts().assume(*facts)
+
+
+def refutation(facts: Facts, goal: Predicate) -> Refuted:
+    answer = prove(facts, goal)
+    assert isinstance(answer, Refuted)
+    return answer
 
 
 def below(extent: int, *variables: Index) -> tuple[Predicate, ...]:

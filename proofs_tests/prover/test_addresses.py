@@ -42,9 +42,6 @@ def read_at(extents: Sequence[Any], loops: Sequence[Any], address: Callable[...,
     return atl.program("read", [x], atl.gen(*loops, lambda *i: x[address(*i)]))
 
 
-# -- rank -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rank", [2, 5, 6, 7, 8, 9])
 def test_row_and_column_major_addresses_are_in_range(rank: int) -> None:
     extents = SIZES[:rank]
@@ -58,8 +55,6 @@ def test_address_with_exchanged_extents_is_refused() -> None:
     with pytest.raises(UnsafeAccess):
         atl.check_safe(read_at(extents, extents, lambda *i: flat(i, exchanged)))
 
-
-# -- tiles ------------------------------------------------------------------------------------------------------------
 
 BLOCKED: dict[str, tuple[Sequence[Any], Sequence[Any], Callable[..., Any]]] = {
     "loops over tiles": (
@@ -112,8 +107,6 @@ def test_address_beyond_the_last_tile_is_refused() -> None:
     with pytest.raises(UnsafeAccess):
         atl.check_safe(read_at(extents, (n, m), lambda i, j: flat((i // K, j // L, i % K, j % L), extents)))
 
-
-# -- soundness at range ends ------------------------------------------------------------------------------------------
 
 LEAVES = [Var(1, "i"), Var(2, "j"), Var(3, "k")]
 EXTENTS = [Size("n"), Size("m"), Size("l")]
@@ -185,8 +178,6 @@ def _true(predicate: Predicate, at: dict[Any, int]) -> bool:
     return holds(predicate, at.__getitem__, lambda _array, _at: 0)
 
 
-# -- orders -----------------------------------------------------------------------------------------------------------
-
 P, N, M = index(Var(1, "p")), size("n"), size("m")
 STRICT = Array("so", (N,), "int64", low=ZERO, high=M, monotonic="increasing")
 INSIDE = Facts().assume(within(ZERO, P, N))
@@ -223,9 +214,6 @@ def test_increasing_index_minus_position_needs_no_guard() -> None:
     ordered = np.array([0, 3, 4, 7], np.int64)
     held = np.arange(5, dtype=np.float32)
     np.testing.assert_array_equal(compile_program(program)(ordered, held, m=8), held[ordered - np.arange(4)])
-
-
-# -- fixed sizes ------------------------------------------------------------------------------------------------------
 
 
 def divided() -> dict[str, Program]:

@@ -94,8 +94,6 @@ def test_by_bits_needs_bits() -> None:
     assert by_bits(Facts(), at_most(ZERO, x // 2)) is None
 
 
-# -- random queries ---------------------------------------------------------------------------------------------------
-
 SEED: Final = 14
 
 

@@ -160,9 +160,6 @@ def test_segment_order_holds_within_one_segment_only() -> None:
     assert isinstance(prove(across, goal), Refuted)
 
 
-# -- declarations -----------------------------------------------------------------------------------------------------
-
-
 def test_orders_round_trip_through_text() -> None:
     text = "p (crd : int32[z] in [0, m) strict between `let`, `let` : int32[n + 1] rising, x : float32[m]) := x"
     program = atl.parse(text)

@@ -32,7 +32,7 @@ from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
 from bench.tool.prover import Query, queries
 from proofs_tests.attacks.questions import VI, VJ, breaks, given, i, j, k, m, n
-from proofs_tests.prover.common import system_of
+from proofs_tests.prover.common import refutation, system_of
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -53,8 +53,7 @@ def test_contradiction_among_unrelated_facts_is_found() -> None:
 
 def test_model_covers_unrelated_facts() -> None:
     facts = given(within(ix.index(3), i, n), within(ix.index(5), p, k), equal(j, ix.index(2)))
-    answer = prove(facts, FALSE)
-    assert isinstance(answer, Refuted)
+    answer = refutation(facts, FALSE)
     assert all(map(answer.model.satisfies, facts.predicates))
     assert {"n", "i", "k", "p", "j"} <= set(answer.model.numbers)
 
@@ -104,8 +103,7 @@ def test_goal_may_show_a_divisor_positive() -> None:
 
 
 def test_product_of_negative_numbers_is_positive() -> None:
-    answer = prove(given(less(i, ix.ZERO), less(j, ix.ZERO)), at_most(i * j, ix.ZERO))
-    assert isinstance(answer, Refuted)
+    refutation(given(less(i, ix.ZERO), less(j, ix.ZERO)), at_most(i * j, ix.ZERO))
     assert isinstance(prove(given(less(i, ix.ZERO), less(j, ix.ZERO)), less(ix.ZERO, i * j)), Proved)
 
 
@@ -179,8 +177,7 @@ def test_contradictory_has_three_answers() -> None:
 
 
 def test_unrelated_facts_do_not_hide_answers() -> None:
-    answer = prove(given(within(ix.ZERO, i, n), within(ix.ZERO, j, m), at_most(ix.index(3), m)), less(i + 1, n))
-    assert isinstance(answer, Refuted)
+    answer = refutation(given(within(ix.ZERO, i, n), within(ix.ZERO, j, m), at_most(ix.index(3), m)), less(i + 1, n))
     assert answer.model.numbers["m"] >= 3
     assert prove(given(less(m, j), less(j, m)), less(i + 1, n)) == Proved("linear", vacuous=True)
 
@@ -200,10 +197,8 @@ def test_equalities_are_substituted_inside_quotients() -> None:
     assert isinstance(prove(given(equal(n, i + 2)), at_most(ix.index(-2), i)), Proved)
     difference = given(equal(n, m - k))
     assert isinstance(prove(difference, conjunction((at_most(k, m), at_most(n, m)))), Proved)
-    declared = prove(given(equal(m, n + 1), within(ix.ZERO, i, n)), less(ix.read(LOOSE, (i,)), n))
-    assert isinstance(declared, Refuted)
-    answer = prove(given(equal(n, m + m)), less(n, m + 3))
-    assert isinstance(answer, Refuted)
+    refutation(given(equal(m, n + 1), within(ix.ZERO, i, n)), less(ix.read(LOOSE, (i,)), n))
+    answer = refutation(given(equal(n, m + m)), less(n, m + 3))
     assert answer.model.numbers["n"] == 2 * answer.model.numbers["m"]
 
 
@@ -214,8 +209,7 @@ def test_model_names_its_numbers() -> None:
     pos = ix.Array("pos", (n,), "int64")
     other = ix.index(ix.Var(104, "i"))
     facts = given(within(ix.ZERO, i, n), equal(i, ix.index(3)), equal(other, ix.index(5)))
-    answer = prove(facts, disjunction((less(ix.read(pos, (i,)), ix.ZERO), equal(other, i))))
-    assert isinstance(answer, Refuted)
+    answer = refutation(facts, disjunction((less(ix.read(pos, (i,)), ix.ZERO), equal(other, i))))
     numbers = answer.model.numbers
     assert list(numbers) == ["n", "i", "i_2", "pos[3]"]
     assert (numbers["i"], numbers["i_2"]) == (3, 5)
@@ -234,8 +228,7 @@ def test_element_is_in_bounds_or_zero() -> None:
     assert isinstance(prove(inside, within(ix.ONE, ix.read(LOOSE, (i,)), m)), Proved)
     assert isinstance(prove(Facts(), at_most(ix.ZERO, ix.read(LOOSE, (i,)))), Proved)
     for goal in (at_most(ix.ONE, ix.read(LOOSE, (i,))), less(ix.read(LOOSE, (i,)), m)):
-        answer = prove(Facts(), goal)
-        assert isinstance(answer, Refuted)
+        answer = refutation(Facts(), goal)
         assert not answer.model.satisfies(goal)
 
 
@@ -258,8 +251,7 @@ def test_arrays_increase_along_their_last_dimension_only() -> None:
     inside = given(within(ix.ZERO, i, n - 3), within(ix.ZERO, j, m), within(ix.ZERO, p, n))
     assert isinstance(prove(inside, at_most(ix.read(RISING, (j, i)) + 3, ix.read(RISING, (j, i + 3)))), Proved)
     assert isinstance(prove(inside.assume(less(i, p)), less(ix.read(RISING, (j, i)), ix.read(RISING, (j, p)))), Proved)
-    down = prove(inside.assume(less(j, m - 1)), less(ix.read(RISING, (j, i)), ix.read(RISING, (j + 1, i))))
-    assert isinstance(down, Refuted)
+    refutation(inside.assume(less(j, m - 1)), less(ix.read(RISING, (j, i)), ix.read(RISING, (j + 1, i))))
     assert isinstance(prove(given(less(i, p)), less(ix.read(RISING, (j, i)), ix.read(RISING, (j, p)))), Refuted)
 
 
@@ -372,8 +364,8 @@ def test_two_threads_may_evict_the_same_answer(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(prover, "MEMO_SIZE", len(memo))
     memo.chosen = Barrier(2)
     with ThreadPoolExecutor(2) as pool:
-        asked = [pool.submit(proves, given(less(n, m)), at_most(ix.index(least), m)) for least in (1, 2)]
-        assert [each.result() for each in asked] == [True, False]
+        answers = [pool.submit(proves, given(less(n, m)), at_most(ix.index(least), m)) for least in (1, 2)]
+        assert [each.result() for each in answers] == [True, False]
     assert memo.chosen is None
 
 
@@ -397,15 +389,14 @@ def test_queries_of_similar_loops_share_a_memo_entry(least: ix.Index) -> None:
             assert set(answer.model.numbers) == {"n", "xo", "xi"}
             assert all(map(answer.model.satisfies, facts.predicates))
             assert not answer.model.satisfies(goal)
-    asked = statistics.since(before)
-    assert (asked.linear, asked.search, asked.memo) == (0, 0, 3)
+    counts = statistics.since(before)
+    assert (counts.linear, counts.search, counts.memo) == (0, 0, 3)
 
 
 def test_counterexample_maps_variables_correctly() -> None:
     for outer, inner in ((5, 4), (4, 5)):
         facts, goal = of_loops(ix.Var(outer, "a"), ix.Var(inner, "b"), ix.ONE)
-        answer = prove(facts, goal)
-        assert isinstance(answer, Refuted)
+        answer = refutation(facts, goal)
         assert all(map(answer.model.satisfies, facts.predicates))
         assert not answer.model.satisfies(goal)
 

@@ -17,8 +17,6 @@ from proofs_tests.attacks import questions
 
 pytestmark = pytest.mark.sampled
 
-# -- reproducible answers, compared by `proofs_tests.architecture.emitted` --------------------------------------------
-
 
 def written_answers() -> str:
     lines = [f"{query.name}: {written(prove(questions.given(*query.facts), query.goal))}" for query in queries()]
@@ -31,9 +29,6 @@ def written_answers() -> str:
 
 def written(answer: Answer) -> str:
     return str(answer.model.numbers) if isinstance(answer, Refuted) else str(answer)
-
-
-# -- fuzzing ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(6))

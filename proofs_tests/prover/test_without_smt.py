@@ -82,10 +82,10 @@ def test_check_command_refuses_z3_proofs(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["check", str(needs)]) == 0
     assert "z3 decided 1 question; --no-smt checks without z3" in capsys.readouterr().out
     assert main(["check", "--no-smt", str(needs), str(plain)]) == 1
-    said = capsys.readouterr()
-    assert f"{needs}: refused" in said.err
-    assert "(z3 was not used: --no-smt)" in said.err
-    assert f"{plain}: Proved by 1 step" in said.out
+    output = capsys.readouterr()
+    assert f"{needs}: refused" in output.err
+    assert "(z3 was not used: --no-smt)" in output.err
+    assert f"{plain}: Proved by 1 step" in output.out
 
 
 @pytest.mark.long
@@ -97,9 +97,9 @@ def test_check_prints_the_whole_claim(tmp_path: Path, capsys: pytest.CaptureFixt
         tmp_path / "long.json"
     )
     assert main(["check", str(tmp_path / "long.json")]) == 0
-    said = capsys.readouterr().out
-    assert "…" not in said
-    assert said.count("x[299]") == 2
+    output = capsys.readouterr().out
+    assert "…" not in output
+    assert output.count("x[299]") == 2
 
 
 @pytest.mark.long

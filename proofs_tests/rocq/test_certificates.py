@@ -152,9 +152,6 @@ def test_row_orders_and_booleans_are_hypotheses() -> None:
     assert "kept' (i'1::nil)" in Notation().term(program.body)
 
 
-# -- atl certify ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def fused(tmp_path: Path) -> Path:
     file = tmp_path / "fused.atl.json"

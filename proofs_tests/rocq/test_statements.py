@@ -87,9 +87,6 @@ def test_index_expressions_are_printed_with_their_signs() -> None:
     assert Notation().index((0 - n).node) == "(- n')"
 
 
-# -- vacuity ----------------------------------------------------------------------------------------------------------
-
-
 def meets(hypothesis: Hypothesis, numbers: dict[Leaf, int], truths: dict[str, int]) -> bool:
     """Return whether a hypothesis holds at these numbers; bound variables range from -1 to 5."""
     variables = [index.atom for index in hypothesis.indices]

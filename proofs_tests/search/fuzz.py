@@ -107,8 +107,6 @@ def _values(made: Case, body: Any) -> list[Any]:
     return list(np.asarray(values).ravel())
 
 
-# -- recovery ---------------------------------------------------------------------------------------------------------
-
 STARTS: Final = (
     blur.fused,
     matmul.naive,

@@ -199,9 +199,12 @@ def test_equal_machine_code_is_measured_once(tmp_path: Path) -> None:
 
 
 def test_progress_callback_receives_every_candidate(tmp_path: Path) -> None:
-    told: list[str] = []
-    _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (0, 2), watch=lambda one: told.append(str(one)))
-    assert told == ["by=0: refused: a tile of 0 iterations [ATL102]", "by=2: 2.00 [2.00-2.00] times as fast, 4.000 ms"]
+    progress: list[str] = []
+    _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (0, 2), watch=lambda one: progress.append(str(one)))
+    assert progress == [
+        "by=0: refused: a tile of 0 iterations [ATL102]",
+        "by=2: 2.00 [2.00-2.00] times as fast, 4.000 ms",
+    ]
 
 
 def test_picture_has_a_bar_for_each_time(tmp_path: Path) -> None:
@@ -308,10 +311,10 @@ def test_candidates_near_the_best_come_first() -> None:
     ],
 )
 def test_arguments_are_checked_first(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"schedule": _tiled, "choices": {"by": [2]}, "budget": 1, **change}
+    options: dict[str, Any] = {"schedule": _tiled, "choices": {"by": [2]}, "budget": 1, **change}
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
     with pytest.raises(InvalidArgument) as refused:
-        autotune(asked.pop("schedule"), asked.pop("choices"), SIZES, **{"measure": contest, **asked})
+        autotune(options.pop("schedule"), options.pop("choices"), SIZES, **{"measure": contest, **options})
     assert message in str(refused.value)
 
 
@@ -542,26 +545,26 @@ def test_tuned_schedule_is_benchmarked_and_stored(monkeypatch: pytest.MonkeyPatc
     # At this size the winner is random, so every candidate counts as faster.
     monkeypatch.setattr("rewrites.session.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))
     turning = _doing(Tuning(_by_tiles, {"by": (9, 0)}))
-    told: list[str] = []
-    first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=told.append)
+    progress: list[str] = []
+    first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=progress.append)
     assert [entry.name for entry in first.entries] == ["_by_tiles(by=9), tuned"]
     assert first.entries[0].derived
-    assert any("tuning _by_tiles, by=0: refused" in said for said in told)
+    assert any("tuning _by_tiles, by=0: refused" in output for output in progress)
     monkeypatch.undo()
-    again = measured(turning, Case("turning", 64, rounds=1), watch=told.append)
+    again = measured(turning, Case("turning", 64, rounds=1), watch=progress.append)
     assert [entry.name for entry in again.entries] == ["_by_tiles(by=9), tuned"]
 
 
 @pytest.mark.long
 def test_benchmark_explains_tuning_if_none_exists() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
-    ((name, why, said),) = [(one.name, one.why, one.said) for one in found.left_out]
+    ((name, why, output),) = [(one.name, one.why, one.output) for one in found.left_out]
     assert (name, why) == ("_by_tiles, tuned", "absent")
-    assert "--tune 60" in said
+    assert "--tune 60" in output
 
 
 def test_failed_tuning_fails_the_benchmark() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (0,)})), Case("turning", 64, rounds=1), watch=lambda _: None)
-    ((why, said),) = [(one.why, one.said) for one in found.left_out]
+    ((why, output),) = [(one.why, one.output) for one in found.left_out]
     assert why == "failed"
-    assert "a tile of 0 iterations" in said
+    assert "a tile of 0 iterations" in output

@@ -199,8 +199,6 @@ def test_programs_of_other_inputs_are_refused() -> None:
         reschedule(matmul.naive()).equal_to(blur.fused())
 
 
-# -- programs that differ ---------------------------------------------------------------------------------------------
-
 SHORT = Limit(nodes=250, rounds=2, seconds=2.0)
 STARTS = (
     derivations.pipeline,

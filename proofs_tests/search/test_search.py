@@ -222,10 +222,10 @@ def test_least_cost_agrees_with_egglog(program: Program) -> None:
         return _Ordered(model.result(at.context, at.sample, [part.result for part in parts[2:]]))
 
     nothing = _Ordered(own._best[found.class_of[found.root]][0].result)
-    told = bindings.CostModel(
+    costs = bindings.CostModel(
         fold, lambda _, arguments: graph.value_to_i64(arguments[1]), lambda *_: nothing, lambda *_: nothing
     )
-    extractor = bindings.Extractor(["E"], graph, told)
+    extractor = bindings.Extractor(["E"], graph, costs)
     span = bindings.RustSpan("test", 1, 1)
     (_, number) = graph.eval_expr(bindings.Lit(span, bindings.Int(found.root)))
     value = graph.lookup_function("T", [number])
@@ -264,7 +264,7 @@ def test_traffic_model_counts_nests_neighbours_orders_and_vectors() -> None:
     twice = _cheapest(
         atl.gen(n, lambda i: atl.sum(m, lambda j: x[i, j]) + atl.sum(m, lambda j: x[i, j] * x[i, j])), [x], **big
     )
-    assert twice > 1.7 * rows, "two nests read their lines apart"
+    assert twice > 1.7 * rows, "two nests read their lines separately"
     near = _cheapest(
         atl.gen(n, m, lambda i, j: atl.guard((j >= 1) & (j + 1 < m), x[i, j - 1] + x[i, j] + x[i, j + 1])), [x], **big
     )

@@ -328,7 +328,7 @@ def _back_and_forth(s: Session, random: Random) -> str | None:
         return f"undo({count}) led elsewhere"
     s.redo(count)
     if [(call.theorem, str(call.theorem.rhs)) for call in s.steps] != before:
-        return f"undo({count}) and redo({count}) are no identity"
+        return f"undo({count}) and redo({count}) are not an identity"
     return None
 
 

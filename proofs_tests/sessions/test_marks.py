@@ -27,7 +27,7 @@ from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, statements
 from lowering.targets.capabilities import SUPPORT, marked_binders
 from lowering.targets.stack import storage_of
-from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
+from proofs_tests.sessions.session_programs import body, f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.cursors.cursor import binders
@@ -38,12 +38,6 @@ from rewrites.tactics.nests.tiling import marks_of_tiles
 ONE = Constant(1, "float32")
 EVERY_LOOP_MARK = [mark for mark in LoopMark if mark is not LoopMark.NONE]
 NOT_IN_C = [mark for mark in EVERY_LOOP_MARK if mark not in SUPPORT["c"].loops]
-
-
-def body(session: Session) -> str:
-    """Return the goal without its first line, as one line."""
-    _, _, shown = str(session.goal).partition(":=\n")
-    return " ".join(shown.split())
 
 
 def marked(session: Session) -> dict[str, str]:
@@ -514,9 +508,9 @@ def test_oversized_stack_buffer_is_shown_at_its_let(print_it: Callable[[Any], An
 def test_buffer_memory_follows_from_mark_and_size(mark: LetMark, extent: str) -> None:
     called = f"b | {mark.value}" if mark.value else "b"
     rows = f"⊞[r < n] let {called} := ⊞[i < {extent}] f[r] in ⊞[i < {extent}] b[{extent} - 1 - i]"
-    for body, shape in ((rows, f"n, {extent}"), (rows.partition("] ")[2].replace("[r]", "[0]"), extent)):
-        program = atl.parse(f"t (f : float32[n]) : float32[{shape}]\n    given 1 <= n :=\n  {body}")
-        (kept,) = [s for s in statements(lower(program).body) if isinstance(s, Allocate)]
+    for text, shape in ((rows, f"n, {extent}"), (rows.partition("] ")[2].replace("[r]", "[0]"), extent)):
+        program = atl.parse(f"t (f : float32[n]) : float32[{shape}]\n    given 1 <= n :=\n  {text}")
+        (kept,) = [s for s in statements(lower(program).text) if isinstance(s, Allocate)]
         size = None if extent == "n" else int(extent) * 4
         in_registers = mark is LetMark.REGISTERS and extent == "8"
         storage = "registers" if in_registers else storage_of(mark, size)

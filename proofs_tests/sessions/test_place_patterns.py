@@ -57,8 +57,6 @@ def test_invalid_patterns_are_refused_at_their_position(text: str, said: str) ->
         pattern(text)
 
 
-# -- the nearest miss -------------------------------------------------------------------------------------------------
-
 CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n] [1 <= i] · 2 * x[i] * y[i - 1] + x[i]")
 
 

@@ -202,7 +202,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
             'try: s.hoist("mean") first',
         ),
     ),
-    "a subterm that depends on all that stands around it": (
+    "a subterm that depends on all outer loops": (
         lambda: _deviations().lbind("_ - _", over="⊞[i < n] _"),
         DoesNotApply,
         ("x[i, j] - mean depends on the loop i, the let mean and the loop j between it", 's.hoist("mean") first'),
@@ -217,7 +217,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         DoesNotApply,
         ("dev[j] depends on the let dev between it", 'try: s.hoist("dev") first'),
     ),
-    "a let that no loop stands around": (
+    "a let outside all loops": (
         lambda: reschedule(pipeline()).lbind("buf[_]", over="let buf := _ in _"),
         DoesNotApply,
         ("depends on the let buf", 'try: s.inline("buf") first'),
@@ -390,12 +390,12 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         DoesNotApply,
         ("no loop is directly inside the loop i", 'try: s.hoist("row") first'),
     ),
-    "assumptions that no sizes meet": (
+    "unsatisfiable assumptions": (
         lambda: reschedule(pipeline(), given=[n > 3, n < 2]),
         ContradictoryAssumptions,
         ("no sizes satisfy the assumptions of pipeline and given=[…]", "required: 4 <= n and n <= 1"),
     ),
-    "a condition that is no list": (
+    "a condition instead of a list": (
         lambda: reschedule(pipeline(), given=n > 3),
         InvalidArgument,
         ("required: a list of conditions", "try: write given=[4 <= n]"),
@@ -538,15 +538,15 @@ def test_near_miss_ignores_places_where_text_is_invalid() -> None:
 
 def test_only_sessions_explain_failed_rules() -> None:
     start = reschedule(_read_beyond())
-    alone, told = Derivation(start.theorem, rules), start.begin()
+    alone, in_session = Derivation(start.theorem, rules), start.begin()
     with pytest.raises(DoesNotApply, match=r"^get_gen does not apply at \[0\]"):
         alone.rewrite("get_gen", (0,))
     with pytest.raises(DoesNotApply, match=r"get_gen matches here, but a premise fails: i \+ 1 < n"):
-        told.rewrite("get_gen", (0,))
+        in_session.rewrite("get_gen", (0,))
     with pytest.raises(NoMatch, match=r"^get_gen does not match here \[ATL705\]"):
         alone.arguments(rules["get_gen"], (), False, {})
     with pytest.raises(NoMatch, match=r"does not match here: expected an access, the rule's .*, found a gen"):
-        told.arguments(rules["get_gen"], (), False, {})
+        in_session.arguments(rules["get_gen"], (), False, {})
 
 
 def test_python_false_condition_is_refused() -> None:

@@ -31,9 +31,6 @@ def two_lets() -> Session:
     )
 
 
-# -- the number of arguments ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_refuse_unknown_arguments(name: str) -> None:
     method = getattr(two_lets(), name)
@@ -85,9 +82,6 @@ def test_help_shows_the_parameters_and_the_examples_are_run() -> None:
     assert list(inspect.signature(Session.tile).parameters) == ["self", "name", "by", "in_"]
     assert Session.rename.__globals__ is inspect.unwrap(Session.rename).__globals__
     assert ">>>" in (Session.rename.__doc__ or "")
-
-
-# -- loops of one name ------------------------------------------------------------------------------------------------
 
 
 def test_a_loop_is_chosen_inside_of_a_let() -> None:

@@ -149,15 +149,15 @@ def test_check_uses_the_named_target(monkeypatch: pytest.MonkeyPatch) -> None:
     assert s.mark("i", "block.x").check(target="cuda")
     assert s.check(target="c").diagnostics
 
-    asked: list[atl.Program] = []
+    lowered_goals: list[atl.Program] = []
 
     def refused(program: atl.Program, target: str) -> None:
-        asked.append(program)
+        lowered_goals.append(program)
         raise InvalidArgument(f"not for {target} on this machine")
 
     monkeypatch.setattr("lowering.check", refused)
     assert [obstacle.summary for obstacle in s.check(target="cuda").diagnostics] == ["not for cuda on this machine"]
-    assert asked == [s.goal]
+    assert lowered_goals == [s.goal]
 
 
 def test_a_session_compiles_and_times_its_goal() -> None:
@@ -169,9 +169,6 @@ def test_a_session_compiles_and_times_its_goal() -> None:
     assert s.time(values, seconds=0.01).median > 0
     with pytest.raises(UnsupportedMark):
         s.mark("_", "block.x").compile()
-
-
-# -- suggestions ------------------------------------------------------------------------------------------------------
 
 
 def guarded_twice() -> atl.Program:

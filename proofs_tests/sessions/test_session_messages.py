@@ -26,13 +26,10 @@ def rows() -> atl.Program:
     return atl.program("rows", [A], atl.gen(n, lambda row: atl.sum(m, lambda col: A[row, col] * (1 + A[row, col]))))
 
 
-def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
+def message_of(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
     with pytest.raises(of) as caught:
         call()
     return str(caught.value)
-
-
-# -- names that a session does not have -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -48,7 +45,7 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
     ],
 )
 def test_unknown_session_name_suggests_a_call(name: str, hint: str) -> None:
-    message = said(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
+    message = message_of(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
     assert f"a session has no {name}" in message
     assert "required" not in message
     assert f"try: {hint}" in message
@@ -66,9 +63,6 @@ def test_python_protocol_names_raise_plain_attribute_errors() -> None:
     assert copy.copy(s).goal == s.goal
 
 
-# -- handles ----------------------------------------------------------------------------------------------------------
-
-
 def test_handle_of_another_session_is_refused() -> None:
     s, other = reschedule(rows()), reschedule(rows())
     for use in (
@@ -77,7 +71,7 @@ def test_handle_of_another_session_is_refused() -> None:
         other.find,
         lambda handle: other.tile(["row", handle], 4),
     ):
-        message = said(lambda use=use: use(s.find("col")), DoesNotApply)  # type: ignore[misc]
+        message = message_of(lambda use=use: use(s.find("col")), DoesNotApply)  # type: ignore[misc]
         assert "the handle col belongs to another session" in message
         assert "try: find it here: s.find('col')" in message
 
@@ -96,32 +90,26 @@ def test_parent_handle_works_in_a_branch() -> None:
 def test_branch_handle_is_refused_in_the_parent() -> None:
     s = reschedule(rows())
     branch = s.branch().tile("row", 4)
-    message = said(lambda: s.unroll(branch.find("col")), DoesNotApply)
+    message = message_of(lambda: s.unroll(branch.find("col")), DoesNotApply)
     assert "after calls that were undone or made in another branch" in message
-
-
-# -- quotients in texts -----------------------------------------------------------------------------------------------
 
 
 def test_true_division_suggests_floor_division() -> None:
     s = reschedule(rows())
     for call in (lambda: s.rw("split_gen", around="row", k="n / 2"), lambda: s.split_loop("row", "n / 2")):
-        assert "write n // 2 to round down" in said(call, ParseError)
-    assert "write ⊞[_ < n // 2] _ to round down" in said(lambda: s.find("⊞[_ < n / 2] _"), ParseError)
-    assert "write a // b to round down" in said(lambda: atl.parse("p (x : float32[n]) := gen[i < n / 2] x[i]"))
+        assert "write n // 2 to round down" in message_of(call, ParseError)
+    assert "write ⊞[_ < n // 2] _ to round down" in message_of(lambda: s.find("⊞[_ < n / 2] _"), ParseError)
+    assert "write a // b to round down" in message_of(lambda: atl.parse("p (x : float32[n]) := gen[i < n / 2] x[i]"))
 
     def halves(x: Any) -> Any:
         return x
 
     halves.__annotations__ = {"x": TensorSpec.parse("n/2")}
-    assert "write n//2 to round down" in said(lambda: atl.program(halves))
-
-
-# -- near misses ------------------------------------------------------------------------------------------------------
+    assert "write n//2 to round down" in message_of(lambda: atl.program(halves))
 
 
 def test_near_miss_distinguishes_rule_and_program_names() -> None:
-    message = said(lambda: reschedule(rows()).rw("sum_mul_right"), DoesNotApply)
+    message = message_of(lambda: reschedule(rows()).rw("sum_mul_right"), DoesNotApply)
     assert "expected the rule's c, which does not depend on your col (the rule's i)" in message
 
 
@@ -151,25 +139,20 @@ def test_error_has_the_line_of_the_failed_call() -> None:
 def test_guard_of_several_conditions_suggests_splitting() -> None:
     body = atl.gen(n, lambda i: atl.sum(n, lambda j: atl.guard((i == j) & (i < 3), D[j, j])))
     s = reschedule(atl.program("diagonal", [D], body))
-    message = said(lambda: s.rw("sum_delta_only"), DoesNotApply)
+    message = message_of(lambda: s.rw("sum_delta_only"), DoesNotApply)
     assert "s.rw(\"guard_guard\", reverse=True, around=(0, 0), p='i = j', q='i < 3') first" in message
     s.rw("guard_guard", reverse=True, around=(0, 0), p="i = j", q="i < 3").rw("sum_delta_only")
-
-
-# -- marks ------------------------------------------------------------------------------------------------------------
 
 
 def test_all_refused_marks_are_reported_together() -> None:
     s = reschedule(rows()).mark("row", "block.x").mark("col", "thread.x")
     for call in (lambda: lowering.compile(s.goal), lambda: lowering.print_c(lowering.lower(s.goal))):
-        message = said(call, UnsupportedMark)
+        message = message_of(call, UnsupportedMark)
         assert "the loop row is marked block.x" in message
         assert "mark is refused: thread.x of col" in message
         assert 's.mark("row", None)' in message
         assert 's.mark("col", None)' in message
 
-
-# -- arguments --------------------------------------------------------------------------------------------------------
 
 ODD: tuple[Any, ...] = (None, 1.5, "x", [], (), {}, object(), x, b"i")
 
@@ -227,7 +210,7 @@ def test_refusals_have_the_line_of_the_call(name: str) -> None:
 
 
 def test_missing_operand_lists_the_inputs() -> None:
-    message = said(lambda: reschedule(rows()).stage("Q", at="row"), DoesNotApply)
+    message = message_of(lambda: reschedule(rows()).stage("Q", at="row"), DoesNotApply)
     assert "required: one of the names row, col, A" in message
 
 

@@ -28,9 +28,6 @@ def corner() -> atl.Program:
     return atl.program("corner", [x], atl.gen(n, lambda i: atl.guard(i == 0, x[i])))
 
 
-# -- handles ----------------------------------------------------------------------------------------------------------
-
-
 def test_handle_follows_into_a_let_value() -> None:
     s = reschedule(atl.program("p", [x], atl.place(3, 1, atl.sum(n, lambda i: x[i]))))
     inside = s.find("i")
@@ -50,9 +47,6 @@ def test_handle_on_a_bound_term_follows_the_value() -> None:
     assert getattr(subterm(s.goal.body, total.path), "name", "") == "i"
 
 
-# -- paths ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", [(False,), ("0",), (0.0,), (-1,), (1,)])
 def test_booleans_are_not_positions(path: Any) -> None:
     with pytest.raises(NotEqual, match="no subterm"):
@@ -65,9 +59,6 @@ def test_saved_sessions_load(tmp_path: Path) -> None:
     s = reschedule(corner()).rw("place_access", reverse=True, n="n", i="0", k="i", around=(0,))
     s.done().save(tmp_path / "corner.atl.json")
     assert load(tmp_path / "corner.atl.json").rhs == s.goal
-
-
-# -- functions --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at", [lambda: 0, lambda p, q: 0], ids=["none", "two"])
@@ -103,9 +94,6 @@ def test_recursive_scatter_is_refused() -> None:
         endless()
 
 
-# -- marks and sizes --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("given", [False, 0, [], {}, np.zeros(2)], ids=repr)
 def test_only_none_and_empty_text_remove_a_mark(given: Any) -> None:
     s = reschedule(corner()).mark("i", "parallel")
@@ -132,9 +120,6 @@ def test_unsafe_array_position_suggests_a_range() -> None:
         atl.program("p", [u], atl.scatter(k, n, lambda i: u[i], lambda i: 1.0))
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
-
-
 def test_duplicate_rules_and_index_functions_are_refused() -> None:
     scope: dict[str, Any] = {}
     text = "from atl import guard\nfrom rewrites.rule import *\n" + 2 * (
@@ -145,9 +130,6 @@ def test_duplicate_rules_and_index_functions_are_refused() -> None:
         exec(text, scope)
     with pytest.raises(atl.ATLError, match="a metavariable cannot be a function that returns an index"):
         exec("from rewrites.rule import Index\nIndex[Index]", {})
-
-
-# -- what is no program -----------------------------------------------------------------------------------------------
 
 
 def wanting_a_program() -> dict[str, Callable[[Any], object]]:
@@ -176,10 +158,10 @@ def test_non_programs_are_refused_with_a_suggestion(name: str) -> None:
         "@atl.program": lambda: x,
         "with the decorator": None,
     }
-    for said, value in given.items():
+    for output, value in given.items():
         with pytest.raises(atl.ATLError, match="is not a program") as caught:
             call(value)
-        assert said in str(caught.value)
+        assert output in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [corner(), None, 3, "f(x) -> out"], ids=repr)
@@ -200,9 +182,6 @@ def test_non_strings_are_not_parsed(given: Any) -> None:
 def test_invalid_sizes_are_refused(given: Any) -> None:
     with pytest.raises(atl.ATLError, match="size"):
         lowering.compile(corner(), sizes=given)
-
-
-# -- calls ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import atl
 import sparse
 from lowering import compile as compiled
+from proofs_tests.sessions.session_programs import body
 from proofs_tests.sparse.matrices import MATRICES, dense
 from rewrites import Session, reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -54,11 +55,6 @@ FORMULAS["A @ A.T"] = ([A], atl.gen(n, n, lambda i, k: atl.sum(m, lambda j: A[i,
 FORMS = (sparse.CSR, sparse.CSC, sparse.COO, sparse.BCSR(2, 3))
 
 
-def body(s: Session) -> str:
-    """Return the body of the goal on one line."""
-    return " ".join(str(s.goal).partition(":=\n")[2].split())
-
-
 def entries_are_searched_for(s: Session) -> bool:
     """Return whether a dense loop compares its index with coordinates: [j = A_crd[p]] below ⊞[j < m]."""
     return any(f"[{index} = " in body(s) for index in "ijk")
@@ -86,8 +82,6 @@ def test_formulas_with_one_sparse_operand(form: sparse.Format, formula: str) -> 
         passed = [matrix if each is A else array for each, array in zip(inputs, arrays, strict=True)]
         assert np.array_equal(kernel(*passed), expected(*arrays)), name
 
-
-# -- several sparse operands ------------------------------------------------------------------------------------------
 
 x = atl.tensor("x", m, dtype="float64")
 E = atl.tensor("E", m, q, dtype="float64")
@@ -271,8 +265,6 @@ def test_tails_turn_guards_into_loop_bounds(
         vector = np.arange(1.0, matrix.shape[1] + 1)
         assert np.array_equal(kernel(matrix, vector), matrix @ vector), name
 
-
-# -- sums of several --------------------------------------------------------------------------------------------------
 
 Added = Callable[[Any, Any, Any], Any]
 ADDED: dict[str, Added] = {

@@ -181,9 +181,6 @@ def test_specialised_program_keeps_the_sparse_result() -> None:
         assert np.array_equal(result.toarray(), -1.5 * dense(matrix))
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("formula", "message"),

@@ -13,8 +13,9 @@ import atl
 import sparse
 from atl.errors import ArgumentError, ArrayError, ATLError
 from lowering import compile as compiled
+from proofs_tests.sessions.session_programs import body
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
-from rewrites import Session, load, reschedule
+from rewrites import load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import DoesNotApply
 
@@ -23,11 +24,6 @@ pytestmark = pytest.mark.sampled
 n, m = atl.sizes("n m")
 A, v = atl.tensor("A", n, m, dtype="float64"), atl.tensor("v", m, dtype="float64")
 SPMV = atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j])))
-
-
-def body(s: Session) -> str:
-    """Return the body of the goal on one line."""
-    return " ".join(str(s.goal).partition(":=\n")[2].split())
 
 
 # -- matrix times vector, in every format -----------------------------------------------------------------------------

@@ -94,8 +94,6 @@ def test_swizzle_of_symbolic_rows_uses_flat_addresses() -> None:
     assert faults_in_c([s], [{"n": rows} for rows in (0, 1, 9)]) == []
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------
-
 REFUSED: Final[dict[str, tuple[Any, str]]] = {
     "no full rank": (
         LinearLayout.from_bases([("i", [1, 2, 3]), ("j", [4, 8, 16, 32])], ["offset"]),

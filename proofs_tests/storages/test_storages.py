@@ -103,8 +103,6 @@ def test_unproved_requirement_is_named(extent: Index, copies: bool, what: str) -
         check_reindexing(made, Facts(), copies=copies)
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
 Fault = Callable[[Reindexing], Reindexing]
 
 

@@ -152,8 +152,6 @@ def test_misplaced_sum_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         test_tile_loops_are_innermost_in_the_kernel()
 
 
-# -- rows side by side ------------------------------------------------------------------------------------------------
-
 JAMMED: dict[str, tuple[Callable[[], Session], str]] = {
     "rows inside of the columns": (
         lambda: reschedule(matmul()).unroll_and_jam("i", 2),
@@ -183,8 +181,6 @@ def test_jammed_rows_share_loads(name: str) -> None:
     assert s.check()
     assert_agrees(s)
 
-
-# -- tiles on several levels ------------------------------------------------------------------------------------------
 
 LEVELS: dict[str, tuple[Callable[[], Session], list[str]]] = {
     "of one loop": (lambda: reschedule(matmul()).tile("i", [4, 2]), ["io", "iio", "iii", "j", "p"]),
@@ -260,8 +256,6 @@ def test_refusal_names_only_new_obstacles(monkeypatch: pytest.MonkeyPatch) -> No
         s.accumulate("q", at="ioo")
     assert before.summary not in str(refused.value)
 
-
-# -- refusals ---------------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     "a maximum": (lambda: reschedule(maxima()).tile("i", 4).accumulate("j"), "j is not a sum"),

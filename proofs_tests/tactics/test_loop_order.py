@@ -31,8 +31,6 @@ def doubled() -> Program:
     return atl.program("doubled", [z], atl.gen(n, m, lambda i, j: 2 * z[i, j]))
 
 
-# -- past a reshape operator ------------------------------------------------------------------------------------------
-
 PAST: dict[str, tuple[Callable[[], Session], list[str]]] = {
     "tiles, the columns first": (
         lambda: reschedule(doubled()).tile(["i", "j"], 4).interchange("io"), ["jo", "io", "ii", "ji"],
@@ -89,8 +87,6 @@ def test_loops_past_a_transpose_keep_their_marks() -> None:
     assert "⊞[io < ⌈n / 4⌉ | parallel]" in str(s.goal)
 
 
-# -- triangles --------------------------------------------------------------------------------------------------------
-
 TRIANGLES: dict[str, tuple[Callable[[], Session], str]] = {
     "the lower one": (
         lambda: reschedule(atl.program("t", [square], atl.sum(n, lambda i: atl.sum(i + 1, lambda j: square[i, j])))),
@@ -131,8 +127,6 @@ def test_triangular_loops_interchange_back() -> None:
     assert body(s) == "⊞[i < n] Σ[j < i + 1] square[i, j]"
     assert_agrees(s, SIZES)
 
-
-# -- maxima in tiles --------------------------------------------------------------------------------------------------
 
 MAXIMA: dict[str, tuple[list[str], str]] = {
     "the maximum": (

@@ -11,6 +11,7 @@ from atl.errors import InvalidArgument
 from lowering import lower
 from lowering.nest.loopnest import Allocate, statements
 from proofs_tests.sessions.session_programs import A, assert_agrees, body, f, k, m, matmul, n, pipeline
+from proofs_tests.tactics.test_packing import gram, transposed
 from proofs_tests.tactics.test_tiling import z
 from rewrites import DoesNotApply, Session, reschedule
 
@@ -19,20 +20,8 @@ T = atl.sizes("T")
 g = atl.tensor("g", n)
 
 
-def gram() -> atl.Program:
-    """Return two reads of one matrix at no constant distance."""
-    return atl.program("gram", [A], atl.gen(n, n, lambda i, j: atl.sum(k, lambda p: A[i, p] * A[j, p])))
-
-
 def stencil() -> atl.Program:
     return atl.program("stencil", [f], atl.gen(n, lambda i: atl.guard((i >= 1) & (i + 1 < n), f[i - 1] + f[i + 1])))
-
-
-def transposed() -> atl.Program:
-    """Return a product whose right operand is a transposed let."""
-    return atl.program("t", [A, D], atl.let(
-        atl.transpose(D), lambda t: atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * t[p, j])), name="Dt"
-    ))  # fmt: skip
 
 
 def of_let(value: atl.Tensor) -> atl.Program:
@@ -182,9 +171,6 @@ def test_panel_buffers_are_smaller_than_the_matrix() -> None:
     assert {str(buffer.extents[0]) for buffer in buffers} == {"4", "8"}
 
 
-# -- what is said of it -----------------------------------------------------------------------------------------------
-
-
 def test_growing_buffer_is_reported() -> None:
     s = reschedule(matmul()).tile(["i", "j"], 4).stage("A", at="jo", name="At")
     note = "At holds 4 x k elements: it grows with k"
@@ -217,9 +203,6 @@ def test_abandoned_attempts_leave_no_note() -> None:
     assert work.notes == ["note 2"]
 
 
-# -- marks ------------------------------------------------------------------------------------------------------------
-
-
 def test_filling_loops_inherit_marks_of_copying_loops() -> None:
     s = reschedule(matmul()).tile(["i", "j"], [4, 8]).mark("ii", "unroll").mark("ji", "vector")
     s.stage("Σ[p < _] _", at="jo", name="acc")
@@ -237,9 +220,6 @@ def test_copying_loops_do_not_inherit_computing_marks() -> None:
 def test_partial_let_keeps_loop_marks() -> None:
     s = reschedule(pipeline()).mark("⊞[i < n] f[_]", "vector").tile("⊞[_ < _] _ + _", 8).stage("buf", at="io")
     assert "let buf := ⊞[i < 9 | vector]" in body(s)
-
-
-# -- refusals ---------------------------------------------------------------------------------------------------------
 
 
 def test_selected_place_is_checked() -> None:
@@ -269,9 +249,6 @@ def test_fully_read_dimension_is_computed_unchanged() -> None:
     assert "Σ[p < k] a[8*io + i, p] * b[p, " in str(s)
 
 
-# -- triangles --------------------------------------------------------------------------------------------------------
-
-
 def staircase(element: str) -> Session:
     return reschedule(atl.parse(f"f (x : float32[8*n]) : float32[n] := gen[io < n] sum[jo < io] sum[ji < 8] {element}"))
 
@@ -287,8 +264,8 @@ def test_ragged_buffer_is_refused_with_a_working_call() -> None:
     s = staircase("x[8*jo + ji] * x[io]")
     with pytest.raises(DoesNotApply) as caught:
         s.stage("Σ[ji < 8] _", name="block")
-    said = str(caught.value)
-    assert "the range of the loop jo depends on io" in said
-    assert "⊞[io < n] Σ[jo < io] Σ[ji < 8] x[8*jo + ji] * x[io]" in said
-    assert "try: stage it in each iteration of io: at='io', in s.stage or s.pack" in said
+    output = str(caught.value)
+    assert "the range of the loop jo depends on io" in output
+    assert "⊞[io < n] Σ[jo < io] Σ[ji < 8] x[8*jo + ji] * x[io]" in output
+    assert "try: stage it in each iteration of io: at='io', in s.stage or s.pack" in output
     assert_agrees(s.stage("Σ[ji < 8] _", at="io", name="block"))

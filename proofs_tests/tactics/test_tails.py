@@ -155,7 +155,7 @@ def test_peeled_loops_keep_names_and_marks() -> None:
 
 
 def test_guarded_terms_of_a_maximum_are_kept() -> None:
-    """A guarded term counts as zero in a maximum, so its guard is no bound of the loop."""
+    """A guarded term counts as zero in a maximum, so its guard does not bound the loop."""
     top = atl.program("top", [z], atl.gen(n, lambda i: atl.reduce("max", m, lambda j: z[i, j] + atl.guard(
         j >= 1, z[i, j - 1]))))  # fmt: skip
     s = reschedule(top, given=[m >= 3]).tails()

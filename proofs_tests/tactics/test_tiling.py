@@ -35,8 +35,6 @@ def mixed() -> atl.Program:
     )
 
 
-# -- tiles of several loops -------------------------------------------------------------------------------------------
-
 NESTS: dict[str, tuple[Callable[[], atl.Program], list[str], list[Any], list[str]]] = {
     "three generations": (three, ["b", "i", "j"], [2, 4, 3], ["bo", "io", "jo", "bi", "ii", "ji"]),
     "of a size each": (three, ["b", "i", "j"], [T, T, T], ["bo", "io", "jo", "bi", "ii", "ji"]),
@@ -85,9 +83,6 @@ def test_untileable_loops_are_named() -> None:
         reschedule(three()).tile(["b", "j"], 4)
     with pytest.raises(DoesNotApply, match="tiling must interchange the loops ii and j, but cannot"):
         reschedule(triangle, given=[k >= m, n >= 1]).tile(["b", "i", "j"], 4)
-
-
-# -- what a tile keeps ------------------------------------------------------------------------------------------------
 
 
 def blur() -> atl.Program:
@@ -144,9 +139,6 @@ def test_buffer_is_placed_below_its_lets() -> None:
     ).stage("_ * _", at="i")  # fmt: skip
     assert body(s) == "⊞[i < n] let b := Σ[j < n] z[i, j] in let buf := ⊞[j < n] z[i, j] * b in ⊞[j < n] buf[j]"
     assert_agrees(s)
-
-
-# -- which loop a name means ------------------------------------------------------------------------------------------
 
 
 def two_stages() -> atl.Program:
@@ -206,9 +198,6 @@ def test_tactics_accept_handles_for_names(name: str) -> None:
     assert_agrees(s)
 
 
-# -- tiles as blocks and threads --------------------------------------------------------------------------------------
-
-
 def marks_of(session: Session) -> list[str]:
     loops = [cursor.term for cursor in binders(session.goal)]
     return [loop.mark.value for loop in loops if isinstance(loop, Gen | Reduce) and loop.mark is not LoopMark.NONE]
@@ -225,9 +214,6 @@ def test_tiled_loops_become_blocks_and_threads() -> None:
 def test_loops_of_one_name_have_separate_axes() -> None:
     s = reschedule(atl.program("squares", [z], atl.gen(n, lambda i: atl.gen(n, lambda i1: z[i, i1])))).rename("i1", "i")
     assert marks_of(s.gpu_map(["i", "i1"], [4, 8])) == ["block.y", "block.x", "thread.y", "thread.x"]
-
-
-# -- bounds as texts --------------------------------------------------------------------------------------------------
 
 
 def test_text_bound_uses_names_in_scope() -> None:

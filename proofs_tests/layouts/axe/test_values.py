@@ -125,6 +125,6 @@ def test_tile_of_the_paper() -> None:
     ],
     ids=range(5),
 )
-def test_what_is_refused(made: Any, message: str) -> None:
+def test_invalid_arguments_are_refused(made: Any, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         made()

@@ -140,7 +140,7 @@ def test_symbolic_functions_are_proved() -> None:
     ],
     ids=range(18),
 )
-def test_what_is_refused(made: Any, message: str) -> None:
+def test_invalid_arguments_are_refused(made: Any, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         made()
 

@@ -203,6 +203,6 @@ def test_many_bits() -> None:
     ],
     ids=["parts", "range", "size", "sign", "kind", "identity", "bits"],
 )
-def test_what_is_refused(made: Any, message: str) -> None:
+def test_invalid_arguments_are_refused(made: Any, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         made()

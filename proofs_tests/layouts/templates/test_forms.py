@@ -161,8 +161,6 @@ def test_common_subexpressions_are_computed_once() -> None:
     assert found.operations < operations(shortest((k * x + y).node)) + operations(shortest((2 * (k * x + y + 1)).node))
 
 
-# -- the paper's counts -----------------------------------------------------------------------------------------------
-
 FIGURE_10 = {"pid_m": 13, "pid_n": 5, "a": 6, "b": 6, "c": 6}
 """Operations of the index expressions in Fig. 10, without the addition to the pointer."""
 
@@ -248,9 +246,6 @@ def test_a_user_writes_at_most_the_operations_of_table_iv(module: Any, names: li
 def test_operations_that_a_user_writes_are_counted() -> None:
     kernel = "def f(x_ptr, n):\\n    i = tl.program_id(0) * 4 + 1\\n    x = tl.load(x_ptr + {{ a }})\\n    y = x * 2\\n"
     assert written_by_a_user(f"T = '{kernel}'\ndef g():\n    return GroupBy([n // 4, 4 * m])\n") == 2 + 2
-
-
-# -- tiles ------------------------------------------------------------------------------------------------------------
 
 
 def test_nested_tiles_have_the_locations_of_the_array() -> None:

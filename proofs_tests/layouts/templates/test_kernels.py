@@ -39,9 +39,6 @@ def test_triton_kernels_agree_with_their_reference(tmp_path: Path) -> None:
     assert result.stdout.splitlines() == list(NAMES)
 
 
-# -- CUDA -------------------------------------------------------------------------------------------------------------
-
-
 def called(text: str, name: str, folder: Path, arrays: list[Array], result: int, *numbers: int) -> Array:
     """Return one array after a call of a kernel on the simulated device."""
     library = build([f"using std::max, std::min;\n{text}"], folder)  # predeclared in CUDA
@@ -109,9 +106,6 @@ def test_cuda_transposition(staged: bool, tmp_path: Path) -> None:
     assert np.array_equal(called(in_cuda(4, staged=staged).text, "transpose", tmp_path, [x, y], 1, 8, 12), x.T)
 
 
-# -- C ----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("shape", "reach"), [("star", 2), ("cube", 1)])
 def test_stencil_over_bricks_equals_stencil_over_rows(shape: str, reach: int, tmp_path: Path) -> None:
     n, b = 8, 4
@@ -152,9 +146,6 @@ def by_numpy(x: Array, shape: str, reach: int) -> Array:
                 if shape == "cube" or (i, j, k).count(0) >= 2:
                     total += x[tuple(slice(reach + s, n - reach + s) for s in (i, j, k))]
     return total
-
-
-# -- MLIR -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(find_spec("xdsl") is None, reason="xdsl is not installed")

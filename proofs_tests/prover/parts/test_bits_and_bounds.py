@@ -13,8 +13,6 @@ from atl.prove.bits import MAX_BITS, _extents, by_bits
 from atl.prove.bounds import _Elimination
 from proofs_tests.prover.common import VX, VY, below, given, k, m, n, x, y, z
 
-# -- bits -------------------------------------------------------------------------------------------------------------
-
 BITS: Final = below(2, x, y, z)
 
 TRUE_OF_BITS: Final[dict[str, tuple[tuple[Predicate, ...], Predicate]]] = {
@@ -79,9 +77,6 @@ def test_wide_numbers_are_not_read_as_bits() -> None:
     most = 1 << MAX_BITS
     assert dict(_extents(given(within(ZERO, x, constant(most))))) == {VX: MAX_BITS}
     assert dict(_extents(given(within(ZERO, x, constant(most + 1))))) == {}
-
-
-# -- bounds -----------------------------------------------------------------------------------------------------------
 
 
 def test_bounds_contain_no_loop_variable() -> None:

@@ -17,8 +17,6 @@ from atl.prove.cases import _divided, with_plain_limits
 from atl.prove.elements import realisable
 from proofs_tests.prover.common import VX, VY, given, m, n, x, y
 
-# -- cases ------------------------------------------------------------------------------------------------------------
-
 
 def test_cases_split_on_remainders_of_plain_variables() -> None:
     """A multiplied or divided variable is not split."""
@@ -37,9 +35,6 @@ def test_clamp_is_removed_from_limits_of_natural_variables() -> None:
     assert with_plain_limits(limited(x)).predicates == (at_most(ZERO, x), less(x, m))
     of_a_quotient = limited(x // 3)
     assert with_plain_limits(of_a_quotient) is of_a_quotient
-
-
-# -- elements ---------------------------------------------------------------------------------------------------------
 
 
 def test_single_element_is_ordered() -> None:
@@ -117,9 +112,6 @@ def test_lawful_agrees_with_brute_force(seed: int) -> None:
         assert accepted == known or (left_open and known), (row, held)
         found[accepted] += 1
     assert min(found.values()) > 20
-
-
-# -- answers ----------------------------------------------------------------------------------------------------------
 
 
 def test_values_missing_from_a_model_are_zero() -> None:

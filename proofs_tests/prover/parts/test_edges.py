@@ -24,8 +24,6 @@ from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
 from proofs_tests.prover.common import RISING, STRICT, VX, VY, VZ, below, given, k, m, n, system_of, x, y, z
 
-# -- false claims -----------------------------------------------------------------------------------------------------
-
 FALSE_CLAIMS: Final[dict[str, tuple[tuple[Predicate, ...], Predicate, dict[Var, int]]]] = {
     "xor with a smaller number is the identity": (
         (*below(8, x, y), at_most(x, y)),
@@ -108,9 +106,6 @@ def test_multiple_of_a_variable_is_not_its_digit() -> None:
     assert not is_least_at_ends(facts, (x - k * (2 * x // k)) * m, seen)
     assert is_least_at_ends(facts, (x - k * (x // k)) * m, seen)
     assert isinstance(prove(facts, at_most(ZERO, (x - k * (2 * x // k)) * m)), Refuted)
-
-
-# -- true claims ------------------------------------------------------------------------------------------------------
 
 
 def test_increasing_elements_keep_position_distance() -> None:
@@ -276,9 +271,6 @@ def test_quick_queries_use_bits() -> None:
     swizzled = equal(exclusive_or(exclusive_or(x, y), y % 4), exclusive_or(x, y // 4 * 4))
     assert isinstance(prove(facts, swizzled, thorough=False), Proved)
     assert bits.by_bits(facts, swizzled) is not None
-
-
-# -- z3 ---------------------------------------------------------------------------------------------------------------
 
 
 def test_z3_encodes_quotients() -> None:

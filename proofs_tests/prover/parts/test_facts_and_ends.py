@@ -10,15 +10,12 @@ from atl.core.index import ONE, ZERO, Array, Index, Quotient, Var, bound, consta
 from atl.core.predicate import TRUE, NonNegative, at_most, conjunction, equal, less, within
 from atl.prove import Facts, Proved, Refuted, prove, proves
 from atl.prove.ends import _collected, _Ends, is_least_at_ends
-from proofs_tests.prover.common import VX, given, k, m, n, x, y, z
+from proofs_tests.prover.common import VX, given, k, m, n, refutation, x, y, z
 
 
 def natural(facts: Facts, expression: Index) -> bool:
     """Return whether the ends of ranges show that the expression is not negative."""
     return is_least_at_ends(facts, expression, lambda predicate: proves(facts, predicate, thorough=False))
-
-
-# -- facts ------------------------------------------------------------------------------------------------------------
 
 
 def test_facts_can_be_given_together_or_one_by_one() -> None:
@@ -49,13 +46,10 @@ def test_variables_with_low_ids_are_renumbered() -> None:
     first, last = index(Var(0, "i")), index(Var(5, "j"))
     facts = given(at_most(ZERO, first), less(first, last), less(last, n))
     assert isinstance(prove(facts, less(first + 1, n)), Proved)
-    answer = prove(facts, less(first + 2, n))
-    assert isinstance(answer, Refuted)
+    answer = refutation(facts, less(first + 2, n))
     assert answer.model.numbers.keys() == {"n", "i", "j"}
     assert answer.model.satisfies(conjunction((*facts.predicates, equal(first + 2, n))))
 
-
-# -- ends of ranges ---------------------------------------------------------------------------------------------------
 
 RANGES: Final = (less(ZERO, k), within(ZERO, x, constant(8)), within(ZERO, y, n), less(z, n))
 """z has no lower bound."""

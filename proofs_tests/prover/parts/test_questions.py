@@ -311,35 +311,35 @@ def test_forget_clears_the_memos() -> None:
 
 
 def test_bit_layer_runs_first_only_with_xor(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = recorded(monkeypatch, "_by_bits", "thorough", _Query)
+    calls = recorded(monkeypatch, "_by_bits", "thorough", _Query)
     forget()
     with without_smt():
         prove(Facts(), FAR, thorough=False)
-        assert asked == []
+        assert calls == []
         prove(Facts(), equal(ix.exclusive_or(x, y), z), thorough=False)
-        assert asked == [False]
-        asked.clear()
+        assert calls == [False]
+        calls.clear()
         prove(Facts(), FAR)
-        assert asked[-1] is True
+        assert calls[-1] is True
 
 
 def test_subqueries_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = recorded(monkeypatch, "prove", "thorough")
+    calls = recorded(monkeypatch, "prove", "thorough")
     _by_cases(Facts(), FAR)
-    assert asked == [False]
-    asked = recorded(monkeypatch, "proves", "thorough")
+    assert calls == [False]
+    calls = recorded(monkeypatch, "proves", "thorough")
     _Query(Facts(), less(x // n, y), thorough=True)._simpler()
-    assert set(asked) == {False}
+    assert set(calls) == {False}
 
 
 def test_elimination_runs_once_without_cases_and_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = recorded(monkeypatch, "refuted", "effort")
+    calls = recorded(monkeypatch, "refuted", "effort")
     forget()
     assert prove(Facts(), FAR, thorough=False) == QUICKLY_OPEN
-    assert asked == [prover.FIRST_EFFORT]
-    asked.clear()
+    assert calls == [prover.FIRST_EFFORT]
+    calls.clear()
     assert prove(given(FAR_ROOT), FALSE, thorough=False) == QUICKLY_OPEN
-    assert asked == [prover.FIRST_EFFORT, prover.QUICK_EFFORT]
+    assert calls == [prover.FIRST_EFFORT, prover.QUICK_EFFORT]
 
 
 def test_simpler_goal_is_queried_thoroughly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,6 @@ from proofs_tests.prover.common import PARTED, POSITIONS, VX, VY, m, n, system_o
 GRID: Final = Array("grid", (n, n), "int64", low=ZERO, high=m, monotonic="increasing")
 ROW: Final = Array("row", (n,), "int64", low=constant(2), high=constant(9))
 
-# -- choosing numbers -------------------------------------------------------------------------------------------------
-
 
 class Dice(_Random):
     """Fixed numbers, capped by the requested limits, which are recorded."""
@@ -183,9 +181,6 @@ def test_leaf_is_not_computed() -> None:
         found._derived(column, dict.fromkeys(table.atoms, 1))
 
 
-# -- encoding for z3 --------------------------------------------------------------------------------------------------
-
-
 def test_z3_has_a_fixed_seed_and_a_limit_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: list[tuple[str, int]] = []
     plain = z3.Solver.set
@@ -261,9 +256,6 @@ def test_z3_finds_the_segment_of_two_elements() -> None:
     assert not z3_contradicts(*where, *falls, some, at_most(first, x), less(y, third))
     assert not z3_contradicts(*where, *falls, some, at_most(first, x), equal(y, second))
     assert not z3_contradicts(*where, *falls, some, less(x, first), less(y, second))
-
-
-# -- simplification ---------------------------------------------------------------------------------------------------
 
 
 def test_earlier_parts_simplify_later_ones() -> None:
