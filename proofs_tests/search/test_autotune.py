@@ -558,13 +558,13 @@ def test_tuned_schedule_is_benchmarked_and_stored(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.long
 def test_benchmark_explains_tuning_if_none_exists() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
-    ((name, why, output),) = [(one.name, one.why, one.output) for one in found.left_out]
+    ((name, why, output),) = [(one.name, one.why, one.said) for one in found.left_out]
     assert (name, why) == ("_by_tiles, tuned", "absent")
     assert "--tune 60" in output
 
 
 def test_failed_tuning_fails_the_benchmark() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (0,)})), Case("turning", 64, rounds=1), watch=lambda _: None)
-    ((why, output),) = [(one.why, one.output) for one in found.left_out]
+    ((why, output),) = [(one.why, one.said) for one in found.left_out]
     assert why == "failed"
     assert "a tile of 0 iterations" in output

@@ -510,7 +510,7 @@ def test_buffer_memory_follows_from_mark_and_size(mark: LetMark, extent: str) ->
     rows = f"⊞[r < n] let {called} := ⊞[i < {extent}] f[r] in ⊞[i < {extent}] b[{extent} - 1 - i]"
     for text, shape in ((rows, f"n, {extent}"), (rows.partition("] ")[2].replace("[r]", "[0]"), extent)):
         program = atl.parse(f"t (f : float32[n]) : float32[{shape}]\n    given 1 <= n :=\n  {text}")
-        (kept,) = [s for s in statements(lower(program).text) if isinstance(s, Allocate)]
+        (kept,) = [s for s in statements(lower(program).body) if isinstance(s, Allocate)]
         size = None if extent == "n" else int(extent) * 4
         in_registers = mark is LetMark.REGISTERS and extent == "8"
         storage = "registers" if in_registers else storage_of(mark, size)
