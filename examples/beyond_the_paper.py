@@ -1,6 +1,6 @@
 """Schedules of programs that are not in the paper: stencils, a batched product, attention.
 
-Each function returns a session; `.done()` returns its theorem. The schedules show the effect of single tactics on larger
+Each function returns a session; `.done()` returns its theorem. They show the effect of single tactics on larger
 programs. For a fast batched product see `examples.fast.batched_product_by_panels`.
 """
 

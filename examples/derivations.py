@@ -109,7 +109,7 @@ def addition_flat() -> atl.Session:
 
 
 def shifting_convolution() -> atl.Program:
-    """Return a convolution with the kernel that is 1 at offset 2 (`conv4` of the authors): a shift, written as a sum."""
+    """Return a shift, written as a convolution with the kernel that is 1 at offset 2 (`conv4` of the authors)."""
     c = atl.tensor("c", m)
     body = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(j == i - 2, 1.0) * c[j]))
     return atl.program("shift", [c], body)

@@ -1,7 +1,7 @@
 """The unnormalised 3x3 box blur of §8.1.1, in the schedules of Figs. 8.1, 8.2 and 8.6.
 
-Pixels outside of the image count as zero. E14 and E31 are corrected: the tails of the tiled schedule start at the end of
-its main loops, and the truncated columns are transposed.
+Pixels outside of the image count as zero. E14 and E31 are corrected: the tails of the tiled schedule start where its
+main loops end, and the truncated columns are transposed.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ from bench.comparison import Baseline, Ours, Problem, Roofline, Workload, moved,
 from lowering import Run
 from rewrites import Session, reschedule
 
+COPIED: Final = Roofline("copy", moved)
+
 
 def doubled() -> atl.Program:
     """Twice each element."""

@@ -562,8 +562,9 @@ def test_the_pipelines_grow_by_the_same_for_each_stage() -> None:
 def test_the_overview_has_the_fastest_of_ours_beside_the_rival_that_it_leads_least() -> None:
     def row(schedule: str, ours: float, baseline: str, theirs: float, threads: int = 1) -> dict[str, Any]:
         return {
-            "workload": "blur", "size": 8, "threads": threads, "schedule": schedule, "ours_ms": ours, "baseline": baseline,
-            "baseline_ms": theirs, "ratio": theirs / ours, "spread": [0.9, 1.1], "roofline_ratio": 0.5,
+            "workload": "blur", "size": 8, "threads": threads, "schedule": schedule, "ours_ms": ours,
+            "baseline": baseline, "baseline_ms": theirs, "ratio": theirs / ours,
+            "spread": [0.9, 1.1], "roofline_ratio": 0.5,
         }  # fmt: skip
 
     rows = [row("slow", 4.0, "C", 2.0), row("fast", 2.0, "numba", 3.0), row("fast", 2.0, "C", 2.5)]

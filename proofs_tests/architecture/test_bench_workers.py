@@ -201,7 +201,7 @@ def test_the_limit_of_a_machine_may_crash_too(monkeypatch: pytest.MonkeyPatch) -
     assert "good" in report.table(found)
 
 
-# -- what baselines are built for ----------------------------------------------------------------------------------------
+# -- what baselines are built for -------------------------------------------------------------------------------------
 
 V2 = {"__SSE4_1__", "__POPCNT__"}
 V3 = {*V2, "__AVX__", "__F16C__", "__FMA__", "__AVX2__", "__BMI__", "__BMI2__", "__LZCNT__", "__MOVBE__"}
