@@ -3,8 +3,8 @@
     python docs/atl_from_scratch.py
 
 It has terms and their meaning, rules that are declared once and checked at small sizes, a kernel that makes all
-theorems, a tactic, and lowering by reindexers to C. The C is compiled and compared with the meaning. The end of the file
-lists the other features of ATL. Nothing here imports ATL.
+theorems, a tactic, and lowering by reindexers to C. The C is compiled and compared with the meaning. The end of the
+file lists the other features of ATL. Nothing here imports ATL.
 """
 
 from __future__ import annotations
@@ -374,7 +374,8 @@ def with_part(term: Any, at: Route, new: Term) -> Any:
 # == 5. The kernel ====================================================================================================
 #
 # A theorem states that two terms are equal, for all sizes and arrays. The kernel has two functions that make theorems,
-# and records them. So an error elsewhere (in a tactic, in a script) may cause a failure, but cannot prove anything false.
+# and records them. So an error elsewhere (in a tactic, in a script) may cause a failure, but cannot prove anything
+# false.
 
 
 @dataclass(frozen=True)
