@@ -22,7 +22,9 @@ demo: $(VENV)/.demo ## Run the demonstration
 	$(BIN)/atl demo
 
 # Neighbouring tests share derivations and builds, so each process gets a block of them; idle processes steal work.
-PYTEST = $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8 --dist worksteal
+# Idle threads must not spin on another process's core. Those of OpenBLAS spin for 100 ms after each use.
+PYTEST = OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive \
+    $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8 --dist worksteal
 
 test: $(VENV)/.dev ## Run a selection of the tests, and all doctests (PYTEST_WORKERS=2 limits the processes)
 	$(warn_of_namesake)

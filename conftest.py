@@ -14,7 +14,7 @@ import atl
 from atl.errors import CompilerFailed
 from proofs_tests.compilers import Library, lacking
 from proofs_tests.memory import Memory
-from proofs_tests.sampling import sample
+from proofs_tests.sampling import MARKS, sample
 from rewrites import reschedule
 
 
@@ -41,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Select and shuffle tests. Those of a file stay together, because they share builds."""
     sample(items)
+    config.stash[MARKS] = {item.nodeid: frozenset(mark.name for mark in item.iter_markers()) for item in items}
     if (seed := config.getoption("shuffle")) is not None:
         drawn = random.Random(seed)
         files = sorted({item.path for item in items})

@@ -1,4 +1,4 @@
-"""ATL: tensor computations written as mathematics, made fast by proved rewrites, and run as C.
+"""ATL: tensor computations written as mathematics, optimised by proved rewrites, and compiled to C.
 
 >>> import atl
 >>> n, m, k = atl.sizes("n m k")
@@ -6,7 +6,7 @@
 >>> matmul = atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
 >>> kernel = atl.compile(atl.reschedule(matmul).tile(["i", "j"], 8).goal)
 
-`import atl` loads the language alone. The names of `LAZY` load their packages when they are first used.
+`import atl` loads only the language. The names in `LAZY` load their packages on first use.
 """
 
 import sys as _sys
@@ -120,14 +120,16 @@ if _typing.TYPE_CHECKING:
         Gpu,
         GpuKernel,
         Kernel,
+        Machine,
         compile,
+        machine,
         measure,
         print_c,
         print_nest,
         random_inputs,
         trace,
     )
-    from lowering.lower import lower  # mypy takes the names of three functions for those of modules
+    from lowering.lower import lower  # mypy confuses functions of `lowering` with its modules of the same name
     from rewrites import (
         Derivation,
         DoesNotApply,
@@ -169,7 +171,7 @@ if _typing.TYPE_CHECKING:
         to_scipy,
     )
 
-# Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
+# Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a recursive pass uses several Python frames per level.
 _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 
 LAZY: _typing.Final[_Mapping[str, str]] = {
@@ -180,11 +182,11 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
             make_layout morton padded row_major skewed swizzled
         """,
         "lowering": """
-            Device Gpu GpuKernel Kernel compile lower measure print_c print_nest random_inputs trace
+            Device Gpu GpuKernel Kernel Machine compile lower machine measure print_c print_nest random_inputs trace
         """,
         "rewrites": """
-            ProofTrace Derivation proof_trace Handle NoMatch DoesNotApply Rule Session Theorem Tuned Undetermined autotune
-            reschedule rules
+            Derivation DoesNotApply Handle NoMatch ProofTrace Rule Session Theorem Tuned Undetermined autotune
+            proof_trace reschedule rules
         """,
         "sparse": """
             BCSR BITMASK COO CSB CSC CSF CSR DCSC DCSR DIA HASH MODE_GENERIC VECTOR Format FormatError
@@ -193,158 +195,31 @@ LAZY: _typing.Final[_Mapping[str, str]] = {
     }.items()
     for name in names.split()
 }
-"""Names that users need from packages above this one, each with its package; the imports for type checkers agree."""
+"""Public names from higher-level packages, each with its package. The imports for type checkers list the same names."""
 
 __version__ = "0.1.0"
 __all__ = [
-    "BCSR",
-    "BITMASK",
-    "COO",
-    "CSB",
-    "CSC",
-    "CSF",
-    "CSR",
-    "DCSC",
-    "DCSR",
-    "DIA",
-    "HASH",
-    "MODE_GENERIC",
-    "VECTOR",
-    "ATLError",
-    "ArgumentError",
-    "ArrayError",
-    "AssumptionError",
-    "CompilerFailed",
-    "CompilerMissing",
-    "Condition",
-    "ContradictoryAssumptions",
-    "CudaError",
-    "Derivation",
-    "Device",
-    "DoesNotApply",
-    "DtypeError",
-    "EscapedIndex",
-    "ExtentError",
-    "ForkedProcess",
-    "Format",
-    "FormatError",
-    "Gpu",
-    "GpuKernel",
-    "GpuMissing",
-    "GridTooLarge",
-    "Handle",
-    "IllegalMark",
-    "ImageError",
-    "IndexExpr",
-    "IndexOverflow",
-    "InvalidArgument",
-    "InvalidName",
-    "Kernel",
-    "Layout",
-    "LibraryMissing",
-    "LinearLayout",
-    "NoMatch",
-    "NoSuchAttribute",
-    "NotExact",
-    "OutOfMemory",
-    "ParseError",
-    "Program",
-    "ProofTrace",
-    "RaggedShape",
-    "RankError",
-    "RefusedMark",
-    "Results",
-    "Rule",
-    "Session",
-    "ShapeError",
-    "Size",
-    "SparseTensor",
-    "Swizzle",
-    "SymbolicValue",
-    "Tensor",
-    "Theorem",
-    "TooLarge",
-    "Tuned",
-    "Undetermined",
-    "UnknownMark",
-    "UnsafeAccess",
-    "UnsafeGuard",
-    "UnsafeTruncation",
-    "UnsupportedMark",
-    "abs",
-    "antidiagonal",
-    "autotune",
-    "backwards",
-    "blocked",
-    "cast",
-    "ceildiv",
-    "check_safe",
-    "coiter",
-    "column_major",
-    "compact_antidiagonal",
-    "compile",
-    "compress",
-    "concat",
-    "constant",
-    "decompress",
-    "einsum",
-    "evaluate",
-    "evaluate_fast",
-    "exp",
-    "flatten",
-    "format_named",
-    "gen",
-    "guard",
-    "imax",
-    "imin",
-    "let",
-    "load",
-    "log",
-    "lower",
-    "make_layout",
-    "maximum",
-    "measure",
-    "minimum",
-    "morton",
-    "pack",
-    "padded",
-    "padl",
-    "padr",
-    "parse",
-    "place",
-    "print_c",
-    "print_nest",
-    "program",
-    "proof_trace",
-    "random_inputs",
-    "reduce",
-    "reschedule",
-    "results",
-    "row_major",
-    "rules",
-    "scatter",
-    "select",
-    "shear",
-    "sizes",
-    "skewed",
-    "split",
-    "sqrt",
-    "sum",
-    "swizzled",
-    "tanh",
-    "tensor",
-    "to_scipy",
-    "trace",
-    "transpose",
-    "truncl",
-    "truncr",
-    "unshear",
-    "value",
+    "BCSR", "BITMASK", "COO", "CSB", "CSC", "CSF", "CSR", "DCSC", "DCSR", "DIA", "HASH", "MODE_GENERIC", "VECTOR",
+    "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CompilerFailed", "CompilerMissing", "Condition",
+    "ContradictoryAssumptions", "CudaError", "Derivation", "Device", "DoesNotApply", "DtypeError", "EscapedIndex",
+    "ExtentError", "ForkedProcess", "Format", "FormatError", "Gpu", "GpuKernel", "GpuMissing", "GridTooLarge",
+    "Handle", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "InvalidArgument", "InvalidName", "Kernel",
+    "Layout", "LibraryMissing", "LinearLayout", "Machine", "NoMatch", "NoSuchAttribute", "NotExact", "OutOfMemory",
+    "ParseError", "Program", "ProofTrace", "RaggedShape", "RankError", "RefusedMark", "Results", "Rule", "Session",
+    "ShapeError", "Size", "SparseTensor", "Swizzle", "SymbolicValue", "Tensor", "Theorem", "TooLarge", "Tuned",
+    "Undetermined", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "abs",
+    "antidiagonal", "autotune", "backwards", "blocked", "cast", "ceildiv", "check_safe", "coiter", "column_major",
+    "compact_antidiagonal", "compile", "compress", "concat", "constant", "decompress", "einsum", "evaluate",
+    "evaluate_fast", "exp", "flatten", "format_named", "gen", "guard", "imax", "imin", "let", "load", "log",
+    "lower", "machine", "make_layout", "maximum", "measure", "minimum", "morton", "pack", "padded", "padl", "padr",
+    "parse", "place", "print_c", "print_nest", "program", "proof_trace", "random_inputs", "reduce", "reschedule",
+    "results", "row_major", "rules", "scatter", "select", "shear", "sizes", "skewed", "split", "sqrt", "sum",
+    "swizzled", "tanh", "tensor", "to_scipy", "trace", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip
 
 
 def _no_such_name(name: str) -> AttributeError:
-    if name.startswith("_"):  # Python asks for these
+    if name.startswith("_"):  # Python looks up such names itself
         return AttributeError(f"module 'atl' has no attribute {name!r}")
     known = {public.lower(): public for public in __all__}
     near = _get_close_matches(name.lower(), known, 1)
@@ -358,7 +233,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# Hidden from type checkers, for which every name would exist.
+# Hidden from type checkers: with `__getattr__`, they would accept every name.
 if not _typing.TYPE_CHECKING:
 
     def __getattr__(name: str) -> _typing.Any:
@@ -368,8 +243,8 @@ if not _typing.TYPE_CHECKING:
         package = _import_module(LAZY[name])
         if not hasattr(package, name):
             raise LibraryMissing(
-                f"atl.{name} needs the package {LAZY[name]} of atl-tensor; another one of that name was imported",
-                required=f"not {package.__file__}",
+                f"atl.{name} needs the package {LAZY[name]} of atl-tensor, but a different {LAZY[name]} was imported",
+                required=f"a package other than {package.__file__}",
                 suggestions=(f"pip uninstall {LAZY[name]}, then pip install --force-reinstall atl-tensor",),
             )
         globals()[name] = found = getattr(package, name)

@@ -1,7 +1,7 @@
-"""Every failure that a user can cause, each a subclass of `ATLError` and of the builtin one would expect.
+"""Exceptions for every failure that a user can cause: subclasses of `ATLError` and of a suitable builtin exception.
 
-An error has up to five parts: a stable code, the place (a caret in the printed term, and the user's own source
-line), what was required, concrete numbers that break it, and suggestions that apply there.
+An error has up to five parts: a stable code, a location (carets in the printed term, and the line of user code), the
+requirement, numbers that violate the requirement, and suggestions that apply at this location.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-_ROOMS = tuple(
-    str(Path(__file__).resolve().parent.parent / room) + "/"
-    for room in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
+_PACKAGES = tuple(
+    str(Path(__file__).resolve().parent.parent / package) + "/"
+    for package in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
 )
-_COMMANDS = str(Path(__file__).resolve().parent.parent / "commands") + "/"
+_COMMANDS = str(Path(__file__).resolve().parent / "cli") + "/"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A line of the user's own code."""
+    """A line of user code."""
 
     file: str
     line: int
 
     @staticmethod
     def caller() -> Source | None:
-        """The nearest line on the call stack that is not part of this library."""
+        """Return the innermost line on the call stack that is outside this library."""
         frame = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename.startswith(_COMMANDS):
-                return None  # whoever gave the command has written no line of Python
-            if not frame.f_code.co_filename.startswith(_ROOMS):
+                return None  # a shell command has no line of Python
+            if not frame.f_code.co_filename.startswith(_PACKAGES):
                 return Source(frame.f_code.co_filename, frame.f_lineno)
             if frame.f_back is None:
                 return None
@@ -46,12 +46,12 @@ class Source:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        return f"{_called(self.file)}:{self.line}"
+        return f"{_display_name(self.file)}:{self.line}"
 
 
-def _called(file: str) -> str:
-    """What a person calls a file of Python: a cell of a notebook by its number, for the file's name is of one run."""
-    find = getattr(sys.modules.get("IPython"), "get_ipython", None)  # not there yet while it is being imported
+def _display_name(file: str) -> str:
+    """Return the display name of a Python file; for a cell of a notebook, its number."""
+    find = getattr(sys.modules.get("IPython"), "get_ipython", None)  # missing while IPython is being imported
     shell = find() if find is not None else None
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)  # since IPython 8
     named = name_of(file) if name_of is not None else None
@@ -60,7 +60,7 @@ def _called(file: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where in a program an error is: some printed lines, the part of them meant, and the user's line, if known."""
+    """Location of an error: printed lines of a program, the marked range in them, and the user's line if known."""
 
     text: str = ""
     start: int = 0
@@ -93,7 +93,7 @@ class Location:
 
 
 def _excerpt(lines: list[str], around: int = 4) -> list[str]:
-    """A long program is cut to the lines near the carets."""
+    """Cut a long program to the lines near the carets."""
     marked = [k for k, line in enumerate(lines) if line.strip() and not line.strip().strip("^")]
     if not marked or len(lines) <= 2 * around + 3:
         return lines
@@ -102,29 +102,29 @@ def _excerpt(lines: list[str], around: int = 4) -> list[str]:
 
 
 def brief(value: object, most: int = 60, *, kind: bool = False) -> str:
-    """A value that was given, in a few characters on one line, whatever it is: for the texts of errors.
+    """Return a one-line text of at most `most` characters for an arbitrary value in an error message.
 
-    With `kind`, its type stands behind it, unless the value shows that by itself.
+    With `kind`, the type follows in parentheses, unless the text contains the type's name.
     """
     name = type(value).__name__
     try:
         text = shortened(repr(value), most)
-    except Exception:  # noqa: BLE001 (another's __repr__, or an integer of thousands of digits)
+    except Exception:  # noqa: BLE001 (a faulty __repr__, or an integer of thousands of digits)
         text = f"a value of type {name}"
     return f"{text} ({name})" if kind and name not in text else text
 
 
 def shortened(text: str, most: int) -> str:
-    """A text on one line, of so many characters at most."""
+    """Return the text on one line, cut to `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 class ATLError(Exception):
-    """The base of every error that this library raises for a mistake in its use.
+    """Base class of the errors that this library raises for incorrect use.
 
-    `required` says what must hold, `numbers` are values that break it, `suggestions` are things to do that apply here;
-    `picture` shows it, where a person would rather look.
+    `required` is the violated requirement, `numbers` are values that violate it, `suggestions` are remedies that apply
+    at this location, and `picture` is an optional drawing of the problem.
     """
 
     code: ClassVar[str] = "ATL000"
@@ -154,24 +154,24 @@ class ATLError(Exception):
         if self.required:
             lines.append(f"  required: {self.required}")
         if self.numbers:
-            lines.append(f"  breaks at: {_written(self.numbers)}")
+            lines.append(f"  breaks at: {_assignments(self.numbers)}")
         if self.picture:
             lines.extend(f"      {line}" for line in self.picture.split("\n"))
         lines.extend(f"  try: {suggestion}" for suggestion in self.suggestions)
         return "\n".join(lines)
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the lines of the user's own code that led here, and the message."""
-        told = traceback.TracebackException.from_exception(self)
-        told.stack[:] = [
-            traceback.FrameSummary(_called(frame.filename), frame.lineno, frame.name, line=frame.line)
-            for frame in told.stack
-            if not frame.filename.startswith(_ROOMS) and "/IPython/" not in frame.filename
+        """Return the traceback that a notebook shows: only lines of user code, and the message."""
+        shown = traceback.TracebackException.from_exception(self)
+        shown.stack[:] = [
+            traceback.FrameSummary(_display_name(frame.filename), frame.lineno, frame.name, line=frame.line)
+            for frame in shown.stack
+            if not frame.filename.startswith(_PACKAGES) and "/IPython/" not in frame.filename
         ]
-        return "".join(told.format()).rstrip().split("\n")
+        return "".join(shown.format()).rstrip().split("\n")
 
 
-def _written(numbers: Mapping[str, object] | str) -> str:
+def _assignments(numbers: Mapping[str, object] | str) -> str:
     if isinstance(numbers, str):
         return numbers
     return ", ".join(f"{name} = {value}" for name, value in numbers.items())
@@ -181,19 +181,19 @@ def _written(numbers: Mapping[str, object] | str) -> str:
 
 
 class SymbolicValue(ATLError, TypeError):
-    """A symbolic thing was used where Python needs a value: `if`, `for`, `range`, a chained comparison, a set."""
+    """A symbolic value is used where Python needs a concrete one: `if`, `for`, `range`, chained comparison, set."""
 
     code = "ATL101"
 
 
 class InvalidArgument(ATLError, TypeError):
-    """An argument is of a kind that the operator does not take."""
+    """An operator does not accept an argument of this kind."""
 
     code = "ATL102"
 
 
 class InvalidName(ATLError, ValueError):
-    """A name is not an identifier, is reserved, or is given to two different things."""
+    """A name is not an identifier, is reserved, or is used for two different objects."""
 
     code = "ATL103"
 
@@ -205,7 +205,7 @@ class EscapedIndex(ATLError, ValueError):
 
 
 class TooLarge(ATLError, ValueError):
-    """A term is deeper or larger than the documented limits; share parts of it with `let`."""
+    """A term exceeds the documented limits of depth or size. Binding repeated parts with `let` makes it smaller."""
 
     code = "ATL105"
 
@@ -223,7 +223,7 @@ class NoSuchAttribute(ATLError, AttributeError):
 
 
 class UnknownMark(ATLError, ValueError):
-    """There is no such mark, or it is one of a loop where one of a let is needed, or the other way round."""
+    """A mark does not exist, or a loop mark is used for a let, or a let mark for a loop."""
 
     code = "ATL108"
 
@@ -232,37 +232,37 @@ class UnknownMark(ATLError, ValueError):
 
 
 class RankError(ATLError, ValueError):
-    """A tensor has too few or too many dimensions for what is done with it."""
+    """A tensor has too few or too many dimensions for an operation."""
 
     code = "ATL201"
 
 
 class DtypeError(ATLError, TypeError):
-    """Operands of different element types meet, or an element type does not support the operation."""
+    """Operands have different element types, or an element type does not support the operation."""
 
     code = "ATL202"
 
 
 class ShapeError(ATLError, ValueError):
-    """Two shapes that must be equal are not, or cannot be proved to be."""
+    """Two shapes must be equal, but differ or cannot be proved equal."""
 
     code = "ATL203"
 
 
 class RaggedShape(ShapeError):
-    """The extent of an element depends on its index, so that the elements differ in shape."""
+    """The shape of an element depends on its index."""
 
     code = "ATL204"
 
 
 class ExtentError(ATLError, ValueError):
-    """A bound, a tile size, an amount of padding or a divisor is out of its range, or cannot be proved to be in it."""
+    """A bound, tile size, amount of padding or divisor is out of range, or cannot be proved in range."""
 
     code = "ATL205"
 
 
 class ContradictoryAssumptions(ATLError, ValueError):
-    """No sizes meet the assumptions of a program."""
+    """No sizes satisfy the assumptions of a program."""
 
     code = "ATL206"
 
@@ -271,19 +271,19 @@ class ContradictoryAssumptions(ATLError, ValueError):
 
 
 class UnsafeAccess(ATLError, IndexError):
-    """An access cannot be proved to lie within its tensor."""
+    """An access cannot be proved in bounds."""
 
     code = "ATL301"
 
 
 class UnsafeTruncation(ATLError, ValueError):
-    """A truncation would cut, or cannot be proved not to cut, a computed element."""
+    """A truncation drops a computed element, or cannot be proved to drop only padding."""
 
     code = "ATL302"
 
 
 class UnsafeGuard(ATLError, ValueError):
-    """A guard that may be false stands inside of a reduction whose neutral element is not zero."""
+    """The body of a reduction whose neutral element is not zero contains padding, for example from a guard."""
 
     code = "ATL303"
 
@@ -292,19 +292,19 @@ class UnsafeGuard(ATLError, ValueError):
 
 
 class ArgumentError(ATLError, TypeError):
-    """A call lacks an argument, has one too many, or has one of the wrong kind."""
+    """A call has a missing argument, an extra argument, or an argument of the wrong kind."""
 
     code = "ATL401"
 
 
 class ArrayError(ATLError, ValueError):
-    """An array passed to a call has the wrong shape, dtype or memory layout, or breaks a declared fact."""
+    """An array passed to a call has the wrong shape, dtype or memory layout, or violates a declared fact."""
 
     code = "ATL402"
 
 
 class AssumptionError(ATLError, ValueError):
-    """The sizes of a call do not meet the assumptions of the program."""
+    """The sizes of a call do not satisfy the assumptions of the program."""
 
     code = "ATL403"
 
@@ -316,13 +316,13 @@ class OutOfMemory(ATLError, MemoryError):
 
 
 class NotExact(ATLError, ArithmeticError):
-    """An operation has no exact value (a square root, an exponential, …)."""
+    """An operation, such as a square root, has no exact value."""
 
     code = "ATL405"
 
 
 class IndexOverflow(ATLError, OverflowError):
-    """What a kernel computes for an index, a bound or a condition may not fit into 64 bits with these arguments."""
+    """With these arguments, a computed index, bound or condition may not fit into 64 bits."""
 
     code = "ATL406"
 
@@ -337,21 +337,21 @@ class CompilerMissing(ATLError, FileNotFoundError):
 
 
 class CompilerFailed(ATLError, RuntimeError):
-    """The C compiler refused its input; its own message is shown."""
+    """The C compiler failed; the error shows the compiler's message."""
 
     code = "ATL502"
 
 
 class ImageError(ATLError, ValueError):
-    """A file is not a picture that can be read."""
+    """A file is not a readable image."""
 
     code = "ATL503"
 
 
 class RefusedMark(ATLError):
-    """A mark that is refused where it stands: `binder` is the name of what is marked, `mark` the mark.
+    """Base class for a mark that cannot be applied: `binder` is the name of the marked loop or let, `mark` the mark.
 
-    `others` are the marks that were refused with it, which its summary names.
+    `others` are errors for further marks, which the summary names.
     """
 
     def __init__(
@@ -372,29 +372,29 @@ class RefusedMark(ATLError):
 
 
 class UnsupportedMark(RefusedMark, NotImplementedError):
-    """A target does not carry out a mark, or not where it stands."""
+    """A target does not support a mark, or does not support it at this place."""
 
     code = "ATL505"
 
 
 class IllegalMark(RefusedMark, ValueError):
-    """A mark changes what is computed, or it is not proved that it does not.
+    """A mark changes the result, or cannot be proved to keep it.
 
-    Iterations of a loop that run at once meet in a cell; or what is read of a let lies in no window, of which it could
-    be a ring.
+    For example, concurrent iterations of a loop access one element (data race), or the reads of a let do not fit into
+    the window of a circular buffer.
     """
 
     code = "ATL506"
 
 
 class GpuMissing(ATLError, RuntimeError):
-    """A kernel for a GPU is called where something of what that takes is missing."""
+    """A GPU kernel is called without a usable GPU, driver or compiler."""
 
     code = "ATL507"
 
 
 class CudaError(ATLError, RuntimeError):
-    """A call of CUDA failed: `name` is CUDA's name for what went wrong, `number` its number."""
+    """A CUDA call failed: `name` is CUDA's name of the error, `number` its number."""
 
     code = "ATL508"
 
@@ -413,18 +413,18 @@ class CudaError(ATLError, RuntimeError):
 
 
 class GridTooLarge(ATLError, ValueError):
-    """The sizes of a call give a loop of blocks more iterations than a grid has blocks along its axis."""
+    """A loop over blocks has more iterations than the grid has blocks along this axis."""
 
     code = "ATL509"
 
 
 class LibraryMissing(ATLError, ImportError):
-    """What is asked for needs a library that is not installed."""
+    """An operation needs a library that is not installed."""
 
     code = "ATL510"
 
 
 class ForkedProcess(ATLError, RuntimeError):
-    """A kernel with parallel loops is called in a process that was forked after such a kernel had run."""
+    """A kernel with parallel loops is called in a process that was forked after such a kernel ran."""
 
     code = "ATL511"

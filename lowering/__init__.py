@@ -2,13 +2,14 @@
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, check, compile  # noqa: A004 (the contract's name)
+from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.device.device import Device, DeviceArray
-from lowering.device.found import Found, look_around
 from lowering.gpu.compiled import Gpu, GpuKernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
 from lowering.origins.traced import TracedLoop, TracedText, trace
+from lowering.targets.machine import Machine, machine
 from lowering.timing.contest import measure
 from lowering.timing.harness import (
     Clock,
@@ -34,12 +35,13 @@ __all__ = [
     "Clock",
     "Device",
     "DeviceArray",
-    "Found",
     "Gpu",
+    "GpuEnvironment",
     "GpuKernel",
     "Kernel",
     "KernelTime",
     "LoopNest",
+    "Machine",
     "Run",
     "Sampler",
     "Samples",
@@ -53,10 +55,11 @@ __all__ = [
     "build_shared",
     "check",
     "compile",
+    "detect_gpu",
     "find_compiler",
     "load_shared",
-    "look_around",
     "lower",
+    "machine",
     "measure",
     "print_c",
     "print_nest",

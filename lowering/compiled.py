@@ -17,7 +17,7 @@ from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, check_rank
-from atl.meaning.results import Several
+from atl.meaning.results import ResultLayout
 from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
 from lowering.c.gathering import gathering_flags
@@ -41,23 +41,23 @@ from lowering.in_place import with_inputs_in_place
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.sizing import read_for_sizes, sized
-from lowering.targets.support import check_program, check_room
-from lowering.targets.supported import check_names, marked_binders, support_of
+from lowering.targets.capabilities import check_names, marked_binders, support_of
+from lowering.targets.mark_checks import check_program, check_storage
 from lowering.timing.kernel_time import KernelTime, time_of
 from lowering.toolchain import build_shared, load, openmp_flags
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, Limits] | None]
-"""The sizes, the shape of the result, and what is asked of elements: if they decide whether indices fit, and limits."""
+"""Sizes, shape of the result, and checks of elements: whether they decide that indices fit, and their limits."""
 
-REMEMBERED: Final = 64
-"""For how many combinations of shapes a kernel remembers that they are right."""
-FILLED: Final = WALKED | 0x400
-"""The flags of NumPy's for an array that is C-contiguous, aligned and writeable."""
+CACHED_SHAPES: Final = 64
+"""Number of combinations of shapes that a kernel remembers as valid."""
+WRITABLE: Final = WALKED | 0x400
+"""NumPy's flags of an array that is C-contiguous, aligned and writeable."""
 
 
 @overload
-def compile(  # noqa: A001 (the contract's name)
+def compile(  # noqa: A001 (a public name)
     program: Program, *, target: Literal["c"] = ..., sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
 ) -> Kernel: ...
 
@@ -77,12 +77,12 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     program: Program, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
 ) -> Kernel | GpuKernel:
-    """A program as machine code. Its accesses and truncations are checked first; what is built is kept in a cache.
+    """Compile a program to machine code, after checking its accesses and truncations. Builds are cached on disk.
 
-    `sizes` fixes some sizes to numbers, which the C compiler then knows; they are no arguments of the kernel any more.
-    With `fast_math` the compiler may assume that there are no NaN and no infinities: what the kernel makes of them is
-    unspecified, nothing else in the process is touched. For the target "cuda" a `GpuKernel` is made, for which
-    nothing has to be installed.
+    `sizes` fixes some sizes to constants for the C compiler; the kernel then has no arguments for them. With
+    `fast_math` the compiler may assume that there are no NaN and no infinities: results computed from them are
+    unspecified, but nothing else in the process is affected. With `target="cuda"` the result is a `GpuKernel`; making
+    one requires neither CUDA nor a GPU.
 
     Raises `UnsafeAccess`, `UnsafeTruncation`, `UnsupportedMark`, `IllegalMark`, `CompilerMissing`, `CompilerFailed`;
     `ArgumentError` and `AssumptionError` for `sizes`.
@@ -101,11 +101,11 @@ def compile(  # noqa: A001
     program = _checked(program, target, sizes)
     if target == "cuda":
         if fast_math:
-            raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: it is for the C target yet")
+            raise InvalidArgument("fast_math=True for a GPU", required="fast_math=False: only the C target supports it")
         return compile_for_gpu(program)
-    check_room(program)
+    check_storage(program)
     compiler = find_compiler()
-    # Only what is made of vectors depends on their size.
+    # Only code that uses vector registers depends on their size.
     values, _ = values_of(program)
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(values))
     nest = lower(values, vector_bytes=compiler.vector_bytes if in_registers else VECTOR_BYTES)
@@ -113,7 +113,7 @@ def compile(  # noqa: A001
 
 
 def check(program: Program, *, target: str = "c") -> None:
-    """Raise what `compile` would raise for the program and its loop nest. No compiler is run.
+    """Raise what `compile` would raise for the program and its loop nest, without running a compiler.
 
     >>> import atl
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -124,12 +124,12 @@ def check(program: Program, *, target: str = "c") -> None:
     if target == "cuda":
         compile_for_gpu(program)
     else:
-        check_room(program)
+        check_storage(program)
         lower(values_of(program)[0])
 
 
 def _checked(program: Program, target: str, sizes: Mapping[str, int] | None = None) -> Program:
-    """Return the program with these sizes fixed, if the target can have it as far as its text tells."""
+    """Return the program with these sizes fixed. Raises if its text shows that the target does not support it."""
     support_of(target)
     check_rank(len(program.shape))
     check_program(program, target)
@@ -150,10 +150,10 @@ def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it.
+    """A function in a shared object: its C text, the object's path, its name, and the cffi handles.
 
-    With `fast_math` it was built by a compiler that may assume that there are no NaN and no infinities. Where it is
-    `parallel`, the library has the functions of OpenMP in `processes.DECLARED`, and calls after a fork are checked.
+    With `fast_math` it was built under the assumption that there are no NaN and no infinities. If it is `parallel`, the
+    library declares the functions of OpenMP in `processes.DECLARED`, and calls after a fork are checked.
     """
 
     source: str
@@ -165,7 +165,7 @@ class Code:
     parallel: bool = False
 
     def function(self) -> Callable[..., int]:
-        """Return the function to call."""
+        """Return the callable, checked after a fork if the code is parallel."""
         function: Callable[..., int] = getattr(self.library, self.name)
         return checked_after_fork(function, self.library, self.name) if self.parallel else function
 
@@ -173,43 +173,41 @@ class Code:
 class Kernel:
     """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
-    Arrays come in the order of the program's inputs or by name, a packed operand as one object in the place of its
-    arrays; sizes that no array determines are keywords. Whatever has `__array__`, DLPack or the buffer protocol is read
-    where it is; an array that is not C-contiguous is copied for the call, or refused with `copy=False`. The result is a
-    new array, of NumPy's, or of the library of the first input that is another's; or the one given as `out`, which must
-    have its shape and element type; a result of rank 0 is an array of rank 0. `out` shares no memory with an input, or
-    it is one, each element of which is read, as is proved for all sizes, before one is stored in its place.
+    Inputs are passed in the program's order or by name. A packed operand is passed as one object. Sizes that no array
+    determines are keywords. Any object with `__array__`, DLPack or the buffer protocol is read without a copy. An array
+    that is not C-contiguous is copied for the call, or refused with `copy=False`.
 
-    A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
+    The result is a new array: a NumPy array, or one of the library of the first input that is not a NumPy array. With
+    `out`, an array of the result's shape and element type is filled instead. A result of rank 0 is an array of rank 0.
+    `out` overlaps no input, or is an input of which each element is proved to be read before it is overwritten.
+    Several results are a named tuple of views of one array, and `out` is that array, of one dimension.
 
-    Raises `ArgumentError`, `ArrayError`, `AssumptionError`; `IndexOverflow` where what C computes for indices may not
-    fit into 64 bits, for which an array may be looked at before the call; `OutOfMemory` for a result or a buffer for
-    which there is no memory, after which `out` may have been written in part; `ForkedProcess` where loops are parallel
-    and a fork has lost their threads.
+    A call releases Python's global lock and keeps no state, so several threads may call a kernel at once. A kernel can
+    be pickled; unpickling builds it again or finds it in the cache.
 
-    Several results come as a tuple with their names, views of one array; `out` is that array, of one dimension.
-
-    A kernel can be pickled: it is built again, or found in the cache, where it is read back.
+    Raises `ArgumentError`, `ArrayError` and `AssumptionError` for the arguments; `IndexOverflow` if an index may exceed
+    64 bits, for which elements of arrays may be read before the call; `OutOfMemory` for the result or a buffer, after
+    which `out` may be written in part; `ForkedProcess` if a fork has lost the threads of parallel loops.
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code, *, whole: bool = False) -> None:
-        for given, of in ((program, Program), (nest, LoopNest), (code, Code)):
-            if not isinstance(given, of):
+        for value, kind in ((program, Program), (nest, LoopNest), (code, Code)):
+            if not isinstance(value, kind):
                 raise InvalidArgument(
-                    f"a kernel of {brief(given)}", required="a program: compile(program) makes a kernel"
+                    f"a kernel of {brief(value)}", required="a program: compile(program) makes a kernel"
                 )
-        self._given: Final = program
+        self._original: Final = program
         program, self._pattern = values_of(program)
         self.program: Final = program
-        """The program, with the sizes fixed that `compile` was told."""
+        """The program, with the sizes fixed that were passed to `compile`."""
         self.nest: Final = nest
-        """The loop nest that the program was lowered to."""
+        """The loop nest of the program."""
         self.source: Final = code.source
         """The C text."""
         self.path: Final = code.path
-        """The shared object; the C text lies beside it."""
+        """The shared object; the C text is next to it."""
         self._code = code
-        # What `ffi.from_buffer` calls, after a look at its arguments that takes as long.
+        # The function that `ffi.from_buffer` calls after a check of its arguments, which takes as long as the call.
         self._from_buffer: Callable[..., Any] = _cffi_backend().from_buffer
         self._function: Callable[..., int] = code.function()
         self._inputs: tuple[Input, ...] = tuple(
@@ -217,15 +215,15 @@ class Kernel:
             for array in nest.inputs
         )
         self._names = tuple(array.name for array in nest.inputs)
-        self._several = Several(program) if program.results and not whole else None
-        self._arrays_at = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
+        self._several = ResultLayout(program) if program.results and not whole else None
+        self._array_positions = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
         self._taking = Taking(program, self._inputs, self._from_buffer)
         self._facts = Facts.of(program)
-        self._shapes_decide = not read_for_sizes(program, nest, self._facts)
+        self._shapes_determine_sizes = not read_for_sizes(program, nest, self._facts)
         self._fitting = Fitting(nest)
-        self._remembered: dict[tuple[object, ...], Known] = {}
+        self._validated: dict[tuple[object, ...], Known] = {}
         self._limits: dict[tuple[Limit, ...], Limits] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
 
@@ -233,53 +231,54 @@ class Kernel:
         if copy is not None:
             named = self._checked_copy(arrays, named, copy)
         passed, pointers, key, _ = taken = self._taking(arrays, named)
-        known = self._remembered.get(key) if key is not None else None
-        if known is not None and (known[2] is None or self._elements_are_right(known, taken)):
+        known = self._validated.get(key) if key is not None else None
+        if known is not None and (known[2] is None or self._elements_are_valid(known, taken)):
             sizes, shape, _ = known
         else:
             if (other := exchanged(self.program, arrays, named, out)) is not None:
                 return other.back(self(*other.arrays, out=other.out, **other.named))
-            call, passed, pointers = self._bound(arrays, named)
+            call, passed, pointers = self._bind(arrays, named)
             sizes, shape = sized(self.program, self.nest, call)
             elements_decide = self._fitting.check(call.sizes, call.arrays)
-            if key is not None and self._shapes_decide:
-                # Limits that are alike are one: what is noted of an operand holds for calls that differ in others.
+            if key is not None and self._shapes_determine_sizes:
+                # Equal limits are shared, so that an operand checked in one call is not checked again in similar calls.
                 limits = self._facts.limits(call.sizes)
                 limits = self._limits.setdefault(limits.each, limits)
                 elements = (elements_decide, limits) if elements_decide or limits.each else None
-                self._remember(key, (sizes, shape, elements))
+                self._cache_validation(key, (sizes, shape, elements))
         function = self._function
         if out is None:
-            result = self._new(shape, sizes)
+            result = self._new_result(shape, sizes)
             into = self._from_buffer(self._result, result)
         elif type(out) is not np.ndarray and (other := exchanged(self.program, arrays, named, out)) is not None:
             return other.back(self(*other.arrays, out=other.out, **other.named))
         else:
-            result, into = out, self._place(out, shape)
+            result, into = out, self._output_pointer(out, shape)
             if self._overlaps(into, pointers):
-                function, pointers = self._in_place(out, passed, pointers)
+                function, pointers = self._select_in_place(out, passed, pointers)
         if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
             raise self._no_memory(sizes)
         if self._pattern is not None:
             return self._pattern.result(arrays, named, passed, result)
         if self._several is None:
             return result
-        held = dict(zip(self._names, passed, strict=True))
-        return self._several.of(result, dict(zip(self.nest.sizes, sizes, strict=True)), held)
+        values = dict(zip(self._names, passed, strict=True))
+        return self._several.split(result, dict(zip(self.nest.sizes, sizes, strict=True)), values)
 
     def prepared(self, /, *arrays: object, out: Any, **named: object) -> Callable[[], None]:
-        """A call whose arguments are looked at now, once: each call of it runs the C on the memory that they have.
+        """Check the arguments once; return a function that runs the kernel on their memory.
 
-        It reads the arrays as they are then, and fills `out`; numbers and sizes stay those that are given. What is
-        declared of elements has to stay so: nothing is checked any more. No array is copied for it; a packed operand is
-        taken apart once. Raises what a call raises, and `ArrayError` for an array that would be copied.
+        Each call reads the arrays' current elements, and fills `out`. Numbers and sizes are fixed, and a packed
+        operand is unpacked once. No array is copied. Elements must keep their declared properties, since they are not
+        checked again.
+        Raises the errors of a call, and `ArrayError` for an array that would be copied.
 
         >>> import atl, numpy as np
         >>> from lowering import compile
         >>> x = atl.tensor("x", atl.sizes("n"))
-        >>> given, out = np.ones(2, np.float32), np.empty(2, np.float32)
-        >>> run = compile(atl.program("twice", [x], 2 * x)).prepared(given, out=out)
-        >>> given[:] = 3
+        >>> argument, out = np.ones(2, np.float32), np.empty(2, np.float32)
+        >>> run = compile(atl.program("twice", [x], 2 * x)).prepared(argument, out=out)
+        >>> argument[:] = 3
         >>> run()
         >>> out
         array([6., 6.], dtype=float32)
@@ -287,12 +286,12 @@ class Kernel:
         refuse_copies(self.program, arrays, named)
         if (other := exchanged(self.program, arrays, named, out)) is not None:
             return self.prepared(*other.arrays, out=other.out, **other.named)
-        call, passed, pointers = self._bound(arrays, named)
+        call, passed, pointers = self._bind(arrays, named)
         sizes, shape = sized(self.program, self.nest, call)
         self._fitting.check(call.sizes, call.arrays)
-        into, function = self._place(out, shape), self._function
+        into, function = self._output_pointer(out, shape), self._function
         if self._overlaps(into, pointers):
-            function, pointers = self._in_place(out, passed, pointers)
+            function, pointers = self._select_in_place(out, passed, pointers)
 
         def run() -> None:
             if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
@@ -300,30 +299,30 @@ class Kernel:
 
         return BoundCall(run)
 
-    def _bound(self, arrays: Sequence[object], named: Mapping[str, object]) -> tuple[Arguments, list[Any], list[Any]]:
-        """The arguments, checked, and what C is passed for the inputs: the arrays, and where they lie."""
+    def _bind(self, arrays: Sequence[object], named: Mapping[str, object]) -> tuple[Arguments, list[Any], list[Any]]:
+        """Check the arguments; return them, the inputs as C gets them, and the same with pointers for arrays."""
         call = bind(self.program, arrays, named)
-        passed = [_passed(call.arrays[name]) for name in self._names]
+        passed = [_argument_for_c(call.arrays[name]) for name in self._names]
         pointers = [
             self._from_buffer(each.kind, value) if each.rank else value
             for value, each in zip(passed, self._inputs, strict=True)
         ]
         return call, passed, pointers
 
-    def _in_place(
+    def _select_in_place(
         self, out: AnyArray, passed: Sequence[Any], pointers: Sequence[Any]
     ) -> tuple[Callable[..., int], list[Any]]:
-        """The function for an output that is an input, and what it is passed of the others."""
-        same = self._taken(out, passed)
+        """Return the function for an `out` that is an input, and the pointers of the other inputs."""
+        same = self._inputs_equal_to(out, passed)
         if not same:
             return self._function, list(pointers)
         others = [pointer for pointer, name in zip(pointers, self._names, strict=True) if name not in same]
         return self._function_in_place(same), others
 
     def time(self, /, *arrays: object, seconds: object = 0.5, **named: object) -> KernelTime:
-        """How long a call with these arguments takes: it is called for so many seconds, and the median is told.
+        """Time calls with these arguments, repeated for `seconds`; return the median.
 
-        Without `out=` an array is made once, and filled by each call that is timed. Raises what a call raises.
+        Without `out=`, one array is allocated and filled by each call that is timed. Raises the errors of a call.
 
         >>> import atl, numpy as np
         >>> from lowering import compile
@@ -333,37 +332,39 @@ class Kernel:
         >>> 0 < taken.low <= taken.median <= taken.high
         True
         """
-        given = dict(named)
+        options = dict(named)
         if "seconds" in self._arguments:
-            given["seconds"], seconds = seconds, 0.5
-        first = self._whole(*arrays, **given)
+            options["seconds"], seconds = seconds, 0.5
+        first = self._unsplit(*arrays, **options)
         if self._pattern is None:
-            given.setdefault("out", first)
+            options.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
-        return time_of(self.program.name, lambda: self(*arrays, **given), seconds=seconds, threads=threads)
+        return time_of(self.program.name, lambda: self(*arrays, **options), seconds=seconds, threads=threads)
 
     def torch_operator(self, name: str | None = None) -> Any:
-        """The kernel as an operator of PyTorch's, `torch.ops.atl.NAME`, which `torch.compile` takes as one node.
+        """Register the kernel as the PyTorch operator `torch.ops.atl.NAME`, which `torch.compile` treats as one node.
 
-        It takes the inputs in order, scalars as numbers, then the sizes that no array determines; it has no derivative.
-        Without a name it has that of the program and of the code. Of a program of several results it is a function that
-        takes the operator's result apart. Raises `LibraryMissing` without PyTorch;
-        `InvalidArgument` where elements decide on the shape of the result, which cannot be known while tracing.
+        The operator takes the inputs in order, scalars as numbers, then the sizes that no array determines. It has no
+        derivative. The default name is derived from the program and its code. For a program with several results, a
+        function is returned that splits the operator's result.
+
+        Raises `LibraryMissing` without PyTorch; `InvalidArgument` if the shape of the result depends on elements, since
+        it cannot be known while tracing.
         """
-        return torch_operator(self.program, self._whole, name or self.path.stem.replace("-", "_"))
+        return torch_operator(self.program, self._unsplit, name or self.path.stem.replace("-", "_"))
 
     def jax_function(self) -> Callable[..., Any]:
-        """The kernel as a function of JAX's arrays, called back by `jax.pure_callback`, in `jax.jit` too.
+        """Return a function of JAX arrays that calls the kernel through `jax.pure_callback`, also in `jax.jit`.
 
-        It takes arrays by position or by name, and sizes that no array determines by name; it has no derivative. Raises
+        It takes arrays by position or by name, and sizes that no array determines by name. It has no derivative. Raises
         as `torch_operator` does.
         """
-        return jax_function(self.program, self._whole)
+        return jax_function(self.program, self._unsplit)
 
     @property
-    def _whole(self) -> Kernel:
-        """The kernel as it is, but that its result is the array of all elements."""
-        return Kernel(self._given, self.nest, self._code, whole=True)
+    def _unsplit(self) -> Kernel:
+        """The same kernel, but returning several results as one array."""
+        return Kernel(self._original, self.nest, self._code, whole=True)
 
     def write(
         self,
@@ -372,14 +373,15 @@ class Kernel:
         theorem: Certified | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> Path:
-        """Writes a folder that `make check` builds and checks without this project; its path is given back.
+        """Write a self-contained C project that `make check` builds and checks without this package; return its path.
 
-        It has the C, a header with the contract, plain loops of the formula, a program that compares both on random
-        data which meets what is declared, and a Makefile. With the `theorem` that the program is the right side of,
-        the plain loops are those of its left side, and its certificate is written too. `sizes` are those of the check,
-        which else has several, and takes others on its command line. All files are written, or none.
+        The folder contains the C code, a header with the contract, the formula as plain loops, a Makefile, and a
+        program that compares both on random data that satisfies the declarations. If the program is the right-hand
+        side of `theorem`, the plain loops compute its left-hand side, and its certificate is written too. `sizes` are
+        the default sizes of the check, which has several otherwise; its command line accepts others. All files are
+        written, or none.
 
-        Raises `InvalidArgument`, also where the folder cannot be written.
+        Raises `InvalidArgument`, also if the folder cannot be written.
         """
         flags = gathering_flags(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code
@@ -387,7 +389,7 @@ class Kernel:
         return written(exported, folder, theorem=theorem, sizes=sizes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(compile, fast_math=self._code.fast_math), (checked_pickle(self._given),)
+        return partial(compile, fast_math=self._code.fast_math), (checked_pickle(self._original),)
 
     def __copy__(self) -> Kernel:
         return self
@@ -406,11 +408,11 @@ class Kernel:
 
     @property
     def _arguments(self) -> tuple[str, ...]:
-        """The names that a call may give."""
+        """Names of the keyword arguments of a call."""
         return (*self.program.operands, *(array.name for array in self.program.inputs), *self.program.sizes)
 
     def _checked_copy(self, arrays: tuple[object, ...], named: dict[str, object], copy: object) -> dict[str, object]:
-        """What a call is given by name, once nothing would be copied; a `copy` of the program's comes first."""
+        """Return the named arguments, after checking `copy=False`. A program's own argument `copy` takes precedence."""
         if "copy" in self._arguments:
             return {**named, "copy": copy}
         if wants_no_copy(copy):
@@ -419,8 +421,8 @@ class Kernel:
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
-    def _elements_are_right(self, known: Known, taken: Taken) -> bool:
-        """Whether elements are as they are declared, in a call of shapes that are right. `bind` says what is wrong.
+    def _elements_are_valid(self, known: Known, taken: Taken) -> bool:
+        """Return whether the elements have their declared properties, given valid shapes. `bind` reports the errors.
 
         Raises `IndexOverflow`.
         """
@@ -429,89 +431,89 @@ class Kernel:
         decide, limits = elements
         passed, pointers, _, notable = taken
         if decide:
-            held = dict(zip(self._names, passed, strict=True))
-            self._fitting.check(dict(zip(self.nest.sizes, sizes, strict=True)), held)
+            values = dict(zip(self._names, passed, strict=True))
+            self._fitting.check(dict(zip(self.nest.sizes, sizes, strict=True)), values)
         met = met_by(limits, notable) if notable else ()
-        for finds_fault, told, pick in limits.beyond(met) if met else limits.asked:
-            if finds_fault(told, *pick(pointers)):
+        for finds_fault, limit, pick in limits.beyond(met) if met else limits.asked:
+            if finds_fault(limit, *pick(pointers)):
                 return False
         if len(met) < len(notable):
             self._taking.note(limits, notable, pointers)
         return True
 
-    def _remember(self, key: tuple[object, ...], known: Known) -> None:
-        if len(self._remembered) >= REMEMBERED:
-            self._remembered.clear()
+    def _cache_validation(self, key: tuple[object, ...], known: Known) -> None:
+        if len(self._validated) >= CACHED_SHAPES:
+            self._validated.clear()
             self._limits.clear()
-        self._remembered[key] = known
+        self._validated[key] = known
 
     # -- the result ---------------------------------------------------------------------------------------------------
 
-    def _new(self, shape: tuple[int, ...], sizes: tuple[int, ...]) -> AnyArray:
+    def _new_result(self, shape: tuple[int, ...], sizes: tuple[int, ...]) -> AnyArray:
         try:
             return np.empty(shape, self._dtype)
         except (MemoryError, ValueError):
             raise OutOfMemory(
-                f"there is no memory for the result of {self.program.name}",
+                f"there is not enough memory for the result of {self.program.name}",
                 required=f"{prod(shape) * self._dtype.itemsize} bytes, for {self._dtype} of shape {shape}",
                 numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
             ) from None
 
-    def _place(self, out: object, shape: tuple[int, ...]) -> Any:
-        """What C is passed for the array given to hold the result, once it is checked that it can."""
+    def _output_pointer(self, out: object, shape: tuple[int, ...]) -> Any:
+        """Return the pointer to `out`. Raises `ArrayError` if `out` cannot store the result."""
         if type(out) is not np.ndarray and (not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray)):
-            raise self._refused(f"out is a {type(out).__name__}", shape)
+            raise self._bad_output(f"out is a {type(out).__name__}", shape)
         if out.shape != shape:
-            raise self._refused(f"out has the shape {out.shape}, not {shape}", shape)
+            raise self._bad_output(f"out has the shape {out.shape}, not {shape}", shape)
         if out.dtype is not self._dtype and out.dtype != self._dtype:
-            raise self._refused(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
-        if out.flags.num & FILLED != FILLED:
+            raise self._bad_output(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
+        if out.flags.num & WRITABLE != WRITABLE:
             flags = out.flags
             what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
-            raise self._refused(f"out is not {what}", shape)
+            raise self._bad_output(f"out is not {what}", shape)
         return self._from_buffer(self._result, out)
 
     def _overlaps(self, into: Any, pointers: Sequence[Any]) -> bool:
-        """Whether the result has memory of an input. All are contiguous: where they begin and end says it exactly."""
+        """Return whether the result overlaps an input. The test is exact because all arrays are contiguous."""
         end = into + len(into)
-        for at in self._arrays_at:
+        for at in self._array_positions:
             pointer = pointers[at]
             if pointer < end and into < pointer + len(pointer):
                 return True
         return False
 
-    def _taken(self, out: AnyArray, passed: Sequence[Any]) -> frozenset[str]:
-        """The inputs that the array given to hold the result is, of which it overlaps some."""
+    def _inputs_equal_to(self, out: AnyArray, passed: Sequence[Any]) -> frozenset[str]:
+        """Return the names of the inputs that are `out`. Raises `ArrayError` for a partial overlap."""
         same: list[str] = []
         for name, array in zip(self._names, passed, strict=True):
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
                 if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
                     raise ArrayError(
                         f"out shares memory with the input {name}",
-                        required="an output that overlaps no input, or is one",
-                        suggestions=(f"pass a copy of {name}, or leave out=… away",),
+                        required="an output that overlaps no input, or that is exactly one of the inputs",
+                        suggestions=(f"pass a copy of {name}, or omit out=…",),
                     )
                 same.append(name)
         return frozenset(same)
 
     def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
-        """The function for calls in which these inputs are the output: without them, and built once it is needed."""
+        """Return the function for calls in which these inputs are the output. It is built when first needed."""
         if names not in self._built_in_place:
             nest = with_inputs_in_place(self.nest, names)
-            # The code is kept and not its function, which does not keep the library from being unloaded.
+            # Keep the code rather than its function, which does not prevent the library from being unloaded.
             self._built_in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
         return self._built_in_place[names].function()
 
-    def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
+    def _bad_output(self, what: str, shape: tuple[int, ...]) -> ArrayError:
         return ArrayError(
             what,
             required=f"a C-contiguous, aligned and writeable array of {self._dtype} of shape {shape}",
-            suggestions=("leave out=… away, and a new array is made",),
+            suggestions=("omit out=… to get a new array",),
         )
 
     def _no_memory(self, sizes: tuple[int, ...]) -> OutOfMemory:
         return OutOfMemory(
-            f"there is no memory for a buffer of {self.program.name}",
+            f"there is not enough memory for a buffer of {self.program.name}",
             required="memory for " + ", ".join(_buffers(self.nest)),
             numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
         )
@@ -523,13 +525,13 @@ def _cffi_backend() -> Any:
     return backend
 
 
-def _passed(array: AnyArray) -> Any:
-    """What is passed to C: the number in an array of rank 0, else the array, copied where C could not walk it."""
+def _argument_for_c(array: AnyArray) -> Any:
+    """Return the number in an array of rank 0, or the array, copied unless it is contiguous and aligned."""
     return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else array.item()
 
 
 def _buffers(nest: LoopNest) -> list[str]:
-    """What a kernel allocates, for a message."""
+    """List the heap buffers of a kernel for a message."""
     heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
     return [
         f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"

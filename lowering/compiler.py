@@ -1,4 +1,4 @@
-"""The C compiler of this machine: finding it, asking what it can, and running it within a time."""
+"""The system's C compiler: detection, capabilities, and running it under a time limit."""
 
 from __future__ import annotations
 
@@ -22,44 +22,45 @@ from pathlib import Path
 from typing import Final, Literal
 
 from atl.errors import CompilerFailed, CompilerMissing, InvalidArgument, Location, brief
-from atl.files.whole import reason
+from atl.files.atomic import reason
 
 CompilerKind = Literal["clang", "gcc", "nvcc"]
 
 ZIG: Final = "ziglang"
-"""A package that has a C compiler, which is looked for last."""
+"""A Python package that contains a C compiler, tried last."""
 CANDIDATES: Final = ("gcc", "clang", "cc")
-"""Where $CC is not set, the compilers looked for, in this order."""
+"""Compilers tried in this order when $CC is not set."""
 
 SANITIZED: Final = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-"""Without optimisation each access stands in the code and is looked at; and gcc takes a fifth of the time of -O1 -g."""
+"""Flags of sanitized builds. -O0 keeps every access in the code; with gcc it takes a fifth of the time of -O1 -g."""
 
 OPENMP: Final = "-fopenmp"
 OPENMP_SIMD: Final = "-fopenmp-simd"
-"""Directives for vector instructions alone; nothing is linked."""
+"""Enables directives for vector instructions only; nothing is linked."""
 
 TIMEOUT: Final = 600
-"""One run of the compiler may take so many seconds, if $ATL_COMPILER_TIMEOUT does not say otherwise."""
+"""Default time limit of one compiler run, in seconds."""
 LONGEST: Final = 10**6
 QUESTION: Final = 30.0
-"""So many seconds a compiler may take to say what it is."""
+"""Time limit of a query such as --version, in seconds."""
 
 INSTALL: Final = (
     "Debian or Ubuntu: apt install gcc",
     "Fedora: dnf install gcc",
     "macOS: xcode-select --install",
     "or set CC to the path of a C compiler",
-    "or pip install ziglang: it has one, which is found",
+    "or pip install ziglang: its compiler is detected",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C compiler that has been run once: `command` starts it, `version` is the first line that it says of itself.
+    """A C compiler that was found to run.
 
-    `command` is the path, followed by the arguments that $CC gives with it, if any. With the flags in `native` it uses
-    all that this processor has. `target` is a digest of its predefined macros with these flags, so it differs between
-    processors for which the compiler makes different code. `vector_bytes` is the size of a vector register: 64, 32, 16.
+    `command` is the path, followed by the arguments in $CC. `version` is the first line of the output of --version.
+    `native` are the flags that select this processor. `target` is a digest of the macros predefined with these flags:
+    it differs between processors for which the compiler generates different code. `vector_bytes` is the size of a
+    vector register (64, 32 or 16), and `vector_registers` their number. `fma` is set if there is a fused multiply-add.
     """
 
     command: tuple[str, ...]
@@ -68,10 +69,12 @@ class Compiler:
     native: tuple[str, ...] = ()
     target: str = ""
     vector_bytes: int = 16
+    vector_registers: int = 16
+    fma: bool = False
 
     @property
     def path(self) -> Path:
-        """The program itself."""
+        """Path of the executable."""
         return Path(self.command[0])
 
     def __str__(self) -> str:
@@ -80,16 +83,16 @@ class Compiler:
 
 
 class _Unusable(Exception):
-    """The reason why a program is not used as a C compiler; the text follows on its name."""
+    """The reason why a program cannot be used as a C compiler. Its text follows the name in a sentence."""
 
 
 def find_compiler() -> Compiler:
-    """The C compiler to use: $CC where it is set, else the first of gcc, clang and cc that is found and runs.
+    """Find the C compiler: $CC if it is set, else the first of gcc, clang and cc that runs.
 
-    Without them it is that of the package ziglang, where it is installed and what it builds can be loaded.
+    If none of them runs, the compiler of the package ziglang is used, if what it builds can be loaded.
 
-    Raises `CompilerMissing` when $CC names something that is not found, does not run or is neither gcc nor clang, and
-    when there is no compiler at all.
+    Raises `CompilerMissing` when there is no compiler, and when $CC is not found, does not run, or is neither gcc nor
+    clang.
     """
     if chosen := os.environ.get("CC", "").strip():
         return _chosen_compiler(chosen)
@@ -103,19 +106,19 @@ def find_compiler() -> Compiler:
             zig = _identified(command, _stamp(sys.executable))
             if (refusal := loading(command)) is None:
                 return zig
-            refusals.append(f"that of the package {ZIG} {refusal}")
+            refusals.append(f"the package {ZIG} {refusal}")
         except _Unusable as unusable:
-            refusals.append(f"that of the package {ZIG} {unusable}")
+            refusals.append(f"the package {ZIG} {unusable}")
     looked_for = ", ".join(CANDIDATES[:-1]) + " or " + CANDIDATES[-1]
     raise CompilerMissing(
         "no C compiler was found" + "".join(f"; {refusal}" for refusal in refusals),
-        required=f"{looked_for} in one of the directories of PATH ({os.environ.get('PATH') or 'it is empty'})",
+        required=f"{looked_for} in a directory of PATH (PATH is {os.environ.get('PATH') or 'empty'})",
         suggestions=INSTALL,
     )
 
 
 def _first_candidate(refusals: list[str]) -> Compiler | None:
-    """Return the first of the usual compilers that is found and runs; adds why those before it are not used."""
+    """Return the first candidate that runs; append the reasons why earlier ones cannot be used to `refusals`."""
     for candidate in CANDIDATES:
         path = shutil.which(candidate)
         if path is None:
@@ -129,10 +132,10 @@ def _first_candidate(refusals: list[str]) -> Compiler | None:
 
 @lru_cache(maxsize=8)
 def loading(command: tuple[str, ...]) -> str | None:
-    """What is wrong with the shared objects that a compiler builds; nothing, if one is loaded and called.
+    """Return why shared objects built by a compiler cannot be used, or None if one can be loaded and called.
 
-    Zig's makes C's library for the system that it finds, and may find another one than Python runs on. The first time
-    that takes it minutes.
+    Zig builds its own C library for the system that it detects, which may differ from the one that Python runs on. The
+    first build takes minutes.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="atl-") as directory:
@@ -143,9 +146,9 @@ def loading(command: tuple[str, ...]) -> str | None:
                 return f"does not build a shared object: {' '.join(answer.stderr.split())[:200]}"
             function = ctypes.CDLL(str(library)).probe
     except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
-        return f"builds what cannot be loaded: {error}"
+        return f"builds objects that cannot be loaded: {error}"
     function.argtypes = [ctypes.c_double]
-    return None if function(1764.0) == 42 else "builds what computes something else"
+    return None if function(1764.0) == 42 else "builds objects that compute wrong values"
 
 
 def _chosen_compiler(chosen: str) -> Compiler:
@@ -157,7 +160,7 @@ def _chosen_compiler(chosen: str) -> Compiler:
     try:
         if path is not None:
             return _identified((str(Path(path).absolute()), *arguments), _stamp(path))
-        wrong = "there is no such program"
+        wrong = "no such program exists"
     except _Unusable as unusable:
         wrong = f"{path} {unusable}"
     others = _first_candidate([])
@@ -165,23 +168,23 @@ def _chosen_compiler(chosen: str) -> Compiler:
         f"the environment variable CC is {chosen!r}, and {wrong}",
         required="CC to name gcc, clang or a compiler based on one of them, by its path or by a name found in PATH",
         suggestions=(
-            *(INSTALL[:-2] if others is None else ("unset CC, and gcc, clang and cc are looked for",)),
+            *(INSTALL[:-2] if others is None else ("unset CC to use gcc, clang or cc",)),
             "set CC to the path of gcc, of clang, or of a compiler based on one of them",
         ),
     )
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    """Changes when the program is replaced, so that a running process takes notice of an upgrade."""
+    """Return the file's time and size, so that a running process notices an upgrade."""
     status = Path(path).stat()
     return status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=64)
 def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compiler:
-    """Raises `_Unusable`, which is not remembered: a compiler that was too slow once is asked again."""
+    """Query a compiler. Raises `_Unusable`, which is not cached: a compiler that timed out once is queried again."""
     answer = _answer(command, "--version")
-    version = next(iter(answer.stdout.splitlines()), "").strip() or "says no version"
+    version = next(iter(answer.stdout.splitlines()), "").strip() or "unknown version"
     native, predefined = _predefined(command)
     macros = set(predefined.split())
     if "__clang__" in macros:
@@ -191,12 +194,15 @@ def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compil
     else:
         raise _Unusable(f"({version}) is neither gcc nor clang; zig cc, musl-gcc and icx are based on these")
     longest = 64 if "__AVX512F__" in macros else 32 if "__AVX__" in macros else 16
-    return Compiler(command, version, kind, native, hashlib.sha256(predefined.encode()).hexdigest()[:24], longest)
+    registers = 32 if macros & {"__AVX512F__", "__aarch64__"} else 16
+    fma = bool(macros & {"__FMA__", "__ARM_FEATURE_FMA"})
+    target = hashlib.sha256(predefined.encode()).hexdigest()[:24]
+    return Compiler(command, version, kind, native, target, longest, registers, fma)
 
 
 def _predefined(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The flags for this processor that a compiler knows, and the macros that it predefines with them."""
-    # Some compilers for ARM know the processor only under the second name. A target in $CC is the user's choice.
+    """Return the flags that select this processor, and the macros predefined with them."""
+    # Some compilers for ARM accept only -mcpu=native. If $CC names a target, that is the user's choice.
     chosen = any(part.startswith(("-march=", "-mcpu=")) for part in command)
     for flags in () if chosen else (("-march=native",), ("-mcpu=native",)):
         answer = _answer((*command, *flags), *_MACROS, may_be_refused=True)
@@ -209,17 +215,17 @@ _INSTRUCTIONS: Final = re.compile(
     r"__(SSE[234]?|SSSE3|SSE4_[12]|SSE4A|AVX\w*?|FMA4?|F16C|BMI2?|LZCNT|POPCNT|MOVBE|TBM|XOP|GFNI|APX_F)__"
     r"|__ARM_FEATURE_(SVE\w*|DOTPROD|FP16\w*|BF16\w*|MATMUL_INT8|ATOMICS|CRC32|QRDMX)"
 )
-"""The macros of instructions that compilers use of their own accord for loops in C."""
+"""Macros of the instruction sets that compilers use when they optimise ordinary C loops."""
 _SETS_NO_INSTRUCTIONS: Final = ("-m", "-m32", "-m64", "-mx32")
-"""Arguments that stay when those are left out which choose instructions; `python -m ziglang cc` has the first."""
+"""Arguments beginning with -m that do not choose instructions; `python -m ziglang cc` contains the first."""
 
 
 @lru_cache(maxsize=64)
 def foreign_instructions(compiler: Compiler) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the arguments in $CC that choose instructions, and the instruction sets that only these bring in.
+    """Return the arguments in $CC that choose instructions, and the instruction sets that this processor lacks.
 
-    The compiler is asked for its macros with -march=native in their place: what it predefines then, this processor has.
-    Both are empty where all is well, or where the compiler does not know this processor.
+    The compiler's macros are compared with those under -march=native, which are the sets of this processor. Both
+    results are empty if nothing is missing, or if the compiler does not know this processor.
     """
     chosen = tuple(part for part in compiler.command if part.startswith("-m") and part not in _SETS_NO_INSTRUCTIONS)
     if not chosen or compiler.kind == "nvcc":
@@ -243,7 +249,7 @@ _MACROS: Final = ("-dM", "-E", "-x", "c", "-")
 def _answer(
     command: Sequence[str], question: str, *more: str, may_be_refused: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Asks a compiler what it is. Raises `_Unusable` where it does not say so, or not in time."""
+    """Run the compiler with a query. Raises `_Unusable` if it fails or takes too long."""
     try:
         answer = run([*command, question, *more], within=QUESTION)
     except OSError as error:
@@ -252,14 +258,14 @@ def _answer(
         raise _Unusable(f"cannot be run (its {question} does not end within {error.timeout:g} seconds)") from error
     status = answer.returncode
     if status < 0 or (status and not may_be_refused):
-        said = answer.stderr.strip().splitlines()
+        output = answer.stderr.strip().splitlines()
         ended = f"ends with status {status}" if status > 0 else f"is ended by signal {-status}"
-        raise _Unusable(f"cannot be run (its {question} {ended}{': ' + said[0] if said else ''})")
+        raise _Unusable(f"cannot be run (its {question} {ended}{': ' + output[0] if output else ''})")
     return answer
 
 
 def time_limit() -> float:
-    """How many seconds one run of the compiler may take: $ATL_COMPILER_TIMEOUT, or 600."""
+    """Return the time limit of one compiler run in seconds: $ATL_COMPILER_TIMEOUT, or 600."""
     text = os.environ.get("ATL_COMPILER_TIMEOUT", "").strip() or str(TIMEOUT)
     try:
         seconds = float(text)
@@ -268,16 +274,16 @@ def time_limit() -> float:
     if not 0 < seconds <= LONGEST:
         raise InvalidArgument(
             f"the environment variable ATL_COMPILER_TIMEOUT is {brief(text)}",
-            required=f"how many seconds one run of the C compiler may take, above 0 and up to {LONGEST}",
-            suggestions=(f"unset it, and a run may take {TIMEOUT} seconds",),
+            required=f"the time limit of one compiler run in seconds, above 0 and up to {LONGEST}",
+            suggestions=(f"unset it for the default of {TIMEOUT} seconds",),
         )
     return seconds
 
 
 def run(
-    command: Sequence[str], *, directory: Path | None = None, given: str = "", within: float = LONGEST
+    command: Sequence[str], *, directory: Path | None = None, stdin: str = "", within: float = LONGEST
 ) -> subprocess.CompletedProcess[str]:
-    """Raises `OSError`, and `subprocess.TimeoutExpired` after `within` seconds or the user's limit."""
+    """Run a command. Raises `OSError`; `subprocess.TimeoutExpired` after `within` seconds or the user's limit."""
     seconds = min(within, time_limit())
     with subprocess.Popen(
         command,
@@ -287,13 +293,13 @@ def run(
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        # Messages in one language, and no colours, whatever the user's settings are.
+        # English messages without colours, whatever the user's settings are.
         env={**os.environ, "LC_ALL": "C", "GCC_COLORS": ""},
-        # A group of its own: a driver's children are to end with it.
+        # A separate process group, so that the compiler driver's children are killed with it.
         start_new_session=True,
     ) as process:
         try:
-            stdout, stderr = process.communicate(given, timeout=seconds)
+            stdout, stderr = process.communicate(stdin, timeout=seconds)
         except BaseException:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -305,7 +311,7 @@ MESSAGE_LINES: Final = 40
 
 
 def quoted(message: str) -> Location:
-    """A compiler's message, up to its fortieth line, quoted so that its carets are not taken for ours."""
+    """Quote the first 40 lines of a compiler's message, so that its carets are not taken for ours."""
     lines = message.splitlines()
     if len(lines) > MESSAGE_LINES:
         lines = [*lines[:MESSAGE_LINES], f"… ({len(lines) - MESSAGE_LINES} more lines)"]
@@ -313,7 +319,7 @@ def quoted(message: str) -> Location:
 
 
 def remedies(message: str, otherwise: str) -> tuple[str, ...]:
-    """What to try, by a compiler's message."""
+    """Return suggestions for a compiler's message."""
     if os.strerror(errno.ENOSPC) in message:
         return ("free some space, or set TMPDIR and ATL_CACHE to directories with space left",)
     return (otherwise,)
@@ -322,16 +328,15 @@ def remedies(message: str, otherwise: str) -> tuple[str, ...]:
 def _builds_with(compiler: Compiler, flags: Sequence[str], program: str) -> bool:
     """Return whether the compiler builds a program with these flags.
 
-    Raises `CompilerFailed` where it does not build it without them either, as on a full disk: the flags are not to
-    blame.
+    Raises `CompilerFailed` if it does not build without the flags either, for instance because the disk is full.
     """
     command, message = list[str](), ""
-    within = LONGEST if ZIG in compiler.command else QUESTION  # Zig's may have to make C's library first
+    within = LONGEST if ZIG in compiler.command else QUESTION  # Zig may have to build its C library first
     with tempfile.TemporaryDirectory(prefix="atl-") as directory:
         for tried in (flags, ()):
             command = [*compiler.command, *tried, "-x", "c", "-", "-o", "program"]
             try:
-                answer = run(command, directory=Path(directory), given=program, within=within)
+                answer = run(command, directory=Path(directory), stdin=program, within=within)
             except (OSError, subprocess.TimeoutExpired) as error:
                 message = str(error)
                 break
@@ -348,14 +353,14 @@ def _builds_with(compiler: Compiler, flags: Sequence[str], program: str) -> bool
 
 @lru_cache(maxsize=64)
 def has_sanitizers(compiler: Compiler) -> bool:
-    """Whether sanitized programs can be built: the libraries for them often come in packages of their own.
+    """Return whether sanitized programs can be built: the sanitizer libraries are often separate packages.
 
-    Raises `CompilerFailed` where no program can be built.
+    Raises `CompilerFailed` if no program can be built at all.
     """
     return _builds_with(compiler, SANITIZED, "int main(void) { return 0; }")
 
 
-_FOLDS: Final = """\
+_SUMMATION: Final = """\
 int main(void)
 {
     int sum = 0;
@@ -369,8 +374,9 @@ int main(void)
 
 @lru_cache(maxsize=64)
 def has_openmp(compiler: Compiler, flag: str) -> bool:
-    """Whether programs with OpenMP can be built, with `-fopenmp`; or with `-fopenmp-simd`, those without threads.
+    """Return whether programs can be built with `-fopenmp`, or with `-fopenmp-simd` (directives but no threads).
 
-    Raises `CompilerFailed` where no program can be built.
+    Raises `CompilerFailed` if no program can be built at all.
     """
-    return _builds_with(compiler, (flag,), _FOLDS.replace("DIRECTIVE", "parallel for" if flag == OPENMP else "simd"))
+    directive = "parallel for" if flag == OPENMP else "simd"
+    return _builds_with(compiler, (flag,), _SUMMATION.replace("DIRECTIVE", directive))

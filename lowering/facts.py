@@ -13,7 +13,7 @@ from math import prod
 from operator import itemgetter
 from typing import Any, Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, Rising, bounds_of, facts_of, is_truths
+from atl.core.declared import AtLeast, Below, Monotonic, bounds_of, facts_of, is_bool_array
 from atl.core.dtypes import INTEGERS, range_of
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program
@@ -262,7 +262,7 @@ class Facts:
     def of(program: Program) -> Facts:
         """Those of the inputs of a program. An array of truth values has no others."""
         places = {array.name: at for at, array in enumerate(program.inputs)}
-        told = (each for each in enumerate(program.inputs) if facts_of(each[1]) and not is_truths(each[1]))
+        told = (each for each in enumerate(program.inputs) if facts_of(each[1]) and not is_bool_array(each[1]))
         return Facts(tuple(told), places)
 
     def stated(self) -> list[Index]:
@@ -285,14 +285,14 @@ class Facts:
             if not shape or 0 in shape:
                 continue
             low, high = range_of(array.dtype)
-            order: Rising | None = None
+            order: Monotonic | None = None
             for fact in facts_of(array):
                 match fact:
                     case AtLeast(bound):
                         low = max(low, value(bound))
                     case Below(bound):
                         high = min(high, value(bound) - 1)
-                    case Rising():
+                    case Monotonic():
                         order = fact if shape[-1] > 1 else None
                     case _:
                         assert_never(fact)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import ONE, ZERO, Read, Var, atoms
 from atl.errors import ArrayError
 from lowering.nest.accesses import accesses
@@ -52,7 +52,7 @@ def _check(nest: LoopNest, buffer: Buffer) -> None:
     # One iteration of a loop around all: what is done in it is what the nest does.
     once = Var(next(unused_ids(nest)), "once")
     whole = For(once, ZERO, ONE, nest.body)
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     found = overtaken(list(accesses(whole, facts, outermost(nest), inputs=True)), buffer, output, whole.body)
     if found is not None:
         raise _overtaken(name, found)

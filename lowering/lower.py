@@ -35,7 +35,7 @@ from atl.core.index import (
     imax,
     index,
 )
-from atl.core.marks import AT_ONCE, LetMark, LoopMark
+from atl.core.marks import CONCURRENT, LetMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation
 from atl.core.program import Program
 from atl.core.substitution import map_op
@@ -96,10 +96,10 @@ from lowering.passes import PASSES_OF, after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import Traced, number_of_loop, numbered, traced
-from lowering.targets.legality import check_legal, check_met
+from lowering.targets.capabilities import MarkedBinder, marked_binders, support_of
+from lowering.targets.co_iteration import check_merges
+from lowering.targets.legality import check_legal, check_lowered
 from lowering.targets.stack import storage_of
-from lowering.targets.supported import MarkedBinder, marked_binders, support_of
-from lowering.targets.walks import check_merges
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 
@@ -154,7 +154,7 @@ class Context:
     def inside(self, scope: Scope, loop: tuple[Var, Index, Index], mark: LoopMark) -> Context:
         """The body of a loop, with its scope."""
         inside = replace(self, scope=scope, around=(*self.around, loop), in_merge=mark is LoopMark.MERGE)
-        if mark in AT_ONCE:
+        if mark in CONCURRENT:
             return replace(inside, outside=scope, loops=())
         return replace(inside, loops=(*self.loops, loop))
 
@@ -205,7 +205,7 @@ def lower(
     padtypes.check(program)
     check_merges(program)
     lowering, lowered = _lowered(program, registers=registers, origins=origins)
-    check_met(program, lowered, lowering.met)
+    check_lowered(program, lowered, lowering.met)
     nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
     check_legal(nest)
     return nest
@@ -363,12 +363,12 @@ class _Lowering:
             name, binder = marked.name, marked.path
             origin = binder
         elif self._followed is not None:
-            origin, name = self._followed.found(name)
+            origin, name = self._followed.original(name)
         variable, scope = context.scope.bind(name, low, high, uid=next(self._ids))
         if self._followed is not None and origin is not None:
             self._origins[variable] = origin
         inside = context.inside(scope, (variable, low, high), mark)
-        if context.loops and mark not in AT_ONCE:
+        if context.loops and mark not in CONCURRENT:
             inner = body(variable, inside)
             return (For(variable, low, high, inner, mark, binder),) if inner else ()
         outer, self._hoisted = self._hoisted, []

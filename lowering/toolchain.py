@@ -1,8 +1,8 @@
-"""From C text to a shared object or an executable: the flags, the commands, and a cache on disk.
+"""Builds of C text: compiler flags, commands, and a cache of shared objects and executables on disk.
 
-A build is a `Plan`: some files, the commands that turn them into one output, and a key made of all that the output
-depends on. The cache holds, for each key, the output, the C text beside it and the plan with a digest of the output.
-The cache may be deleted at any time.
+A build is a `Plan`: source files, the commands that turn them into one output, and a key derived from all that the
+output depends on. For each key the cache holds the output, its C text, and the plan with a digest of the output. The
+cache may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from types import UnionType
 from typing import Any, Final
 
 from atl.errors import CompilerFailed, InvalidArgument, InvalidName, Location, brief
-from atl.files.whole import reason
+from atl.files.atomic import reason
 from lowering.compiler import (
     OPENMP,
     OPENMP_SIMD,
@@ -42,10 +42,10 @@ from lowering.compiler import (
 )
 
 STANDARD: Final = ("-std=c11", "-fwrapv")
-"""The language that kernels are written in: C11, in which integers wrap."""
+"""Language of generated C: C11 with wrapping integers."""
 
-# -fassociative-math lets a reduction be vectorised, and gcc takes it only together with the two before it. In a strict
-# -std mode gcc turns contraction off, and with it every fused multiply-add that -march gives.
+# -fassociative-math allows reductions to be vectorised; gcc accepts it only together with the two flags before it.
+# Under a strict -std, gcc disables contraction, and with it every fused multiply-add that -march provides.
 OPTIMISED: Final = (
     "-O3",
     "-fno-math-errno",
@@ -54,24 +54,24 @@ OPTIMISED: Final = (
     "-fassociative-math",
     "-ffp-contract=fast",
 )
-# Of a loop with the test i + 1 < n in it gcc would make one that it cannot vectorise.
-# Not -fira-region=one, which takes a fifth off the time of compiling: a stencil by rows then runs 1.26 times as long.
+# With jump threading, gcc turns a loop that tests i + 1 < n into a loop that it cannot vectorise.
+# -fira-region=one would save a fifth of the compile time, but a stencil by rows then runs 1.26 times as long.
 OF_GCC: Final = ("-fno-thread-jumps",)
 FAST_MATH: Final = "-ffast-math"
-# Given to the linker's driver, each of these adds a start-up routine that flushes subnormals in the whole process.
+# If one of these reaches the link, gcc adds start-up code that flushes subnormals in the whole process.
 NEVER_AT_LINK: Final = frozenset({FAST_MATH, "-Ofast", "-funsafe-math-optimizations"})
 
 LONGEST_FILE: Final = 250
-"""The bytes in the name of a file of a build: file systems hold names of 255."""
+"""Largest length of a file name in bytes; file systems allow 255."""
 LONGEST_NAME: Final = 120
-"""Files are named after what is built, up to this many letters; in the cache they have the key and a suffix, too."""
+"""Largest length of a build's name in letters; in the cache the key and a suffix are appended."""
 
 # -- plans ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a build does: it writes `files` (name, text) in an empty directory and runs `commands` there, in order."""
+    """A build: `files` (name, text) are written to an empty directory, where `commands` are run in order."""
 
     name: str
     suffix: str
@@ -85,10 +85,10 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """A digest of everything that the output depends on."""
+        """Digest of everything that the output depends on."""
         made_by = self.compiler
         parts = [self.output, made_by.version, made_by.target, *_flat(self.files), *_flat(self.commands)]
-        # Paths need not be text in UTF-8.
+        # Paths may contain bytes that are not UTF-8.
         return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:24]
 
 
@@ -105,7 +105,7 @@ def _check(value: object, of: type | UnionType, what: str) -> None:
 
 
 def _cut(name: str) -> str:
-    """What files are named after that are built under a name. Raises `InvalidName` where nothing is built under it."""
+    """Return the file name, without suffix, of a build. Raises `InvalidName`."""
     if not name.isidentifier() or not name.isascii():
         raise InvalidName(
             f"{brief(name)} cannot be the name of a build",
@@ -123,7 +123,7 @@ def _planned(
     compile_flags: Sequence[str],
     link_flags: Sequence[str],
 ) -> Plan:
-    """Compiling and linking are separate commands always, so that no compile flag can reach the link."""
+    """Plan to compile and link in separate commands, so that no compile flag reaches the link."""
     openmp = openmp_flags(files.values())
     compile_flags = (*compile_flags, *openmp)
     link_flags = (*link_flags, *(flag for flag in openmp if flag == OPENMP))
@@ -144,27 +144,27 @@ def _planned(
 
 
 def openmp_flags(texts: Iterable[str]) -> tuple[str, ...]:
-    """What files with OpenMP's directives need: nothing, support of vector instructions, or its threads too."""
+    """Return the flags that OpenMP's directives in these files need: none, vector instructions only, or threads too."""
     found = set(_DIRECTIVE.findall("\n".join(texts)))
     return (OPENMP,) if "parallel" in found else (OPENMP_SIMD,) if found else ()
 
 
-_WORDS: Final = {
+_MESSAGES: Final = {
     "C": (
         "the C compiler",
-        "set CC to another C compiler, if this one is too old for C11 or knows none of these flags",
+        "set CC to another C compiler, if this one does not support C11 or these flags",
     ),
-    "nvcc": ("nvcc", "set NVCC to another nvcc, or NVCC_CCBIN to a C++ compiler that this one takes"),
+    "nvcc": ("nvcc", "set NVCC to another nvcc, or NVCC_CCBIN to a C++ compiler that this nvcc supports"),
 }
-"""What a compiler is called in a message, and what to try."""
+"""Name of a compiler in messages, and a suggestion if it fails."""
 LATE: Final = (
     "set ATL_COMPILER_TIMEOUT to more seconds",
-    "take apart a program with many lets or long bodies into several",
+    "split a program with many lets or long bodies into several programs",
 )
 
 
 def _carried_out(plan: Plan, directory: Path) -> Path:
-    """Runs a plan in an empty directory. Raises `CompilerFailed`."""
+    """Run a plan in an empty directory. Raises `CompilerFailed`."""
     _check_openmp(plan)
     for file, text in plan.files:
         (directory / file).write_text(text, encoding="utf-8")
@@ -172,9 +172,9 @@ def _carried_out(plan: Plan, directory: Path) -> Path:
         try:
             answer = run(command, directory=directory)
         except OSError as error:
-            raise _failure(plan, command, f"it cannot be run: {error}", "did not start") from error
+            raise _failure(plan, command, f"cannot be run: {error}", "did not start") from error
         except subprocess.TimeoutExpired as error:
-            late = f"was stopped: it did not end within {error.timeout:g} seconds"
+            late = f"was stopped after {error.timeout:g} seconds"
             raise _failure(plan, command, "", late, LATE) from error
         if answer.returncode != 0:
             status = answer.returncode
@@ -187,18 +187,18 @@ def _carried_out(plan: Plan, directory: Path) -> Path:
 
 
 def _check_openmp(plan: Plan) -> None:
-    """Raises `CompilerFailed` where a plan needs OpenMP and the compiler has none."""
+    """Raise `CompilerFailed` if a plan needs OpenMP and the compiler does not support it."""
     wanted = {flag for command in plan.commands for flag in command} & {OPENMP, OPENMP_SIMD}
     for flag in wanted:
         if not has_openmp(plan.compiler, flag):
             marks = "parallel" if flag == OPENMP else "vector"
             raise CompilerFailed(
-                f"the C compiler {plan.compiler} has no OpenMP, which the loops marked {marks} of {plan.name!r} need",
+                f"the C compiler {plan.compiler} does not support OpenMP, needed by {marks} loops of {plan.name!r}",
                 required=f"a C compiler that builds programs with {flag}",
                 suggestions=(
                     "install OpenMP (Debian: gcc has it, clang needs libomp-dev; macOS: brew install gcc)",
                     "set CC to another C compiler",
-                    f'take the marks away: s.mark("_", None), or that of each loop that is {marks}',
+                    f'remove the annotations: s.mark("_", None), or those of each {marks} loop',
                 ),
             )
 
@@ -206,14 +206,14 @@ def _check_openmp(plan: Plan) -> None:
 def _failure(
     plan: Plan, command: Sequence[str], message: str, ended: str, first: tuple[str, ...] = ()
 ) -> CompilerFailed:
-    what, another = _WORDS["nvcc" if plan.compiler.kind == "nvcc" else "C"]
+    what, another = _MESSAGES["nvcc" if plan.compiler.kind == "nvcc" else "C"]
     suggestions = [*first, *remedies(message, another)]
     if SANITIZED[-1] in command and not has_sanitizers(plan.compiler):
         suggestions.insert(
             0, "install the sanitizer libraries (Debian: libclang-rt-dev or gcc; Fedora: libasan, libubsan)"
         )
     return CompilerFailed(
-        f"{what} {plan.compiler} {ended} while building {plan.name!r}; nothing was left behind",
+        f"{what} {plan.compiler} {ended} while building {plan.name!r}; no files were left behind",
         place=quoted(message),
         required=f"this command to succeed: {shlex.join(command)}",
         suggestions=tuple(suggestions),
@@ -224,15 +224,15 @@ def _failure(
 
 
 def cache_directory() -> Path:
-    """Where builds are kept: $ATL_CACHE, else $XDG_CACHE_HOME/atl, else ~/.cache/atl.
+    """Return the cache directory: $ATL_CACHE, else $XDG_CACHE_HOME/atl, else ~/.cache/atl.
 
-    Where that cannot be written, a directory that only this process uses and that goes with it. There is a warning if
-    it was $ATL_CACHE that cannot be written.
+    If it cannot be written, a temporary directory is used that is deleted when this process ends, with a warning if
+    $ATL_CACHE was set.
     """
     chosen = os.environ.get("ATL_CACHE", "")
     try:
         directory = wanted_directory(chosen)
-        # Only for its owner: what stands here is loaded and run.
+        # Private to its owner, because the files in it are loaded and run.
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if os.access(directory, os.W_OK | os.X_OK):
             return directory
@@ -240,7 +240,7 @@ def cache_directory() -> Path:
         pass
     if chosen:
         warnings.warn(
-            f"the cache directory ATL_CACHE={chosen} cannot be written; what is built goes with this process",
+            f"the cache directory ATL_CACHE={chosen} is not writable; builds are deleted when this process ends",
             RuntimeWarning,
             stacklevel=4,
         )
@@ -248,17 +248,17 @@ def cache_directory() -> Path:
 
 
 def wanted_directory(chosen: str) -> Path:
-    """Where builds belong, by the environment; it may be missing, or not to be written."""
+    """Return the cache directory that the environment asks for; it may be missing or not writable."""
     if chosen:
         return Path(chosen).expanduser().absolute()
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG specification asks to pass over a relative one.
+    # The XDG specification requires relative paths to be ignored.
     return (shared if shared.is_absolute() else Path.home() / ".cache") / "atl"
 
 
 @lru_cache(maxsize=1)
 def _own_directory(process: int) -> Path:
-    """A temporary directory of this process; a forked child gets another and leaves its parent's alone."""
+    """Create a temporary directory for this process; a forked child creates another one."""
     directory = Path(tempfile.mkdtemp(prefix="atl-"))
 
     def remove() -> None:
@@ -274,22 +274,22 @@ def _digest(file: Path) -> str:
 
 
 def _record(output: Path) -> Path:
-    """The file beside an output that says how it was made."""
+    """Return the path of the file that records how an output was built."""
     return output.with_name(output.name + ".json")
 
 
 def is_intact(output: Path) -> bool:
-    """Whether the output is there and is what was built: loading a truncated file can end the whole process."""
+    """Return whether the output exists and has the recorded digest: loading a truncated file can crash the process."""
     try:
         recorded = json.loads(_record(output).read_text(encoding="utf-8"))
         return isinstance(recorded, dict) and recorded.get("digest") == _digest(output)
-    except (OSError, ValueError, RecursionError):  # RecursionError: lists within lists, thousands deep
+    except (OSError, ValueError, RecursionError):  # RecursionError: deeply nested lists
         return False
 
 
 def recorded_plan(output: Path) -> Plan | None:
-    """The plan by which an output of the cache was built."""
-    _check(output, Path, "a path that build_shared gave")
+    """Return the plan by which an output in the cache was built."""
+    _check(output, Path, "a path returned by build_shared")
     try:
         plan = json.loads(_record(output).read_text(encoding="utf-8"))["plan"]
         made_by = plan["compiler"]
@@ -305,7 +305,7 @@ def recorded_plan(output: Path) -> Plan | None:
 
 
 def built(plan: Plan) -> Path:
-    """The output of a plan, from the cache where it is there. Raises `CompilerFailed`."""
+    """Return the output of a plan, from the cache or built now. Raises `CompilerFailed`."""
     _check(plan, Plan, "a plan")
     name = f"{plan.name}-{plan.key}{plan.suffix}"
     output = cache_directory() / name
@@ -314,10 +314,10 @@ def built(plan: Plan) -> Path:
     try:
         _build(plan, output)
     except OSError as error:
-        # It could be written to a moment ago, but is full or read-only, or a directory stands where a file has to.
+        # The directory was writable a moment ago, but the disk is full or a directory has the name of a file.
         warnings.warn(
-            f"the cache directory {output.parent} does not take what is built ({reason(error)}); "
-            "it goes with this process",
+            f"the cache directory {output.parent} cannot store the build ({reason(error)}); "
+            "the build is deleted when this process ends",
             RuntimeWarning,
             stacklevel=4,
         )
@@ -328,24 +328,24 @@ def built(plan: Plan) -> Path:
 
 
 def _build_here(plan: Plan, output: Path) -> None:
-    """As `_build`; raises `CompilerFailed` where nothing can be written."""
+    """Call `_build`, and raise `CompilerFailed` if the directory cannot be written."""
     try:
         _build(plan, output)
     except OSError as error:
         raise CompilerFailed(
-            f"there is no place for what is built of {plan.name!r}",
+            f"there is no writable directory for the build of {plan.name!r}",
             place=Location(text=f"> {error}"),
-            required="a directory in which files can be made, with space left",
-            suggestions=("set ATL_CACHE to a directory that can be written", "set TMPDIR to one for temporary files"),
+            required="a writable directory with free space",
+            suggestions=("set ATL_CACHE to a writable directory", "set TMPDIR to a directory for temporary files"),
         ) from error
 
 
 def _build(plan: Plan, output: Path) -> None:
-    """Carries out a plan and puts what it makes in place, each file in one step.
+    """Run a plan and move each of its files into the cache atomically.
 
-    A file is replaced and never written to, since another process may be running it. The record comes last: until it
-    is there, or while it is about another file, the output does not count as built. So processes that build the same
-    thing at once do double work and no harm.
+    Files are replaced and never overwritten, since another process may be running them. The record is moved last. Until
+    the record exists and matches, the output does not count as built. So concurrent builds of the same plan duplicate
+    work but do no harm.
     """
     with tempfile.TemporaryDirectory(prefix=".build-", dir=output.parent) as directory:
         made = _carried_out(plan, Path(directory))
@@ -353,7 +353,7 @@ def _build(plan: Plan, output: Path) -> None:
         record = Path(directory) / _record(output).name
         record.write_text(json.dumps(content, indent=1), encoding="utf-8")
         if plan.suffix or len(plan.files) == 1:
-            # The text that it was made of stands beside it.
+            # Keep the source text next to the output.
             (file, _), *_ = plan.files
             (Path(directory) / file).replace(output.with_suffix(Path(file).suffix))
         made.replace(output)
@@ -376,13 +376,13 @@ def build_shared(
     extra_flags: Sequence[str] = (),
     link_flags: Sequence[str] = (),
 ) -> Path:
-    """The path of a shared object made from C text; one that was built before is found again in the cache.
+    """Build a shared object from C text, or find it in the cache, and return its path.
 
-    `name` is an identifier; the C text stands beside the object, with the suffix .c; a long name is cut in both.
-    `extra_flags` are for compiling and `link_flags` for linking. With `fast_math`, what the object computes from NaN,
-    infinities and subnormals is unspecified; the rest of the process is not touched.
+    `name` is an identifier. The C text is kept next to the object, with the suffix .c. `extra_flags` are for compiling
+    and `link_flags` for linking. With `fast_math`, results computed from NaN, infinities and subnormals are undefined;
+    the rest of the process is not affected.
 
-    Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message.
+    Raises `CompilerMissing`; `CompilerFailed` with the compiler's message.
     """
     _check(source, str, "C text")
     _check(name, str, "a name")
@@ -417,37 +417,39 @@ def build_executable(
     extra_flags: Sequence[str] = (),
     link_flags: Sequence[str] = (),
 ) -> Path:
-    """The path of a program made from C files, given by their names (ending in .c, or .h for what they include).
+    """Build an executable from C files, and return its path. `sources` maps file names (.c and .h) to texts.
 
-    With `sanitize`, the program stops with a message at the first access outside of an object, leak, misaligned
-    pointer or other undefined behaviour; signed integers wrap there as everywhere, and are not reported.
+    With `sanitize`, the program stops with a message at the first access out of bounds, leak, misaligned pointer or
+    other undefined behaviour. Signed integers wrap, as in all builds, and this is not reported.
 
-    Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message. `has_sanitizers` tells beforehand
-    whether a compiler can sanitize.
+    Raises `CompilerMissing`; `CompilerFailed` with the compiler's message. Call `has_sanitizers` to find out whether a
+    compiler supports `sanitize`.
     """
     compiler, name = compiler or find_compiler(), _cut(name)
-    how = SANITIZED if sanitize else _optimised(compiler)
+    mode = SANITIZED if sanitize else _optimised(compiler)
     plan = _planned(
         sources,
         name=name,
         suffix="",
         compiler=compiler,
-        compile_flags=(*STANDARD, *how, *((FAST_MATH,) if fast_math else ()), *extra_flags),
+        compile_flags=(*STANDARD, *mode, *((FAST_MATH,) if fast_math else ()), *extra_flags),
         link_flags=(*(SANITIZED if sanitize else ()), *link_flags),
     )
     return built(plan)
 
 
 def load(path: Path, cdef: str) -> tuple[Any, Any]:
-    """The cffi `ffi` and `lib` of a shared object, with the functions that `cdef` declares.
+    """Load a shared object; return cffi's `ffi` and `lib`, with the functions that `cdef` declares.
 
-    Keep `lib` for as long as one of its functions may be called. An object of the cache that is damaged, or that this
-    system refuses to load, is built once more. Raises `CompilerFailed` when it cannot be loaded then either, and for
-    one that was built for another processor: it would end the process by SIGILL.
+    Keep `lib` for as long as one of its functions may be called. An object of the cache that is damaged, or cannot be
+    loaded, is rebuilt once.
+
+    Raises `CompilerFailed` if it cannot be loaded after that, or if it was built for another processor (running it
+    would end the process by SIGILL).
     """
-    _check(path, Path, "a path that build_shared gave")
+    _check(path, Path, "a path returned by build_shared")
     _check(cdef, str, "C declarations")
-    # Takes 40 ms with the first declarations that are parsed; only those who call kernels pay it.
+    # Importing cffi takes 40 ms with the first declarations, so only those who call kernels import it.
     from cffi import FFI
 
     ffi = FFI()
@@ -469,27 +471,27 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
 
 
 def _check_processor(plan: Plan) -> None:
-    """Raise `CompilerFailed` where the arguments in $CC are those of another processor."""
+    """Raise `CompilerFailed` if the arguments in $CC are for another processor."""
     arguments, foreign = foreign_instructions(plan.compiler)
     if foreign:
         sets = ", ".join(foreign[:8]) + (", …" if len(foreign) > 8 else "")
         raise CompilerFailed(
-            f"{plan.name!r} is built for another processor: this one lacks instructions of {sets}",
-            required=f"CC without {' '.join(arguments)}, or with the name of this processor there",
+            f"{plan.name!r} is built for another processor: this processor does not support {sets}",
+            required=f"CC without {' '.join(arguments)}, or with arguments for this processor",
             suggestions=(
-                f"leave {' '.join(arguments)} out of CC: kernels are then built for the processor that they run on",
+                f"remove {' '.join(arguments)} from CC: kernels are then built for the processor that they run on",
             ),
         )
 
 
 def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:
-    """The library at a path. cffi takes only paths that are text: another one is reached by a link.
+    """Open the library at a path. cffi accepts only paths that are text, so other paths are opened through a link.
 
-    What has threads of OpenMP stays to the end of the process. With the last such library OpenMP would be unloaded, and
-    its threads, which wait for more work, would have no code to run. What nvcc made stays too: CUDA knows its kernels.
+    Libraries with OpenMP threads are never unloaded: OpenMP would be unloaded with the last of them, and its waiting
+    threads would have no code to run. Libraries built by nvcc are never unloaded because CUDA registers their kernels.
     """
-    stays = plan is not None and (plan.compiler.kind == "nvcc" or any(OPENMP in command for command in plan.commands))
-    flags = ffi.RTLD_NOW | (os.RTLD_NODELETE if stays else 0)
+    pinned = plan is not None and (plan.compiler.kind == "nvcc" or any(OPENMP in command for command in plan.commands))
+    flags = ffi.RTLD_NOW | (os.RTLD_NODELETE if pinned else 0)
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -501,20 +503,20 @@ def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:
 
 
 def _unloadable(path: Path, error: OSError, plan: Plan | None) -> CompilerFailed:
-    # cffi adds that it found no library of this name elsewhere.
-    said = str(error).partition(".  Additionally")[0]
+    # cffi appends that it did not find a library of this name elsewhere.
+    message = str(error).partition(".  Additionally")[0]
     suggestions: tuple[str, ...] = ()
     required = "a shared object for this system, with every symbol that it uses defined"
     if path.exists() and os.statvfs(path).f_flag & getattr(os, "ST_NOEXEC", 0):
-        required = "a cache on a file system from which programs may be run: this one is mounted noexec"
+        required = "a cache on a file system that allows programs to run (this one is mounted noexec)"
         suggestions = ("set ATL_CACHE to a directory on another file system",)
     elif plan is not None and plan.compiler.kind != "nvcc" and (refusal := loading(plan.compiler.command)) is not None:
         required = "a C compiler for this system and for the C library that Python runs on"
-        said += f"\n{plan.compiler} {refusal}"
+        message += f"\n{plan.compiler} {refusal}"
         suggestions = ("set CC to another C compiler",)
     return CompilerFailed(
         f"the shared object {path} cannot be loaded",
-        place=Location(text=said),
+        place=Location(text=message),
         required=required,
         suggestions=suggestions,
     )

@@ -5,20 +5,25 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
-from proofs_tests.compilers import installed, with_targets
+from proofs_tests.compilers import installed, is_older, with_targets
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `each_compiler` with every C compiler, and one that takes `each_target` for older
-    processors too. All but the first of them are long.
+    processors too. All but the first of them are long; with older versions of a compiler two tests of three are slow.
     """
+    older = pytest.mark.slow if crc32(metafunc.definition.nodeid.encode()) % 3 else pytest.mark.long
     for name, chosen in (("each_compiler", installed), ("each_target", with_targets)):
         if name in metafunc.fixturenames:
             first, *others = chosen() or [""]
-            cases = [first, *(pytest.param(other, marks=pytest.mark.long) for other in others)]
+            cases = [
+                first,
+                *(pytest.param(other, marks=older if is_older(other) else pytest.mark.long) for other in others),
+            ]
             metafunc.parametrize(name, cases, indirect=True, ids=lambda named: named.rpartition("/")[2])
 
 

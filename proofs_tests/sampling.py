@@ -11,6 +11,8 @@ from _pytest.mark import ParameterSet
 
 ONE_IN: Final = 23
 """`make test` runs one case in so many. The number is prime, so that cases of several parameters are mixed."""
+MARKS: Final = pytest.StashKey[dict[str, frozenset[str]]]()
+"""The marks of each test that was collected, before any were left out, in the stash of pytest's configuration."""
 
 
 def few_and_rest(count: int) -> list[ParameterSet]:
@@ -23,11 +25,19 @@ def few_and_rest(count: int) -> list[ParameterSet]:
 
 
 def sample(items: Iterable[pytest.Item]) -> None:
-    """Mark cases of the tests that are marked `sampled` as long, all but one in `ONE_IN` of each test."""
+    """Mark cases of the tests that are marked `sampled` as long, all but one in `ONE_IN` of each test.
+
+    Of the others of a test marked `thinned(n)` all but one in n are slow.
+    """
     seen: Counter[str] = Counter()
     for item in items:
+        test = item.nodeid.partition("[")[0]
         if item.get_closest_marker("sampled") is not None:
-            test = item.nodeid.partition("[")[0]
-            if seen[test] % ONE_IN:
-                item.add_marker("long")
+            seen[f"sampled {test}"] += 1
+            if seen[f"sampled {test}"] % ONE_IN == 1:
+                continue
+            item.add_marker("long")
+        if (thinned := item.get_closest_marker("thinned")) is not None:
             seen[test] += 1
+            if seen[test] % thinned.args[0] != 1:
+                item.add_marker("slow")

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import cast
 
 from atl.checks.assembly import check_parts
-from atl.checks.remaking import remade_array, remade_index, remade_predicate, remade_term, remade_type
+from atl.checks.validation import validated_array, validated_index, validated_predicate, validated_term, validated_type
 from atl.checks.wellformed import check_meaning
 from atl.core.index import Array, Index, Read, Size, atoms
 from atl.core.predicate import Predicate, expressions, is_predicate
@@ -38,10 +38,10 @@ def admit_program(program: Program) -> Program:
     """The program, made anew. Raises `NotAdmitted`, and what is wrong with a program that has no meaning."""
     if type(program) is not Program:
         raise NotAdmitted(f"{type(program).__name__} is no program", required="a program, as atl.program makes it")
-    inputs = tuple(map(remade_array, program.inputs))
-    conditions = tuple(map(remade_predicate, program.assumptions))
-    results = tuple(each.over(remade_index) for each in program.results)
-    made = Program(program.name, inputs, remade_term(program.body), conditions, program.packed, results)
+    inputs = tuple(map(validated_array, program.inputs))
+    conditions = tuple(map(validated_predicate, program.assumptions))
+    results = tuple(each.over(validated_index) for each in program.results)
+    made = Program(program.name, inputs, validated_term(program.body), conditions, program.packed, results)
     check_parts(made)
     check_meaning(made)
     return made
@@ -50,7 +50,7 @@ def admit_program(program: Program) -> Program:
 def admit_other_names(term: Expr, known: Expr) -> Expr | None:
     """The term, made anew, if it is the known one up to names and marks: to have its identity is not enough."""
     try:
-        made = remade_term(term)
+        made = validated_term(term)
     except ATLError:
         return None
     return made if made == known else None
@@ -60,16 +60,16 @@ def _remade(argument: Argument) -> Argument:
     if type(argument) is Function:
         return Function(tuple(map(_parameter, argument.parameters)), _remade_body(argument.body))
     if isinstance(argument, Index):
-        return remade_index(argument)
+        return validated_index(argument)
     return _remade_body(cast("Expr | Predicate", argument))
 
 
 def _remade_body(body: Expr | Predicate) -> Expr | Predicate:
-    return remade_predicate(body) if is_predicate(body) else remade_term(cast("Expr", body))
+    return validated_predicate(body) if is_predicate(body) else validated_term(cast("Expr", body))
 
 
 def _parameter(parameter: Parameter) -> Parameter:
-    return remade_type(parameter) if isinstance(parameter, Type) else "index"
+    return validated_type(parameter) if isinstance(parameter, Type) else "index"
 
 
 @lru_cache(maxsize=8192)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
 
-from atl.checks.wellformed import looks_below
+from atl.checks.wellformed import inspects_subterms
 from atl.core.index import Index, Size, atoms
 from atl.core.marks import Mark
 from atl.core.node import Node, is_position
@@ -185,7 +185,7 @@ class Derivation:
         """
         if not may_match(rule, reverse, cursor.term):
             return False
-        if not given and not any(looks_below(above.term) for above in cursor.spine()[:-1]):
+        if not given and not any(inspects_subterms(above.term) for above in cursor.spine()[:-1]):
             try:
                 found = match(rule, reverse, cursor.term, {})
                 if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Final, NoReturn
 
 from atl.checks.scope import Scope, outermost, parts_in_scope
-from atl.checks.wellformed import looks_below, obligations
+from atl.checks.wellformed import inspects_subterms, obligations
 from atl.checks.zipper import Zipper, whole
 from atl.core.node import is_position
 from atl.core.predicate import Predicate, equal, is_predicate
@@ -113,7 +113,7 @@ class Theorem(Outputs):
     @property
     def rhs(self) -> Program:
         if self._changed and self._at is not None:
-            self._at, self._changed = self._at.rooted, False
+            self._at, self._changed = self._at.up_to_date, False
             self._rhs = replace(self._rhs, body=self._at.whole)
         return self._rhs
 
@@ -208,7 +208,7 @@ def with_names_and_marks_at(theorem: Theorem, path: Path, part: Expr) -> Theorem
     made = admit_other_names(part, at.term)
     if made is None:
         raise NotATheorem("another term stands there than the one it is to be shown as")
-    return theorem.with_rhs(_KEY, at.holding(made), theorem.chain)
+    return theorem.with_rhs(_KEY, at.with_term(made), theorem.chain)
 
 
 def with_provenance(theorem: Theorem, provenance: Sequence[object]) -> Theorem:
@@ -342,15 +342,15 @@ def _put(rule: Rule, at: Zipper, after: Expr) -> tuple[Zipper, list[ProvedPremis
         raise NotEqual(f"{rule.name} brings in a tensor that is bound around that place with another type than it has")
     if after.loose > at.indices or after.loose_tensors > at.tensors or after.free:
         raise NotEqual(f"{rule.name} brings in an index or a tensor that is not bound at that place")
-    made = at.holding(after)
+    made = at.with_term(after)
     while at.above is not None:
         changed = made.term.type != at.term.type
-        if made.fits and not changed and not at.looked_into:
+        if made.fits and not changed and not at.is_inspected:
             break
         above, rebuilt = at.above, made.up(at.above)
         if changed:
             _check_bound_types(rule, rebuilt.term)
-        if changed or looks_below(rebuilt.term):
+        if changed or inspects_subterms(rebuilt.term):
             proved.extend(_check_node(rule, rebuilt.term, above.scope))
             proved.extend(_prove(rule, goal, above.scope) for goal in _same_type(rule, above.term, rebuilt.term))
         at, made = above, rebuilt

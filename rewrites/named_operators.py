@@ -7,7 +7,7 @@ from typing import Final
 from atl.core.index import Index
 from atl.core.terms import (
     OF_MONOID,
-    OPERATOR_CALLED,
+    OPERATORS_BY_WORD,
     BinaryOp,
     Constant,
     Monoid,
@@ -55,7 +55,7 @@ def moved_by(op: str, k: IndexExpr, v: Tensor) -> Tensor:
 
 
 def _reshaped(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
-    return Tensor(Reshape(OPERATOR_CALLED[op](*amounts), v.node))
+    return Tensor(Reshape(OPERATORS_BY_WORD[op](*amounts), v.node))
 
 
 EXCHANGES: Final = ("transpose", "flatten")

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import padtypes
 from atl.checks.safety import unsafe_accesses
-from atl.checks.wellformed import without_meaning
+from atl.checks.wellformed import meaning_errors
 from atl.core.program import Program
 from atl.errors import ATLError, UnsupportedMark
-from lowering.targets.stack import beyond_the_registers, beyond_the_stack
-from lowering.targets.supported import check_names, marked_binders, unsupported_marks
+from lowering.targets.capabilities import check_names, marked_binders, unsupported_marks
+from lowering.targets.stack import register_errors, stack_errors
 
 
 def obstacles(program: Program, target: str = "c") -> list[ATLError]:
@@ -33,9 +33,9 @@ def obstacles(program: Program, target: str = "c") -> list[ATLError]:
         found.append(error)
     found += unsupported_marks(marked_binders(program), target)
     if target == "c":
-        found += beyond_the_registers(program)
-        found += beyond_the_stack(program)
-    meaningless = next(without_meaning(program), None)
+        found += register_errors(program)
+        found += stack_errors(program)
+    meaningless = next(meaning_errors(program), None)
     if meaningless is not None:
         return [*found, meaningless]
     found += (error for _, error in unsafe_accesses(program))

@@ -17,7 +17,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.dtypes import ANY_DTYPE, DTYPES, TRUTH, is_variable
+from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, is_variable
 from atl.core.index import Array, Bound, Index, Leaf, Read, Var, atoms, bound, constant, index, map_leaves, read, shift
 from atl.core.literals import strengthen
 from atl.core.predicate import (
@@ -190,7 +190,7 @@ class Variables:
         for position, (name, kind) in enumerate(metavariables.items()):
             uid = self._uids[name] = _BASE + position * _EACH
             if kind.sort == "condition":
-                self.arrays[name] = Array(name, tuple(constant(0) for _ in kind.parameters), TRUTH)
+                self.arrays[name] = Array(name, tuple(constant(0) for _ in kind.parameters), BOOL)
                 continue
             self.names[uid] = name
             if kind.sort == "tensor":
@@ -261,7 +261,7 @@ def condition_variable(predicate: Predicate) -> tuple[str, tuple[Index, ...]] | 
     if not isinstance(predicate, NonNegative):
         return None
     match predicate.expression.atom:
-        case Read(array, indices) if array.dtype == TRUTH:
+        case Read(array, indices) if array.dtype == BOOL:
             return array.name, indices
         case _:
             return None

@@ -7,8 +7,8 @@ from itertools import count
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
-from atl.checks.remaking import check_class, remade_index, remade_predicate
-from atl.core.dtypes import ANY_DTYPE, DTYPES, TRUTH, checked_dtype, is_variable
+from atl.checks.validation import check_class, validated_index, validated_predicate
+from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, checked_dtype, is_variable
 from atl.core.index import Index, Read, Size, Var, atoms, read
 from atl.core.predicate import (
     TRUE,
@@ -41,7 +41,7 @@ from atl.core.terms import (
 )
 from atl.core.traversal import children
 from atl.errors import DtypeError, InvalidArgument, RankError, brief
-from atl.surface.numpy_forms import shapes_as_they_are
+from atl.surface.numpy_forms import without_broadcasting
 from rewrites.kinds import Kind
 from rewrites.statement import (
     Equation,
@@ -58,7 +58,7 @@ def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], r
     Raises what the function raises, and `InvalidArgument` for what is not an equation about the metavariables alone.
     """
     variables = Variables(metavariables, ranks)
-    with shapes_as_they_are():
+    with without_broadcasting():
         made = function(**{name: variables.surface(name) for name in metavariables})
     if type(made) is not Equation:
         raise InvalidArgument(
@@ -232,13 +232,13 @@ class _Checked:
                 case Var(uid, name) if self.variables.variable(uid) != atom:
                     raise _foreign(name)
                 case Read(array):
-                    raise _foreign(f"{array.name} as a number" if array.dtype == TRUTH else array.name)
+                    raise _foreign(f"{array.name} as a number" if array.dtype == BOOL else array.name)
                 case _:
                     pass
-        return remade_index(expression)
+        return validated_index(expression)
 
     def _predicate(self, predicate: Predicate) -> Predicate:
-        return map_predicate(remade_predicate(predicate), self._index, self._condition)
+        return map_predicate(validated_predicate(predicate), self._index, self._condition)
 
     def _condition(self, name: str, at: tuple[Index, ...]) -> Predicate:
         array = self.variables.arrays.get(name)

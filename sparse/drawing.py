@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.files.whole import write_text
+from atl.files.atomic import write_text
 from sparse.errors import FormatError
 from sparse.levels import Bitmask, Compressed, Dense, Hashed, Level
 from sparse.tensors import AnyArray, SparseTensor, check_sparse_tensor, entries, to_dense

@@ -1,1 +1,1 @@
-"""What must hold of a program: facts in scope, well-formedness, safe accesses."""
+"""Checks of programs: facts in scope, well-formedness, and safe accesses."""

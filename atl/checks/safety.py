@@ -1,4 +1,4 @@
-"""Safe accesses (§4.3.1): every access of a program is proved to lie within its tensor, wherever it stands."""
+"""Safety of accesses (§4.3.1): proofs that every access of a program is in bounds."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ from atl.prove import proves
 
 
 def check_safe(program: Program) -> None:
-    """Proves that every access lies within its tensor, the reads of integer arrays in indices and predicates too.
+    """Prove that every access is in bounds, including the reads of integer arrays in indices and predicates.
 
-    What cannot be proved is refused by an `UnsafeAccess`, which names the access, the facts in scope, and numbers that
-    go out of bounds when there are any. As an equation an access outside reads as zero; a kernel would read foreign
-    memory.
+    Raises `UnsafeAccess` for an access that cannot be proved, with the facts in scope and, if possible, a
+    counterexample. In equations, an access out of bounds means zero; a kernel would read invalid memory.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -45,13 +44,13 @@ def check_safe(program: Program) -> None:
 
 
 def unsafe_accesses(program: Program, below: Path = ()) -> Iterator[tuple[Path, errors.ATLError]]:
-    """Each access from a path on that is not proved to lie within its tensor: its path, and what `check_safe` raises.
+    """Yield the path and the error of each access at or below a path that is not proved in bounds.
 
     >>> import atl
     >>> n = atl.sizes("n")
     >>> x = atl.tensor("x", n)
-    >>> beside = atl.program("beside", [x], atl.gen(n, lambda i: x[i - 1] + x[i + 1]))
-    >>> [path for path, _ in unsafe_accesses(beside)]
+    >>> neighbours = atl.program("neighbours", [x], atl.gen(n, lambda i: x[i - 1] + x[i + 1]))
+    >>> [path for path, _ in unsafe_accesses(neighbours)]
     [(0, 0), (0, 1)]
     """
     scope = outermost(checked_program(program))
@@ -63,7 +62,7 @@ def unsafe_accesses(program: Program, below: Path = ()) -> Iterator[tuple[Path, 
 
 
 def accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
-    """What a node asks for to be safe: its own access, and the reads of integer arrays in its indices, conditions."""
+    """Yield the safety obligations of a node: its access, and the reads in its indices and conditions."""
     for condition in conditions_in(expr):
         yield from _reads_in_predicate(scope.predicate(condition), scope)
     for expression in unconditional_indices(expr):
@@ -76,7 +75,7 @@ def accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
 
 
 def _described(tensor: Expr) -> str:
-    """What an access is to, in words."""
+    """Return the name of an accessed tensor for messages."""
     while isinstance(tensor, Access):
         tensor = tensor.tensor
     if isinstance(tensor, Input):
@@ -100,24 +99,24 @@ def _remedies(position: Index, extent: Index) -> tuple[str, ...]:
     value = position.constant
     guarded = "guard the access: atl.guard((0 <= {0}) & ({0} < {2}), …)"
     if value is not None and isinstance(extent.atom, Size):
-        return (f'state that there is such an element: atl.sizes("{{2}}", min={value + 1})', guarded)
+        return (f'declare a minimum size: atl.sizes("{{2}}", min={value + 1})', guarded)
     return (guarded,)
 
 
 def _indices_in_range(position: Index, extent: Index) -> tuple[str, ...]:
-    """Return suggestions for an index that is never in range, where a guard would be false for all sizes."""
+    """Return suggestions for an index that is always out of range, for which a guard would always be false."""
     if position.constant is not None and position.constant < 0:
-        return (f"an index does not count from the end: write {extent + position}",)
+        return (f"negative indices do not count from the end: write {extent + position}",)
     if extent == ZERO:
         return ("{1} has no elements",)
     last = f": write {extent - 1} for the last element" if position == extent else ""
-    return (f"indices of {{1}} run from 0 to {extent - 1}{last}",)
+    return (f"indices of {{1}} range from 0 to {extent - 1}{last}",)
 
 
 def has_meaning(expression: Index, proves: Callable[[Predicate], bool]) -> bool:
-    """Whether all that it divides by is proved positive, and all that it reads is proved to be there.
+    """Return whether all divisors are proved positive and all reads are proved in bounds.
 
-    What means something at a place may be computed there, also where it is not needed.
+    Such an expression may be evaluated speculatively, even where its value is not needed.
 
     >>> from atl.core.index import Var, index, size
     >>> from atl.prove import Facts, holds
@@ -131,7 +130,7 @@ def has_meaning(expression: Index, proves: Callable[[Predicate], bool]) -> bool:
 
 
 def reads_in(expression: Index) -> Iterator[Obligation]:
-    """What must hold for the elements of arrays that an expression reads to be there."""
+    """Yield the obligations for the reads of an expression to be in bounds."""
     for read in reads(expression):
         yield from _read(read.array, read.indices)
 
@@ -142,10 +141,10 @@ def _read(array: Array, positions: tuple[Index, ...]) -> Iterator[Obligation]:
 
 
 def safe_scope_of_child(expr: Expr, position: int, scope: Scope) -> Scope:
-    """The scope of a direct part without what is said of elements that are not proved to be there.
+    """Return the scope of a direct part, without facts that depend on reads that are not proved in bounds.
 
-    Outside of an array they are zero, and that a loop's range is not empty, or that a condition holds, may imply that
-    they are within it. What is to make reads safe must not rest on that.
+    Reads out of bounds are zero in equations. A condition or a nonempty range could therefore imply that its own reads
+    are in bounds, and such facts must not be used to prove reads safe.
     """
     part, inside = children(expr)[position].part, scope_of_child(expr, position, scope)
     if part.assumes is not None:
@@ -157,7 +156,7 @@ def safe_scope_of_child(expr: Expr, position: int, scope: Scope) -> Scope:
 
 
 def safely_tested(condition: Predicate, scope: Scope) -> list[Predicate]:
-    """Those conjuncts that can be tested one after the other, each where those before it make its reads safe."""
+    """Return the conjuncts that can be tested in sequence, where the reads of each are safe given the previous ones."""
     left, tested = list(conjuncts(condition)), list[Predicate]()
     while left:
         safe = next((part for part in left if _proved(_reads_in_predicate(scope.predicate(part), scope), scope)), None)
@@ -174,7 +173,7 @@ def _proved(needed: Iterable[Obligation], scope: Scope) -> bool:
 
 
 def _reads_in_predicate(predicate: Predicate, scope: Scope) -> Iterator[Obligation]:
-    """A predicate is tested from left to right: earlier conjuncts make the reads of later ones safe."""
+    """Yield the obligations for the reads of a predicate, which is tested from left to right with short-circuiting."""
     known: list[Predicate] = []
     match predicate:
         case NonNegative(expression) | Zero(expression) | NonZero(expression):
@@ -190,6 +189,6 @@ def _reads_in_predicate(predicate: Predicate, scope: Scope) -> Iterator[Obligati
 
 
 def _under(known: list[Predicate], needed: Iterator[Obligation]) -> Iterator[Obligation]:
-    """The obligations, each to be proved where these predicates hold: known => goal."""
+    """Yield each obligation under the assumption of the known predicates: known => goal."""
     for obligation in needed:
         yield replace(obligation, goal=disjunction((*(negation(part) for part in known), obligation.goal)))

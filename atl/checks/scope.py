@@ -1,4 +1,4 @@
-"""Looking at the body of a binder: its index becomes a variable, and what the binder says of it becomes a fact."""
+"""Scopes: the variables of enclosing binders, and the facts that binders, guards and selections imply."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from atl.text.names import Names
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is known at a place of a program.
+    """Facts and variables at a place of a program.
 
-    `indices` are what the de Bruijn positions stand for there, the innermost last. Variables are numbered by their
-    depth, so that two looks at one place ask the prover the same questions.
+    `indices` are the expressions for the de Bruijn positions, innermost last. Variables are numbered by depth, so that
+    repeated queries about one place are identical and hit the prover's cache.
     """
 
     facts: Facts
     indices: tuple[Index, ...] = field(default=())
 
     def index(self, expression: Index) -> Index:
-        """The expression, seen from outside: with variables for the bound indices."""
+        """Return the expression with variables in place of the bound indices."""
         return map_leaves(expression, self._leaf) if expression.loose else expression
 
     def predicate(self, predicate: Predicate) -> Predicate:
@@ -42,24 +42,24 @@ class Scope:
         return self.indices[-1 - leaf.position] if isinstance(leaf, Bound) else index(leaf)
 
     def bind(self, name: str, low: Index, high: Index, uid: int | None = None) -> tuple[Var, Scope]:
-        """A variable for the index of a binder from `low` to `high` (seen from outside), and the scope of its body."""
+        """Return a variable for a binder's index with low <= index < high, and the scope of the body."""
         if uid is None:
-            # Equality ignores the names of variables, but facts are shown with them. So the names are part of the key
-            # under which `_inside` keeps the facts of a body: one look at it never shows the names of another.
+            # Equality ignores the names of variables, but messages show them. The names are therefore part of the cache
+            # key of `_inside`.
             names = tuple(getattr(at.atom, "name", "") for at in self.indices)
-            variable, inside = _inside(self.facts, names, _told_apart(name, names), low, high)
+            variable, inside = _inside(self.facts, names, _unique_name(name, names), low, high)
         else:
             variable = Var(uid, name)
             inside = self.facts.assume(within(low, index(variable), high))
         return variable, Scope(inside, (*self.indices, index(variable)))
 
     def assume(self, predicate: Predicate) -> Scope:
-        """The scope of the body of a guard with this predicate (seen from outside)."""
+        """Return the scope with another fact, a predicate over variables."""
         return Scope(self.facts.assume(predicate), self.indices)
 
 
-def _told_apart(name: str, others: tuple[str, ...]) -> str:
-    """The name of a variable among those around it, as the program is printed: a second i is i1."""
+def _unique_name(name: str, others: tuple[str, ...]) -> str:
+    """Return the name of a variable as printed in a program: a second i is i1."""
     return Names(others).fresh(name) if name in others else name
 
 
@@ -70,19 +70,19 @@ def _inside(facts: Facts, names: tuple[str, ...], name: str, low: Index, high: I
 
 
 def outermost(program: Program) -> Scope:
-    """The scope of a program's body."""
-    return Scope(known_at_the_start(program.assumptions, program.inputs))
+    """Return the scope of a program's body."""
+    return Scope(initial_facts(program.assumptions, program.inputs))
 
 
-def known_at_the_start(assumptions: Iterable[Predicate], inputs: Iterable[Array]) -> Facts:
-    """What holds in the whole of a program: its assumptions; and its arrays have no negative extents."""
+def initial_facts(assumptions: Iterable[Predicate], inputs: Iterable[Array]) -> Facts:
+    """Return the facts that hold in a whole program: its assumptions, and non-negative extents of its arrays."""
     computed = (extent for array in inputs for extent in array.shape if not isinstance(extent.atom, Size))
     extents = (at_most(index(0), extent) for extent in computed)
     return Facts().assume(*assumptions, *extents)
 
 
 def parts_in_scope(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
-    """Every part of a term, with its path and what binders, guards and selections around it let one know there."""
+    """Yield every subterm with its path and its scope."""
     left: list[Iterator[tuple[Path, Expr, Scope]]] = [iter(((path, expr, scope),))]
     while left:
         place = next(left[-1], None)
@@ -99,12 +99,12 @@ def _direct_parts(path: Path, expr: Expr, scope: Scope) -> Iterator[tuple[Path, 
 
 
 def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
-    """The scope of each direct part of a term, as its form says (the context lemmas of §4.2.2)."""
+    """Return the scope of each direct part of a term, from its form (the context lemmas of §4.2.2)."""
     return tuple(_scope_of_part(expr, child.part, scope) for child in children(expr))
 
 
 def scope_of_child(expr: Expr, position: int, scope: Scope) -> Scope:
-    """The scope of one of the direct parts."""
+    """Return the scope of one direct part."""
     return _scope_of_part(expr, children(expr)[position].part, scope)
 
 
@@ -120,5 +120,5 @@ def _scope_of_part(expr: Expr, part: Part, scope: Scope) -> Scope:
 
 
 def reads(expression: Index) -> tuple[Read, ...]:
-    """The elements of integer arrays that the expression reads, nested ones first."""
+    """Return the reads of integer arrays in the expression, nested ones first."""
     return tuple(dict.fromkeys(atom for atom in atoms(expression) if isinstance(atom, Read)))

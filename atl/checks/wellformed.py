@@ -1,8 +1,8 @@
-"""Which programs have a meaning: what can be checked only with facts about sizes and indices.
+"""Well-formedness of programs: the checks that need facts about sizes and indices.
 
-Equal shapes where they must be equal (Fig. 3.4 as corrected by E5), ranges that do not run backwards, positive
-divisors and tile sizes, amounts of padding and truncation within their bounds. What is not *proved* is refused, with
-numbers that break it when the prover has them.
+Shapes must be equal where Fig. 3.4 (as corrected by E5) requires it. Ranges must not run backwards. Divisors and tile
+sizes must be positive, and amounts of padding and truncation must be in range. A condition that is not *proved* is
+refused, with a counterexample if the prover finds one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from atl.text.printing import place_of, show_predicate
 
 @dataclass(frozen=True, slots=True)
 class ShapeText:
-    """A shape that becomes text only where it is printed."""
+    """A shape that is converted to text lazily."""
 
     extents: tuple[Index, ...]
 
@@ -65,59 +65,59 @@ class ShapeText:
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """Something that must be provable at a place: the goal, and what to say when it is not.
+    """A goal that must be provable at a place, and the error otherwise.
 
-    The texts have fields, {0} for the first of `about`: they are filled in only when something is to be said.
-    `advice_if_never`, where given, replaces `advice` where the goal is proved false, so that no guard can help.
+    The texts are format strings with fields, such as {0} for the first item of `about`, and are filled in only for an
+    error. If the goal is proved false, so that no guard can help, `advice_if_never` replaces `advice`.
     """
 
     goal: Predicate
     error: type[errors.ATLError]
-    says: str
-    wants: str
+    message: str
+    requirement: str
     about: tuple[Index | str | int | ShapeText, ...] = ()
     advice: tuple[str, ...] = ()
     advice_if_never: tuple[str, ...] | None = None
 
     @property
     def summary(self) -> str:
-        return self._filled(self.says)
+        return self._filled(self.message)
 
     @property
     def required(self) -> str:
-        return self._filled(self.wants)
+        return self._filled(self.requirement)
 
     def suggestions(self, facts: Facts) -> tuple[str, ...]:
-        """Return what to try where these facts are known."""
-        never = self.advice_if_never
-        if never is None or not proves(facts, negation(self.goal)):
-            never = self.advice
-        return tuple(map(self._filled, never))
+        """Return the suggestions for these facts."""
+        advice = self.advice_if_never
+        if advice is None or not proves(facts, negation(self.goal)):
+            advice = self.advice
+        return tuple(map(self._filled, advice))
 
     def _filled(self, text: str) -> str:
         return text.format(*self.about)
 
 
 def check_wellformed(program: Program) -> None:
-    """Raises the first thing that is wrong, from the outside in and from left to right."""
+    """Raise the first error of a program, from the outside in and from left to right."""
     scope = outermost(program)
     if contradictory(scope.facts):
         raise errors.ContradictoryAssumptions(
-            f"no sizes meet the assumptions of {program.name}",
+            f"no sizes satisfy the assumptions of {program.name}",
             required=" and ".join(show_predicate(assumption) for assumption in program.assumptions),
-            suggestions=("drop one of the conditions in given=[…], or a min= of a size",),
+            suggestions=("remove a condition in given=[…], or a min= of a size",),
         )
     check_meaning(program)
 
 
 def check_meaning(program: Program) -> None:
-    """Raises the first thing in a program that has no meaning, whether or not any sizes meet its assumptions."""
-    for error in without_meaning(program):
+    """Raise the first error of a program, without a check that its assumptions are satisfiable."""
+    for error in meaning_errors(program):
         raise error
 
 
-def without_meaning(program: Program) -> Iterator[errors.ATLError]:
-    """What is not proved to have a meaning, from the outside in and from left to right: what `check_meaning` raises."""
+def meaning_errors(program: Program) -> Iterator[errors.ATLError]:
+    """Yield all errors of a program, from the outside in and from left to right."""
     scope = outermost(program)
     for array in program.inputs:
         for expression in (*array.shape, *(fact.bound for fact in bounds_of(array))):
@@ -128,7 +128,7 @@ def without_meaning(program: Program) -> Iterator[errors.ATLError]:
 
 
 def _of_results(program: Program) -> Iterator[Obligation]:
-    """The elements of the body are those of the results."""
+    """Yield the obligations that the body has the elements of the results."""
     if not program.results:
         return
     for result in program.results:
@@ -138,7 +138,7 @@ def _of_results(program: Program) -> Iterator[Obligation]:
                 at_most(ZERO, extent),
                 errors.ExtentError,
                 "an extent of the result {0} is {1}",
-                "an extent that is not negative",
+                "a non-negative extent",
                 (result.name, extent),
             )
     (length,) = program.shape
@@ -146,14 +146,14 @@ def _of_results(program: Program) -> Iterator[Obligation]:
     yield Obligation(
         equal(length, count),
         errors.ShapeError,
-        "the body has {0} elements, its results have {1}",
+        "the body has {0} elements, but its results have {1}",
         "the elements of the results, one after the other",
         (length, count),
     )
 
 
 def undischarged(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> Iterator[errors.ATLError]:
-    """The error of each obligation that is not proved."""
+    """Yield the error of each obligation that is not proved."""
     for obligation in needed:
         answer = prove(scope.facts, obligation.goal)
         if isinstance(answer, Proved):
@@ -169,7 +169,7 @@ def undischarged(program: Program, path: Path, scope: Scope, needed: Iterator[Ob
         )
 
 
-_MORE_FACTS = "state what is known of the sizes: atl.sizes(…, min=…), or atl.program(…, given=[…])"
+_MORE_FACTS = "declare facts about sizes: atl.sizes(…, min=…), or atl.program(…, given=[…])"
 
 
 def _given(scope: Scope) -> str:
@@ -178,7 +178,7 @@ def _given(scope: Scope) -> str:
 
 
 def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
-    """What must hold at a node, beyond what must hold at its parts."""
+    """Yield the obligations of a node, without those of its parts."""
     for expression in indices_in(expr):
         if divisors(expression):
             yield from positive_divisors(scope.index(expression))
@@ -209,18 +209,18 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
         case Padding(of):
             yield from _extents_of_padding(scope.shape(of))
         case Reduce() | Guard() | Let() | Access() | Unary() | Cast() | Value() | Constant():
-            return  # their indices and parts have a meaning, and so have they
+            return  # defined whenever their indices and parts are
         case Input() | Local() | TensorVar() | Metavariable():
-            return  # declared, bound or left open elsewhere
+            return  # checked at the declaration or binder
         case _:
             assert_never(expr)
 
 
-def looks_below(expr: Expr) -> bool:
-    """Whether the obligations of a node depend on more than its own fields and the types of its parts."""
+def inspects_subterms(expr: Expr) -> bool:
+    """Return whether the obligations of a node depend on more than its fields and the types of its parts."""
     match expr:
         case Reduce():
-            return True  # no guard may stand directly in the body of some
+            return True  # bodies of some reductions must not contain guards
         case Gen() | Guard() | Let() | Access() | Unary() | Binary() | Select() | Cast() | Concat() | Reshape():
             return False
         case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
@@ -242,7 +242,7 @@ def _extents_of_padding(shape: tuple[Index, ...]) -> Iterator[Obligation]:
 
 
 def _shape_outside(shape: tuple[Index, ...], scope: Scope) -> Iterator[Obligation]:
-    """The shape of a body has a meaning where the body is not looked at too: the tensor is empty there, or padding."""
+    """Yield the obligations that a body's shape is defined where the body is not evaluated and yields padding."""
     for extent in shape:
         if never_negative(extent):
             continue
@@ -252,15 +252,15 @@ def _shape_outside(shape: tuple[Index, ...], scope: Scope) -> Iterator[Obligatio
             yield Obligation(
                 at_most(ZERO, opened),
                 errors.ExtentError,
-                "the extent {0} of the body may be negative where the body is not looked at",
-                "0 <= {0} outside of the body too",
+                "the extent {0} of the body may be negative where the body is not evaluated",
+                "0 <= {0} outside the body too",
                 (opened,),
                 ("generate atl.imax(0, {0}) elements",),
             )
 
 
 def positive_divisors(expression: Index) -> Iterator[Obligation]:
-    """What must hold for the quotients in an expression to mean something."""
+    """Yield the obligations that the divisors in an expression are positive."""
     for divisor in divisors(expression):
         yield Obligation(
             less(ZERO, divisor),
@@ -273,10 +273,12 @@ def positive_divisors(expression: Index) -> Iterator[Obligation]:
 
 
 def _declared_range(position: Index) -> tuple[str, ...]:
-    """What to state of an array whose elements are positions."""
+    """Return the suggestion to declare the range of an array whose elements are positions."""
     if not isinstance(position.atom, Read):
         return ()
-    return (f"state what {position.atom.array.name} holds, which each call checks: atl.tensor(…, range=(0, {{1}}))",)
+    return (
+        f"declare the range of {position.atom.array.name}, which each call checks: atl.tensor(…, range=(0, {{1}}))",
+    )
 
 
 def _declared_positive(expression: Index) -> tuple[str, ...]:
@@ -290,21 +292,22 @@ def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) ->
             yield Obligation(
                 equal(a, b),
                 errors.ShapeError,
-                "{0} meets the shapes {1} and {2}",
+                "{0} has operands of shapes {1} and {2}",
                 "{3} = {4} in dimension {5}",
                 (what, ShapeText(mine), ShapeText(other), a, b, dimension),
             )
 
 
 def stores_everything(body: Expr) -> bool:
-    """Whether a fold other than a sum may meet this directly: no guard, padding or placed term stands in it."""
+    """Return whether a reduction other than a sum may have this body: it contains no guard, padding or placed term."""
     return next(_all_stored("max", body), None) is None
 
 
 def _all_stored(monoid: str, body: Expr) -> Iterator[Obligation]:
-    """What a fold that is no sum meets is stored: where nothing is, it reads as zero, which would be folded in, unseen.
+    """Yield the obligations that a reduction other than a sum has no padding in its body.
 
-    What is computed counts as it is: arithmetic, a read, a let-bound tensor, and a sum, which adds zeros.
+    Padding reads as zero, which would silently enter the result. Arithmetic, reads, let-bound tensors and sums are
+    computed values and are accepted.
     """
     match body:
         case Guard():
@@ -312,17 +315,17 @@ def _all_stored(monoid: str, body: Expr) -> Iterator[Obligation]:
                 monoid,
                 "a guard",
                 "its zero",
-                "write atl.select(p, e, neutral) with the value to be folded where p is false",
+                "write atl.select(p, e, neutral) with the neutral value where p is false",
             )
         case Padding():
-            yield _unstored(monoid, "padding", "its zeros", "write the values that are to be folded")
+            yield _unstored(monoid, "padding", "its zeros", "write the values to be reduced")
         case Reshape(op=Place()):
             yield _unstored(
                 monoid,
                 "a placed term",
                 "the zeros around it",
-                "write atl.gen(n, lambda k: atl.select(k == i, e, neutral)) with the value to be folded elsewhere",
-                "bind a sum of placed terms by a let around the reduction, and read its elements",
+                "write atl.gen(n, lambda k: atl.select(k == i, e, neutral)) with the neutral value elsewhere",
+                "bind a sum of placed terms with a let around the reduction, and read its elements",
             )
         case Gen(body=inner) | Let(body=inner) | Reshape(operand=inner):
             yield from _all_stored(monoid, inner)
@@ -340,12 +343,12 @@ def _all_stored(monoid: str, body: Expr) -> Iterator[Obligation]:
 
 
 def _unstored(monoid: str, what: str, zeros: str, *advice: str) -> Obligation:
-    """Refused whatever the facts: a guard that is always true is to be dropped."""
+    """Return an obligation that always fails. Even a guard that is always true must be removed."""
     return Obligation(
         FALSE,
         errors.UnsafeGuard,
-        f"{what} stands inside of a reduction by {{0}}, where {zeros} would be folded in",
-        f"no {what.split(' ', 1)[-1]} that stands directly in the body",
+        f"a reduction by {{0}} contains {what}, and would include {zeros}",
+        f"no {what.split(' ', 1)[-1]} directly in the body",
         (monoid,),
         advice,
     )
@@ -371,7 +374,7 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
                 "padding by {0}, which may be negative",
                 "0 <= {0}",
                 (amount,),
-                ("a truncation drops elements",),
+                ("truncate to drop elements: atl.truncl, atl.truncr",),
             )
         case TruncateLeft(by) | TruncateRight(by):
             amount, extent = scope.index(by), scope.index(operand.type.shape[0])
@@ -389,14 +392,14 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
             yield Obligation(
                 within(ZERO, position, whole),
                 errors.ExtentError,
-                "an element is placed at {0}, which need not be one of the {1} positions",
+                "an element is placed at {0}, which is out of range for extent {1}",
                 "0 <= {0} < {1}",
                 (position, whole),
                 (
                     *_declared_range(position),
-                    "guard it, inside of its sum: atl.guard((0 <= {0}) & ({0} < {1}), atl.place({1}, {0}, …))",
+                    "guard it inside its sum: atl.guard((0 <= {0}) & ({0} < {1}), atl.place({1}, {0}, …))",
                 ),
-                ("the positions run from 0 to {1} - 1",),
+                ("the positions range from 0 to {1} - 1",),
             )
         case Transpose() | Flatten():
             return

@@ -1,7 +1,7 @@
-"""Places in a term from which one goes up, down and aside, and where another term may be put: Huet's zipper.
+"""Zippers (Huet): places in a term with navigation and local replacement.
 
-What is put somewhere is built into the terms above as one goes up, and only so far: a change and a step to a place
-nearby cost the same in a large program as in a small one.
+A replacement is propagated to the terms above only when the zipper moves up. The cost of a change and a move to a
+nearby place does not depend on the size of the program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from atl.checks.scope import Scope, scope_of_child
-from atl.checks.wellformed import looks_below
+from atl.checks.wellformed import inspects_subterms
 from atl.core.node import MAX_DEPTH, MAX_SIZE
 from atl.core.substitution import with_child
 from atl.core.terms import Expr
@@ -19,12 +19,11 @@ from atl.core.traversal import Path, children
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Zipper:
-    """A place in a term, and the term that stands there. To go elsewhere, or to put another term there, is another one.
+    """An immutable place in a term, with the subterm at this place.
 
-    The place `above` holds the term around as it was when one came down from there: of its parts all but this one are
-    as they are now. `indices` and `tensors` are how many are bound around the place; `size` is that of the whole term.
-    `looked_into` is whether the obligations of some term above depend on more than the types of its parts. What is
-    known here is worked out when it is asked for.
+    `above` is the zipper of the enclosing term, which may contain an outdated version of this subterm. `indices` and
+    `tensors` are the numbers of enclosing binders; `size` is the size of the whole term. `is_inspected` is true if the
+    obligations of some enclosing term depend on more than the types of its parts. `known` caches the scope.
     """
 
     term: Expr
@@ -33,12 +32,12 @@ class Zipper:
     size: int
     indices: int = 0
     tensors: int = 0
-    looked_into: bool = False
+    is_inspected: bool = False
     known: Scope | None = None
 
     @property
     def scope(self) -> Scope:
-        """What is known here. It depends on the fields of the terms above, and on none of their parts."""
+        """The scope of this place, which depends only on the fields of the terms above, not on their parts."""
         waiting: list[tuple[Zipper, Zipper]] = []
         at = self
         while at.known is None:
@@ -53,34 +52,36 @@ class Zipper:
 
     @property
     def whole(self) -> Expr:
-        """The whole term, for a place whose places above hold the terms as they are now (`rooted`)."""
+        """The whole term. The enclosing zippers must be up to date (`up_to_date`)."""
         at = self
         while at.above is not None:
             at = at.above
         return at.term
 
     @property
-    def rooted(self) -> Zipper:
-        """This place, with places above that hold the terms as they are now: what changed here is built into them."""
+    def up_to_date(self) -> Zipper:
+        """This place, with replacements propagated to all enclosing terms."""
         changed = [self]
         while (above := changed[-1].above) is not None:
             changed.append(changed[-1].up(above))
         at = changed.pop()
         for below in reversed(changed):
-            at = below if below.above is at else below.under(at)
+            at = below if below.above is at else below.with_parent(at)
         return at
 
-    def under(self, above: Zipper) -> Zipper:
-        """This place with the place above as it is now."""
-        return Zipper(self.term, above, self.path, above.size, self.indices, self.tensors, self.looked_into, self.known)
+    def with_parent(self, above: Zipper) -> Zipper:
+        """Return this place below another enclosing zipper."""
+        return Zipper(
+            self.term, above, self.path, above.size, self.indices, self.tensors, self.is_inspected, self.known
+        )
 
     def up(self, above: Zipper) -> Zipper:
-        """The place above, with the term that stands here now as a part of the one there."""
+        """Return the enclosing place, with the current subterm built into its term."""
         made = with_child(above.term, self.path[-1], self.term)
-        return above if made is above.term else above.holding(made)
+        return above if made is above.term else above.with_term(made)
 
     def down(self, position: int) -> Zipper:
-        """The place of a direct part."""
+        """Return the place of a direct part."""
         child = children(self.term)[position]
         return Zipper(
             child.expr,
@@ -89,11 +90,11 @@ class Zipper:
             self.size,
             self.indices + child.indices,
             self.tensors + child.tensors,
-            self.looked_into or looks_below(self.term),
+            self.is_inspected or inspects_subterms(self.term),
         )
 
     def to(self, path: Path) -> Zipper | None:
-        """The place at the end of a path from the whole term; None if there is none."""
+        """Return the place at the end of a path from the whole term; None if it does not exist."""
         common = 0
         for mine, other in zip(self.path, path, strict=False):
             if mine != other:
@@ -108,19 +109,21 @@ class Zipper:
             at = at.down(position)
         return at
 
-    def holding(self, term: Expr) -> Zipper:
-        """This place with another term there."""
+    def with_term(self, term: Expr) -> Zipper:
+        """Return this place with another subterm."""
         size = self.size - self.term.size + term.size
-        return Zipper(term, self.above, self.path, size, self.indices, self.tensors, self.looked_into, self.known)
+        return Zipper(term, self.above, self.path, size, self.indices, self.tensors, self.is_inspected, self.known)
 
     @property
     def fits(self) -> bool:
-        """Whether the whole term is within its limits, as far as it depends on the term here."""
+        """True if the depth and the size at this place are within the limits of terms."""
         return len(self.path) + self.term.depth <= MAX_DEPTH and self.size <= MAX_SIZE
 
     def around(self, tensors: int) -> Sequence[tuple[Expr, int]]:
-        """The terms above from the outside in, each with the position that leads here: those that bind so many
-        tensors, if there are so many.
+        """Return the innermost enclosing terms that bind `tensors` tensors, from the outside in.
+
+        Each term comes with the position of the part that contains this place. The list contains all enclosing terms
+        if they bind fewer tensors.
         """
         found: list[tuple[Expr, int]] = []
         at = self
@@ -131,5 +134,5 @@ class Zipper:
 
 
 def whole(term: Expr, scope: Scope) -> Zipper:
-    """The place of a whole term, where this is known."""
+    """Return the zipper of a whole term with this scope."""
     return Zipper(term, None, (), term.size, known=scope)

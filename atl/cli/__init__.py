@@ -1,4 +1,4 @@
-"""The command line: a file for each command or two, above all other rooms. Nothing imports it."""
+"""The command line: the top layer, with a file for each command or two."""
 
 from atl.cli.main import main
 

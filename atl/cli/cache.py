@@ -1,4 +1,4 @@
-"""`atl cache`: the builds that are kept, listed, measured and cleared."""
+"""`atl cache`: list, measure and clear the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from atl.cli.foundation.command import FAILED, INTERRUPTED, Command, declare_json, print_json
-from atl.cli.foundation.terminal import watched
+from atl.cli.command import FAILED, INTERRUPTED, Command, declare_json, print_json
+from atl.cli.terminal import with_progress
 from atl.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -22,14 +22,18 @@ MOST_LISTED: Final = 20
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
-    said = "list the builds, say how many and how large they are (default), or remove them"
-    parser.add_argument("what", choices=("list", "size", "clear"), nargs="?", default="size", help=said)
-    parser.add_argument("--sort", choices=ORDERS, default="used", help="last used, last built, largest, by name")
-    parser.add_argument("--all", action="store_true", help=f"list all of them, not only the first {MOST_LISTED}")
-    parser.add_argument("--name", metavar="TEXT", help="only builds with this in their name")
-    parser.add_argument("--older-than", metavar="AGE", help="only builds not used for so long: 12h, 30d, 8w")
-    parser.add_argument("--down-to", metavar="SIZE", help="clear: only so many, the oldest first, as it takes: 500M")
-    parser.add_argument("--dry-run", action="store_true", help="clear: say what would be removed")
+    actions = "list the builds, print their number and size (default), or remove them"
+    parser.add_argument("what", choices=("list", "size", "clear"), nargs="?", default="size", help=actions)
+    parser.add_argument(
+        "--sort", choices=ORDERS, default="used", help="order of the list: last used, last built, largest, or by name"
+    )
+    parser.add_argument("--all", action="store_true", help=f"list all builds, not only the first {MOST_LISTED}")
+    parser.add_argument("--name", metavar="TEXT", help="only builds whose name contains TEXT")
+    parser.add_argument("--older-than", metavar="AGE", help="only builds not used for this long: 12h, 30d, 8w")
+    parser.add_argument(
+        "--down-to", metavar="SIZE", help="clear: remove builds, oldest first, until the cache has this size: 500M"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="clear: only print what would be removed")
     declare_json(parser)
 
 
@@ -39,7 +43,7 @@ def _run(arguments: argparse.Namespace) -> int:
     older, most = _age(arguments.older_than), _bytes(arguments.down_to)
     clears = arguments.what == "clear"
     if not clears and (most is not None or arguments.dry_run):
-        raise InvalidArgument("--down-to and --dry-run say what is removed", required="atl cache clear")
+        raise InvalidArgument("--down-to and --dry-run apply only to clear", required="atl cache clear")
     found = [entry for entry in entries() if arguments.name is None or arguments.name in entry.name]
     chosen = superfluous(found, older_than=older, most=most)
     if clears and not arguments.dry_run:
@@ -52,29 +56,29 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.what == "list":
         _print_list(chosen if arguments.all else chosen[:MOST_LISTED], len(chosen))
     would = "would be removed, of" if clears else "in"
-    print(f"{_said(chosen)} {would} {location()} (ATL_CACHE names another place)")
+    print(f"{_summary(chosen)} {would} {location()} (the environment variable ATL_CACHE sets another folder)")
     return 0
 
 
 def _clear(chosen: list[Entry], *, as_json: bool) -> int:
     from lowering.cache.entries import location
 
-    gone: list[Entry] = []
+    removed: list[Entry] = []
     kept: list[Entry] = []
     interrupted = False
     try:
-        for entry in watched(chosen, "removing builds"):
-            (gone if entry.remove() else kept).append(entry)
+        for entry in with_progress(chosen, "removing builds"):
+            (removed if entry.remove() else kept).append(entry)
     except KeyboardInterrupt:
         interrupted = True
     if as_json:
-        print_json({**_totals(gone), "kept": [entry.name for entry in kept], "interrupted": interrupted})
+        print_json({**_totals(removed), "kept": [entry.name for entry in kept], "interrupted": interrupted})
     else:
-        print(f"removed {_said(gone)} from {location()}")
+        print(f"removed {_summary(removed)} from {location()}")
         if kept:
             print(f"{len(kept)} could not be removed: {', '.join(entry.name for entry in kept[:5])}")
         if interrupted:
-            print(f"interrupted: {len(chosen) - len(gone) - len(kept)} builds were left as they are")
+            print(f"interrupted: {len(chosen) - len(removed) - len(kept)} builds were not removed")
     return INTERRUPTED if interrupted else FAILED if kept else 0
 
 
@@ -106,7 +110,7 @@ def _totals(found: list[Entry]) -> dict[str, Any]:
     }
 
 
-def _said(found: list[Entry]) -> str:
+def _summary(found: list[Entry]) -> str:
     files = sum(len(entry.files) for entry in found)
     size = _size_text(sum(entry.bytes for entry in found))
     return f"{len(found):,} build{'' if len(found) == 1 else 's'}, {files:,} files, {size}"
@@ -127,7 +131,7 @@ def _as_data(entry: Entry) -> dict[str, Any]:
 
 
 def _age(text: str | None) -> float | None:
-    """Seconds, of "30d"."""
+    """Parse an age such as "30d" and return it in seconds."""
     if text is None:
         return None
     found = re.fullmatch(r"(\d{1,9})([smhdw])", text)
@@ -137,7 +141,7 @@ def _age(text: str | None) -> float | None:
 
 
 def _bytes(text: str | None) -> int | None:
-    """Bytes, of "500M"."""
+    """Parse a size such as "500M" and return it in bytes."""
     if text is None:
         return None
     found = re.fullmatch(r"(\d{1,15})([kmg]?)b?", text.lower())
@@ -162,6 +166,6 @@ def _age_text(seconds: float) -> str:
 
 
 CACHE = Command(
-    "cache", "Lists, measures and clears the builds that are kept", _declare, _run,
+    "cache", "List, measure or clear the cache of compiled kernels", _declare, _run,
     ("atl cache size", "atl cache list --sort size", "atl cache clear --older-than 30d --dry-run"),
 )  # fmt: skip

@@ -1,11 +1,11 @@
-"""`atl rules` and `atl tactics`: what there is to rewrite with."""
+"""`atl rules` and `atl tactics`: the catalogues of rewrite rules and of tactics."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from atl.cli.foundation.command import Command, declare_json, in_checkout, print_json
+from atl.cli.command import Command, declare_json, in_checkout, print_json
 from atl.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 
 def _declare_rules(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules, each in full")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="print only these rules, each in full")
     if in_checkout():
         parser.add_argument("--proof", action="store_true", help="check each rule again, and print its proof status")
-        parser.add_argument("--mutants", action="store_true", help="check variants of each rule, each with a fault")
+        parser.add_argument(
+            "--mutants", action="store_true", help="also check mutants of each rule, which must be rejected"
+        )
     declare_json(parser)
 
 
@@ -68,9 +70,9 @@ def _rule_as_data(rule: Rule) -> dict[str, Any]:
 
 
 def _declare_tactics(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these, each in full")
-    parser.add_argument("--markdown", action="store_true", help="the page of the documents, docs/tactics.md")
-    parser.add_argument("--own", metavar="FILE.py", help="a file with tactics of your own, listed after ours")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="print only these tactics, each in full")
+    parser.add_argument("--markdown", action="store_true", help="print the documentation page docs/tactics.md")
+    parser.add_argument("--own", metavar="FILE.py", help="a file with user-defined tactics, listed last")
     declare_json(parser)
 
 
@@ -102,10 +104,10 @@ def _entry_as_data(entry: Entry) -> dict[str, str]:
 
 
 RULES = Command(
-    "rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules,
+    "rules", "List the rewrite rules with their equations and grades", _declare_rules, _rules,
     ("atl rules get_gen guard_true", "atl rules get_gen", "atl rules --json"),
 )  # fmt: skip
 TACTICS = Command(
-    "tactics", "Lists what a session can do, each before → after", _declare_tactics, _tactics,
+    "tactics", "List the tactics of a session, each as before → after", _declare_tactics, _tactics,
     ("atl tactics tile fuse", "atl tactics --json"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`atl check`: certificates replayed by the kernel."""
+"""`atl check`: replay certificates with the kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atl.cli.foundation.command import (
+from atl.cli.command import (
     FAILED,
     UNPROVED,
     Command,
@@ -15,7 +15,7 @@ from atl.cli.foundation.command import (
     error_as_data,
     print_json,
 )
-from atl.cli.foundation.terminal import watched
+from atl.cli.terminal import with_progress
 from atl.errors import ATLError
 
 if TYPE_CHECKING:
@@ -24,44 +24,44 @@ if TYPE_CHECKING:
 
 
 def _declare_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="certificates, as theorem.save writes them")
-    parser.add_argument("--no-smt", action="store_true", help="do not ask z3: refuse what only z3 decides")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="certificates written by theorem.save")
+    parser.add_argument("--no-smt", action="store_true", help="check without z3; steps that need z3 are refused")
     declare_json(parser)
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from rewrites.certificates.verdict import judge
 
-    judged = []
-    for file in watched(arguments.files, "checking"):
+    verdicts = []
+    for file in with_progress(arguments.files, "checking"):
         verdict = judge(file, smt=not arguments.no_smt, formats=_format)
-        judged.append(verdict)
+        verdicts.append(verdict)
         if not arguments.json:
-            _say(verdict, asked=not arguments.no_smt)
-    accepted = all(verdict.theorem is not None for verdict in judged)
+            _print_verdict(verdict, with_smt=not arguments.no_smt)
+    accepted = all(verdict.theorem is not None for verdict in verdicts)
     if arguments.json:
-        print_json({"accepted": accepted, "certificates": [_as_data(verdict) for verdict in judged]})
-    rests = any(verdict.theorem is not None and verdict.theorem.unproved for verdict in judged)
-    return FAILED if not accepted else UNPROVED if rests else 0
+        print_json({"accepted": accepted, "certificates": [_as_data(verdict) for verdict in verdicts]})
+    unproved = any(verdict.theorem is not None and verdict.theorem.unproved for verdict in verdicts)
+    return FAILED if not accepted else UNPROVED if unproved else 0
 
 
 def _format(text: str) -> Format | None:
-    """The formats of packed operands, which few certificates have."""
+    """Return the sparse format with this name; few certificates contain one."""
     from sparse import format_named
 
     return format_named(text)
 
 
-def _say(verdict: Verdict, *, asked: bool) -> None:
+def _print_verdict(verdict: Verdict, *, with_smt: bool) -> None:
     if verdict.theorem is None:
         print(verdict, file=sys.stderr)
-        if not asked:
-            print("  (z3 was not asked: --no-smt)", file=sys.stderr)
+        if not with_smt:
+            print("  (z3 was not used: --no-smt)", file=sys.stderr)
         return
     print(verdict)
     if decided := verdict.decided_by_z3:
         questions = f"{decided} question{'' if decided == 1 else 's'}"
-        print(f"  z3 decided {questions}; --no-smt refuses what only z3 decides")
+        print(f"  z3 decided {questions}; --no-smt checks without z3")
 
 
 def _as_data(verdict: Verdict) -> dict[str, Any]:
@@ -86,6 +86,6 @@ def _as_data(verdict: Verdict) -> dict[str, Any]:
 
 
 CHECK = Command(
-    "check", "Replays certificates with the kernel, and says what they prove", _declare_check, _check,
+    "check", "Replay certificates with the kernel, and print what they prove", _declare_check, _check,
     ("atl check proof.atl.json", "atl check proof.atl.json --no-smt --json"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`atl completion`: what a shell completes, made of the parser itself."""
+"""`atl completion`: shell completion scripts, generated from the argument parser."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
-from atl.cli.foundation.command import Command
+from atl.cli.command import Command
 
 SHELLS: Final = ("bash", "zsh", "fish")
-PLACES: Final = {
+SCRIPT_FILES: Final = {
     "bash": "~/.local/share/bash-completion/completions/atl",
-    "zsh": "a folder of $fpath, as _atl",
+    "zsh": "_atl in a folder of $fpath",
     "fish": "~/.config/fish/completions/atl.fish",
 }
-"""Where each shell looks for it."""
+"""The file in which each shell looks for the script."""
 
 
 def completion(parser: Callable[[], argparse.ArgumentParser]) -> Command:
-    """The command, for a parser that is made when it is asked for."""
+    """Return the command for a parser that is built when the command runs."""
 
     def run(arguments: argparse.Namespace) -> int:
         import shtab
@@ -27,10 +27,10 @@ def completion(parser: Callable[[], argparse.ArgumentParser]) -> Command:
         return 0
 
     return Command(
-        "completion", "Prints what a shell completes of this command line", _declare, run, ("atl completion bash",)
+        "completion", "Print a script for tab completion in a shell", _declare, run, ("atl completion bash",)
     )
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
-    where = "; ".join(f"{shell}: {place}" for shell, place in PLACES.items())
-    parser.add_argument("shell", choices=SHELLS, help=f"which shell; what is printed goes into: {where}")
+    files = "; ".join(f"{shell}: {file}" for shell, file in SCRIPT_FILES.items())
+    parser.add_argument("shell", choices=SHELLS, help=f"save the output as: {files}")

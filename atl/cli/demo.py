@@ -1,4 +1,4 @@
-"""`atl demo`: a photograph blurred by a program that is written as mathematics and made fast by rewrites."""
+"""`atl demo`: blur a photograph with a program written as mathematics and optimised by rewrites."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from atl.cli.foundation.command import FAILED, INTERRUPTED, Command
-from atl.cli.foundation.terminal import ascii_only, bold, filled
+from atl.cli.command import FAILED, INTERRUPTED, Command
+from atl.cli.terminal import ascii_only, bold, wrapped
 
 if TYPE_CHECKING:
     from atl.core.program import Program
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--image", type=Path, metavar="PATH", help="a picture of your own (default: one of scikit-image's)"
+        "--image", type=Path, metavar="PATH", help="the photograph to blur (default: one from scikit-image)"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", default=Path("out"), help="where the pictures go (default: out)"
+        "--out", type=Path, metavar="DIR", default=Path("out"), help="folder for the pictures (default: out)"
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="show the checks, the loop nest and the C as well, and say what each is"
+        "--verbose", action="store_true", help="also show and explain the checks, the loop nest and the C"
     )
 
 
@@ -32,12 +32,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from lowering.demo.photograph import demonstrate
 
     done: list[str] = []
-    ascii_signs = ascii_only()
+    ascii_symbols = ascii_only()
     try:
-        for section in demonstrate(arguments.image, arguments.out, ascii=ascii_signs, scheduled=_scheduled):
+        for section in demonstrate(arguments.image, arguments.out, ascii=ascii_symbols, scheduled=_scheduled):
             if arguments.verbose:
                 print(bold(f"{len(done) + 1}. {section.title}"))
-                print(filled(section.said))
+                print(wrapped(section.said))
                 print(f"\n{indent(section.shown.rstrip(), '    ')}\n" if section.shown else "", flush=True)
             elif section.brief or not section.passed:
                 print(f"{section.title}\n{indent(section.shown.rstrip(), '    ')}", flush=True)
@@ -46,10 +46,10 @@ def _run(arguments: argparse.Namespace) -> int:
                 print("A check failed, so no picture was written.", file=sys.stderr)
                 return FAILED
     except KeyboardInterrupt:
-        print(f"atl: interrupted; done so far: {', '.join(done) or 'nothing'}", file=sys.stderr)
+        print(f"atl: interrupted; finished steps: {', '.join(done) or 'nothing'}", file=sys.stderr)
         return INTERRUPTED
     if not arguments.verbose:
-        print("--verbose shows the checks, the loop nest and the C as well.")
+        print("--verbose also shows the checks, the loop nest and the C.")
     return 0
 
 
@@ -65,6 +65,6 @@ def _scheduled(program: Program) -> Schedule:
 
 
 DEMO = Command(
-    "demo", "Blurs a photograph: the program, its schedule, the speed and the pictures", _declare, _run,
+    "demo", "Blur a photograph: the program, its schedule, the speed and the pictures", _declare, _run,
     ("atl demo --out pictures", "atl demo --verbose"), long=True,
 )  # fmt: skip

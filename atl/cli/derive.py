@@ -1,4 +1,4 @@
-"""`atl derive`: a schedule for a program, found by a person in a session or by a search; with a proof."""
+"""`atl derive`: derive a schedule with a proof, in an interactive session or by a search."""
 
 from __future__ import annotations
 
@@ -7,56 +7,60 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from atl.cli.foundation.command import Command, declare_program
-from atl.cli.foundation.terminal import ascii_only
+from atl.cli.command import Command, declare_program
+from atl.cli.terminal import ascii_only
 from atl.errors import InvalidArgument
 
-OF_SEARCHES = ("cost", "size", "tiles", "limit", "quiet", "picture")
+SEARCH_OPTIONS = ("cost", "size", "tiles", "limit", "quiet", "picture")
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     declare_program(parser)
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="write a certificate, which `atl check` replays")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="write a certificate for `atl check`")
     parser.add_argument(
         "-i", "--interactive", action="store_true",
-        help="open a session though the input is no terminal, such as a file of lines (at a terminal, the default)",
+        help="read the lines of a session from standard input (the default at a terminal)",
     )  # fmt: skip
-    search = parser.add_argument_group("a search instead of a session")
-    search.add_argument("--auto", action="store_true", help="search for a schedule (needs egglog)")
-    search.add_argument("--cost", help="traffic, lines or code size (default: traffic)")
-    search.add_argument("--size", action="append", metavar="NAME=N", help="price at this size; others: 1000")
-    search.add_argument("--tiles", metavar="N,N,…", help="sizes of tiles to choose from, such as 8,16,64")
-    search.add_argument("--limit", type=int, help="how many terms the graph may have")
-    search.add_argument("--quiet", action="store_true", help="no progress while it runs")
-    search.add_argument("--picture", type=Path, metavar="FILE", help="draw the classes of the graph as SVG")
+    search = parser.add_argument_group("automatic search")
+    search.add_argument(
+        "--auto", action="store_true", help="search for a schedule instead of opening a session (needs egglog)"
+    )
+    search.add_argument("--cost", help="cost to minimise: traffic, lines or code size (default: traffic)")
+    search.add_argument(
+        "--size", action="append", metavar="NAME=N", help="a size at which costs are computed (default: 1000 for each)"
+    )
+    search.add_argument("--tiles", metavar="N,N,…", help="tile sizes to choose from, such as 8,16,64")
+    search.add_argument("--limit", type=int, help="maximum number of terms in the e-graph")
+    search.add_argument("--quiet", action="store_true", help="do not print progress")
+    search.add_argument("--picture", type=Path, metavar="FILE", help="draw the e-classes as SVG")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.auto and arguments.interactive:
         raise InvalidArgument("--auto and --interactive exclude each other", required="one of the two")
     if arguments.auto:
-        return _searched(arguments)
-    if given := [name for name in OF_SEARCHES if getattr(arguments, name)]:
-        raise InvalidArgument(f"--{given[0]} is for a search", required="--auto, which searches for a schedule")
+        return _search(arguments)
+    if given := [name for name in SEARCH_OPTIONS if getattr(arguments, name)]:
+        raise InvalidArgument(f"--{given[0]} is an option of the search", required="--auto, which starts the search")
     if not arguments.interactive and not sys.stdin.isatty():
         raise InvalidArgument(
-            "a session needs a terminal, and the input is none",
+            "a session needs a terminal, and standard input is not one",
             required="--auto to search for a schedule, or --interactive to read the lines of a session",
             suggestions=(f"atl derive {arguments.program} --auto",),
         )
-    from atl.cli.interactive.loop import held
-    from atl.files.programs import program_in
+    from atl.cli.interactive.repl import run_session
+    from atl.files.programs import load_program
 
-    return held(program_in(arguments.program), arguments.out)
+    return run_session(load_program(arguments.program), arguments.out)
 
 
-def _searched(arguments: argparse.Namespace) -> int:
-    from atl.files.programs import program_in
+def _search(arguments: argparse.Namespace) -> int:
+    from atl.files.programs import load_program
     from atl.text.printing import show_program
     from rewrites import reschedule
     from rewrites.egraph import choose, searched
 
-    s = reschedule(program_in(arguments.program))
+    s = reschedule(load_program(arguments.program))
     sizes, tiles = _numbers_of(arguments.size or [], arguments.tiles)
     found, choices = searched(
         s.goal, cost=arguments.cost or "traffic", sizes=sizes, tiles=tiles, limit=arguments.limit,
@@ -70,12 +74,12 @@ def _searched(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         s.done().save(arguments.out)
     if arguments.picture is not None:
-        found.picture(arguments.picture, chosen)  # last: what was searched for is not lost for a picture
+        found.picture(arguments.picture, chosen)  # last, so that a failure here does not lose the result
     return 0
 
 
 def _numbers_of(sizes: Sequence[str], tiles: str | None) -> tuple[dict[str, int], list[int] | None]:
-    """Sizes as they are given on a command line, "n=1000", and sizes of tiles, "8,16"."""
+    """Parse sizes, "n=1000", and tile sizes, "8,16"."""
     try:
         given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
         return given, None if tiles is None else [int(tile) for tile in tiles.split(",")]
@@ -86,6 +90,6 @@ def _numbers_of(sizes: Sequence[str], tiles: str | None) -> tuple[dict[str, int]
 
 
 DERIVE = Command(
-    "derive", "Opens a program in a session, or finds a schedule for it; with a proof", _declare, _run,
+    "derive", "Derive a schedule with a proof, in a session or by a search", _declare, _run,
     ("atl derive examples/matmul.py", "atl derive examples/matmul.py --auto --limit 120 -o found.atl.json"),
 )  # fmt: skip

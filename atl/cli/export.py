@@ -1,4 +1,4 @@
-"""`atl export`: a program or a certificate as a file that is of use outside."""
+"""`atl export`: convert a program or a certificate to C, CUDA, text, a script or a page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from atl.cli.foundation.command import Command
+from atl.cli.command import Command
 from atl.core.program import Program
 from atl.errors import InvalidArgument
-from atl.files.whole import write_text
+from atl.files.atomic import write_text
 
 if TYPE_CHECKING:
     from rewrites import Theorem
@@ -59,16 +59,16 @@ OF_PROGRAMS: Final[Mapping[str, tuple[str, Callable[[Program], str]]]] = Mapping
         "cu": ("the CUDA", _cuda),
     }
 )
-"""What is made of a program, or of the last one of a certificate."""
+"""Output kinds for a program, or for the final program of a certificate."""
 OF_CERTIFICATES: Final[Mapping[str, tuple[str, Callable[[Theorem], str]]]] = MappingProxyType(
     {
-        "py": ("a script that derives it again in a session", _script),
-        "html": ("a page for a browser, with every step and the C", _page),
+        "py": ("a Python script that derives the theorem again", _script),
+        "html": ("a web page with every step and the C", _page),
     }
 )
-"""What is made of a certificate alone."""
+"""Output kinds for certificates only."""
 FOLDER: Final = "folder"
-"""The kernel in C with its contract, a check and a Makefile: several files, and so no text."""
+"""Output kind: a folder with the kernel in C, its contract, a check and a Makefile."""
 KINDS: Final = (*OF_PROGRAMS, FOLDER, *OF_CERTIFICATES)
 
 
@@ -76,15 +76,15 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     kinds = "; ".join(f"{kind}: {what}" for kind, (what, _) in OF_PROGRAMS.items())
     alone = "; ".join(f"{kind}: {what}" for kind, (what, _) in OF_CERTIFICATES.items())
     parser.add_argument(
-        "source", metavar="CERTIFICATE|PROGRAM", help="a certificate (.json), or a program as FILE:NAME; of a "
-        "certificate, which is replayed first, the last program is taken",
+        "source", metavar="CERTIFICATE|PROGRAM", help="a program as FILE:NAME, or a certificate (.json), which "
+        "is replayed; its final program is exported",
     )  # fmt: skip
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="PATH", help="where it goes; its ending says what it is (default: printed)"
+        "-o", "--out", type=Path, metavar="PATH", help="output file, whose suffix selects the kind (default: print)"
     )
     parser.add_argument(
         "--as", dest="kind", choices=KINDS,
-        help=f"{kinds}; {FOLDER}: the C with its contract, which `make check` checks; of a certificate, {alone}",
+        help=f"{kinds}; {FOLDER}: a C project with its contract and `make check`; only for certificates: {alone}",
     )  # fmt: skip
 
 
@@ -93,10 +93,10 @@ def _run(arguments: argparse.Namespace) -> int:
     kind = arguments.kind or (out.suffix.removeprefix(".") if out is not None else None)
     if kind not in KINDS:
         raise InvalidArgument(
-            "it is not said what is to be made"
+            "no output kind was chosen"
             if kind is None
-            else f"nothing is made as {kind or 'a file without an ending'}",
-            required=f"--as, or a file whose name ends in, one of {', '.join(KINDS)}",
+            else f"unknown output kind: {kind or 'a file without a suffix'}",
+            required=f"--as or the suffix of the file: one of {', '.join(KINDS)}",
             suggestions=(f"atl export {source} --as c",),
         )
     program, theorem = _read(source, kind)
@@ -114,7 +114,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _read(source: str, kind: str) -> tuple[Program, Theorem | None]:
-    """The program, the last one of a certificate; and the theorem, if it is one."""
+    """Return the program to export, and the theorem if `source` is a certificate."""
     if source.endswith(".json"):
         from sparse import load
 
@@ -122,13 +122,13 @@ def _read(source: str, kind: str) -> tuple[Program, Theorem | None]:
         return theorem.rhs, theorem
     if kind in OF_CERTIFICATES:
         raise InvalidArgument(
-            f"{kind} is made of a certificate, not of a program",
-            required="a file that theorem.save has written, with the ending .json",
+            f"{kind} needs a certificate, not a program",
+            required="a .json file written by theorem.save",
             suggestions=(f"atl derive {source} -o proof.atl.json writes one",),
         )
-    from atl.files.programs import program_in
+    from atl.files.programs import load_program
 
-    return program_in(source), None
+    return load_program(source), None
 
 
 def _write_folder(program: Program, theorem: Theorem | None, source: str, out: Path | None) -> int:
@@ -146,7 +146,7 @@ def _write_folder(program: Program, theorem: Theorem | None, source: str, out: P
 
 
 EXPORT = Command(
-    "export", "Writes a program as C, CUDA, text or a folder to take away, a certificate as a page", _declare, _run,
+    "export", "Write a program as C, CUDA, text or a C project, or a certificate as a page or script", _declare, _run,
     ("atl export examples/matmul.py -o matmul.c", "atl export proof.atl.json -o proof.html",
      "atl export examples/matmul.py --as folder -o matmul"),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The table of commands, their parser, and how every one of them ends."""
+"""The table of commands, the argument parser, and the entry point."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from collections.abc import Sequence
 from typing import Final
 
 import atl
-from atl.cli import cache, catalogues, certificates, certify, checkout, demo, derive, export, layout, programs, sparse
+from atl.cli import (
+    cache,
+    catalogues,
+    certificates,
+    certify,
+    checkout,
+    demo,
+    derive,
+    export,
+    layout,
+    machine,
+    programs,
+    sparse,
+)
+from atl.cli.command import CODES, FAILED, INTERRUPTED, REFUSED, Command, error_as_data, print_json
 from atl.cli.completion import completion
-from atl.cli.foundation.command import CODES, FAILED, INTERRUPTED, REFUSED, Command, error_as_data, print_json
 from atl.errors import ATLError
 
 COMMANDS: Final[tuple[Command, ...]] = (
@@ -27,6 +40,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     layout.LAYOUT,
     sparse.SPARSE,
     cache.CACHE,
+    machine.MACHINE,
     *checkout.COMMANDS,
     completion(lambda: parser()),  # noqa: PLW0108 (it is defined below)
 )
@@ -34,32 +48,32 @@ __all__ = ["COMMANDS", "main", "parser"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and gives its exit code, one of `CODES`."""
+    """Run a command and return its exit code, one of `CODES`."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal without some sign shows a question mark; it does not end the command.
+        # Print a question mark for a character that the terminal lacks, instead of failing.
         getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
-    whole = parser()
-    chosen = whole.parse_args(arguments)
+    top = parser()
+    chosen = top.parse_args(arguments)
     if not hasattr(chosen, "run"):
-        whole.print_help()
+        top.print_help()
         return 0
     try:
         code: int = chosen.run(chosen)
         sys.stdout.flush()
     except ATLError as error:
-        return _refused(error, as_json=getattr(chosen, "json", False) is True)
+        return _report(error, as_json=getattr(chosen, "json", False) is True)
     except KeyboardInterrupt:
         sys.stdout.flush()
         print("atl: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe left, as `head` does; what Python flushes at exit must not fail again.
+        # The reader of the pipe, such as `head`, has closed it. Make the flush at exit succeed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
 
 
-def _refused(error: ATLError, *, as_json: bool) -> int:
+def _report(error: ATLError, *, as_json: bool) -> int:
     if as_json:
         print_json({"error": error_as_data(error)})
     sys.stdout.flush()
@@ -68,16 +82,16 @@ def _refused(error: ATLError, *, as_json: bool) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of the command line, made of the table."""
-    codes = "\n".join(f"  {code:3}  {said}" for code, said in CODES.items())
-    whole = argparse.ArgumentParser(
+    """Return the argument parser for all commands."""
+    codes = "\n".join(f"  {code:3}  {meaning}" for code, meaning in CODES.items())
+    top = argparse.ArgumentParser(
         prog="atl",
-        description="Tensor programs written as mathematics, checked, and compiled to C.",
-        epilog=f"exit codes:\n{codes}\n\natl COMMAND --help shows each command, with an example.",
+        description="Write tensor programs as mathematics, rewrite them with proofs, and compile them to C or CUDA.",
+        epilog=f"exit codes:\n{codes}\n\natl COMMAND --help explains a command, with examples.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    whole.add_argument("--version", action="version", version=f"atl {atl.__version__}")
-    table = whole.add_subparsers(title="commands", metavar="COMMAND")
+    top.add_argument("--version", action="version", version=f"atl {atl.__version__}")
+    table = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         heading = "example" if len(command.examples) == 1 else "examples"
         added = table.add_parser(
@@ -89,4 +103,4 @@ def parser() -> argparse.ArgumentParser:
         )
         command.declare(added)
         added.set_defaults(run=command.run)
-    return whole
+    return top

@@ -1,4 +1,4 @@
-"""`atl show` and `atl run`: one program, looked at and computed."""
+"""`atl show` and `atl run`: print a program, and compute it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import atl
-from atl.cli.foundation.command import Command, declare_json, declare_program, print_json
-from atl.cli.foundation.terminal import ascii_only
+from atl.cli.command import Command, declare_json, declare_program, print_json
+from atl.cli.terminal import ascii_only
 from atl.core.index import Index
 
 
 def _declare_show(parser: argparse.ArgumentParser) -> None:
     declare_program(parser)
-    parser.add_argument("--nest", action="store_true", help="show the loop nest as well")
-    parser.add_argument("--c", action="store_true", help="show the C as well")
+    parser.add_argument("--nest", action="store_true", help="also print the loop nest")
+    parser.add_argument("--c", action="store_true", help="also print the C")
     declare_json(parser)
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from atl.files.programs import program_in
+    from atl.files.programs import load_program
 
-    program = program_in(arguments.program)
+    program = load_program(arguments.program)
     if arguments.json:
         print_json(_as_data(program, nest=arguments.nest, c=arguments.c))
         return 0
-    _print_judged(program)
+    _print_checked(program)
     if arguments.nest or arguments.c:
         from lowering import lower, print_c, print_nest
 
@@ -39,33 +39,33 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_judged(program: atl.Program) -> None:
-    """The program and what is proved of it, each line as soon as it is known."""
+def _print_checked(program: atl.Program) -> None:
+    """Print the program, then each property as soon as it is proved."""
     from atl.text.printing import show_predicate, show_program
     from padtypes import check, truncations
 
-    ascii = ascii_only()  # noqa: A001 (what the printers call it)
+    ascii = ascii_only()  # noqa: A001 (the printers' name)
     results = [f"{each.name}, {program.dtype} of shape {_shape_text(each.shape)}" for each in program.results]
-    keywords = f" (keywords of a call: {', '.join(program.free_sizes)})" if program.free_sizes else ""
+    keywords = f" (keyword arguments of a call: {', '.join(program.free_sizes)})" if program.free_sizes else ""
     print(show_program(program, ascii=ascii))
     print(f"\nresult      {'; '.join(results) or f'{program.dtype} of shape {_shape_text(program.shape)}'}")
     print(f"sizes       {', '.join(program.sizes) or 'none'}{keywords}")
     assumed = ", ".join(show_predicate(assumption, ascii=ascii) for assumption in program.assumptions)
     print(f"assumed     {assumed or 'nothing'}", flush=True)
     atl.check_safe(program)
-    print("accesses    each proved to lie within its tensor", flush=True)
+    print("accesses    each proved to be in bounds", flush=True)
     check(program)
-    if cut := sum(1 for _ in truncations(program)):
-        print(f"truncations {cut}, each proved to cut only padding", flush=True)
+    if count := sum(1 for _ in truncations(program)):
+        print(f"truncations {count}, each proved to drop only padding", flush=True)
 
 
 def _shape_text(extents: Sequence[Index]) -> str:
-    """A shape as Python writes a tuple."""
+    """Return a shape in Python's notation for tuples."""
     return f"({', '.join(map(str, extents))}{',' if len(extents) == 1 else ''})"
 
 
 def _as_data(program: atl.Program, *, nest: bool, c: bool) -> dict[str, Any]:
-    """The same for programs. Raises what is wrong with it, as the text does."""
+    """Return the properties of a checked program as JSON-compatible data."""
     from atl.text.printing import show_predicate, show_program
     from lowering import lower, print_c, print_nest
     from padtypes import check, truncations
@@ -96,40 +96,40 @@ def _as_data(program: atl.Program, *, nest: bool, c: bool) -> dict[str, Any]:
 def _declare_run(parser: argparse.ArgumentParser) -> None:
     declare_program(parser)
     parser.add_argument(
-        "values", metavar="NAME=VALUE", nargs="*", help="an array as A=a.npy, a size or a scalar input as k=3"
+        "values", metavar="NAME=VALUE", nargs="*", help="an input array, A=a.npy, or a size or scalar input, k=3"
     )
     parser.add_argument(
         "-o",
         "--out",
         type=Path,
         metavar="FILE",
-        help="write the result to this .npy file, several to an .npz file, not to the terminal",
+        help="write the result to a .npy file, or several results to an .npz file (default: print)",
     )
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from atl.files.arrays import save, values_given
-    from atl.files.programs import program_in
+    from atl.files.arrays import parse_values, save
+    from atl.files.programs import load_program
     from lowering import compile as compiled
 
-    program = program_in(arguments.program)
-    given = values_given(program, arguments.values)
+    program = load_program(arguments.program)
+    given = parse_values(program, arguments.values)
     result = compiled(program)(**given)
     several: dict[str, Any] = result._asdict() if program.results else {}
     if arguments.out is None:
         print("\n".join(f"{name} = {value}" for name, value in several.items()) if several else result)
         return 0
     save(arguments.out, several or result)
-    told = [f"{name}, {value.dtype} of shape {value.shape}" for name, value in several.items()]
-    print(f"{arguments.out}: {'; '.join(told) or f'{result.dtype} of shape {result.shape}'}")
+    lines = [f"{name}, {value.dtype} of shape {value.shape}" for name, value in several.items()]
+    print(f"{arguments.out}: {'; '.join(lines) or f'{result.dtype} of shape {result.shape}'}")
     return 0
 
 
 SHOW = Command(
-    "show", "Shows a program: its mathematics, shape and checks, the loop nest, the C", _declare_show, _show,
+    "show", "Show a program: its formula, shape and checks, loop nest and C", _declare_show, _show,
     ("atl show examples/matmul.py --c", "atl show examples/windows.py:windows --json"),
 )  # fmt: skip
 RUN = Command(
-    "run", "Compiles a program and runs it on .npy files", _declare_run, _run,
+    "run", "Compile a program and run it on .npy files", _declare_run, _run,
     ("atl run examples/windows.py x=x.npy k=3 -o sums.npy",),
 )  # fmt: skip

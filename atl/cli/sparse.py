@@ -1,4 +1,4 @@
-"""`atl sparse`: a matrix in a sparse format, its levels drawn, its arrays measured."""
+"""`atl sparse`: show a matrix in sparse formats, with its levels and the sizes of its arrays."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atl.cli.foundation.command import Command, declare_json, print_json
+from atl.cli.command import Command, declare_json, print_json
 from atl.errors import ArrayError, InvalidArgument, shortened
-from atl.files.whole import reason
+from atl.files.atomic import reason
 
 if TYPE_CHECKING:
     from sparse import Format, SparseTensor
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "matrix", type=Path, metavar="MATRIX", help="a file .mtx (Matrix Market), .npz of scipy, or .npy"
+        "matrix", type=Path, metavar="MATRIX", help="a file: .mtx (Matrix Market), .npz (scipy) or .npy"
     )
     parser.add_argument(
-        "formats", nargs="+", metavar="FORMAT", help="CSR, CSC, COO, DCSR, BCSR(4, 4), …; several are compared"
+        "formats", nargs="+", metavar="FORMAT", help="CSR, CSC, COO, DCSR, BCSR(4, 4), …; several formats are compared"
     )
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw a small matrix, in one format, as SVG")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw a small matrix in one format as SVG")
     declare_json(parser)
 
 
@@ -56,12 +56,14 @@ def _format(text: str) -> Format:
 
 
 def _read(path: Path) -> Any:
-    """The matrix of a file."""
+    """Read a matrix from a file."""
     import numpy as np
 
     suffix = path.suffix.lower()
     if suffix not in (".mtx", ".npz", ".npy"):
-        raise InvalidArgument(f"{path} is read by its ending", required="a file .mtx, .npz of scipy, or .npy")
+        raise InvalidArgument(
+            f"{path} has an unknown suffix", required="a file .mtx (Matrix Market), .npz (scipy) or .npy"
+        )
     try:
         if suffix == ".npy":
             return np.load(path, allow_pickle=False)
@@ -71,36 +73,36 @@ def _read(path: Path) -> Any:
         return scipy.io.mmread(path, spmatrix=False) if suffix == ".mtx" else scipy.sparse.load_npz(path)
     except ImportError as error:
         raise InvalidArgument(
-            f"{path} is read by scipy", required="scipy", suggestions=("pip install 'atl-tensor[sparse]'",)
+            f"reading {path} needs scipy", required="scipy", suggestions=("pip install 'atl-tensor[sparse]'",)
         ) from error
     except Exception as error:
         raise ArrayError(
             f"{path} cannot be read: {shortened(reason(error), 200)}",
-            required="a whole file .mtx, .npz as scipy.sparse.save_npz writes it, or .npy",
+            required="a complete file .mtx, .npy, or .npz as written by scipy.sparse.save_npz",
         ) from error
 
 
 def _shown(tensor: SparseTensor) -> str:
-    """A small matrix with its arrays, a large one by its levels; then what it takes."""
+    """Return a drawing of a small matrix or the levels of a large one, with the memory used."""
     from sparse import draw
     from sparse.drawing import MAX_CELLS
 
     small = len(tensor.shape) == 2 and max(prod(tensor.shape), *(array.size for array in tensor.arrays)) <= MAX_CELLS
     head = str(draw(tensor)) if small else f"{tensor.format!r}\n{_levels(tensor)}"
     dense = prod(tensor.shape) * tensor.values.itemsize
-    taken = _bytes(tensor)
-    share = f", {taken / dense:.3g} of the {dense:,} of a dense one" if dense else ""
+    used = _bytes(tensor)
+    share = f", {used / dense:.3g} times the {dense:,} bytes of a dense one" if dense else ""
     shape = " × ".join(map(str, tensor.shape))
-    return f"{head}\n{shape} {tensor.values.dtype}, {len(tensor.values):,} values stored; {taken:,} bytes{share}"
+    return f"{head}\n{shape} {tensor.values.dtype}, {len(tensor.values):,} values stored; {used:,} bytes{share}"
 
 
 def _levels(tensor: SparseTensor) -> str:
-    """Each level, from the outside in, with its arrays."""
+    """Return one line for each level, outermost first, with its arrays."""
     lines = []
-    for (level, extents), held in zip(tensor.format.levels_of(tensor.shape), tensor.levels, strict=True):
-        arrays = ", ".join(f"{name}: {array.size:,} {array.dtype}" for name, array in held.arrays.items())
+    for (level, extents), storage in zip(tensor.format.levels_of(tensor.shape), tensor.levels, strict=True):
+        arrays = ", ".join(f"{name}: {array.size:,} {array.dtype}" for name, array in storage.arrays.items())
         over = " × ".join(f"{extent:,}" for extent in extents)
-        lines.append(f"  {type(level).__name__:10} of {over:>12}  {held.count:>12,} positions  {arrays}".rstrip())
+        lines.append(f"  {type(level).__name__:10} of {over:>12}  {storage.count:>12,} positions  {arrays}".rstrip())
     lines.append(f"  values: {tensor.values.size:,} {tensor.values.dtype}")
     return "\n".join(lines)
 
@@ -110,6 +112,6 @@ def _bytes(tensor: SparseTensor) -> int:
 
 
 SPARSE = Command(
-    "sparse", "Shows a matrix in sparse formats: its levels drawn, its arrays measured", _declare, _run,
+    "sparse", "Show a matrix in sparse formats: its levels and the sizes of its arrays", _declare, _run,
     ("atl sparse matrix.mtx CSR --svg matrix.svg", 'atl sparse matrix.npz CSR DCSR "BCSR(2, 2)" --json'),
 )  # fmt: skip

@@ -1,1 +1,1 @@
-"""What programs are made of: index expressions, predicates, tensor expressions, and substitution in them."""
+"""Terms of the language: index expressions, predicates, tensor expressions, programs, and substitution."""

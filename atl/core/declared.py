@@ -1,15 +1,15 @@
-"""What the declaration of an input says of its elements: the prover believes it, and each call checks it.
+"""Declared facts about the elements of inputs, which the prover assumes and every call checks.
 
-Both read it from `facts_of`, and nothing else of a declaration: so nothing is believed that is not checked.
+The prover and the call both read the facts from `facts_of` alone, so that no unchecked fact is assumed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from atl.core.dtypes import TRUTH
-from atl.core.index import ZERO, Array, Index, constant
+from atl.core.dtypes import BOOL
+from atl.core.index import ZERO, Array, Index, Monotonicity, constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,47 +27,50 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
-class Rising:
-    """Along the last dimension no element is below the one before it; if `strict`, each is above it.
+class Monotonic:
+    """Elements are nondecreasing along the last dimension, or increasing if `strict`.
 
-    Where there is `between`, that holds of two neighbours at p and p + 1 if, of some two neighbouring elements of
-    `between`, the first is at most p and the second above p + 1.
+    With `between`, the order holds only within segments: it relates the elements at p and p + 1 if there is an r with
+    between[r] <= p and p + 1 < between[r + 1].
     """
 
     strict: bool
     between: Array | None = None
 
 
-Fact: TypeAlias = AtLeast | Below | Rising
+MONOTONIC_NOTATION: Final[dict[Monotonicity, str]] = {"nondecreasing": "rising", "increasing": "strict"}
+"""Keywords that declare an order in the printed notation."""
+
+Fact: TypeAlias = AtLeast | Below | Monotonic
 
 
 def facts_of(array: Array) -> tuple[Fact, ...]:
-    """All that is declared of the elements of an array, the bounds first."""
+    """Return all declared facts about the elements of an array, bounds first."""
     low = () if array.low is None else (AtLeast(array.low),)
     high = () if array.high is None else (Below(array.high),)
-    return (*low, *high, *((Rising(array.rises == "strict", array.between),) if array.rises else ()))
+    return (*low, *high, *((Monotonic(array.monotonic == "increasing", array.between),) if array.monotonic else ()))
 
 
 def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
-    """The bounds that are declared of each element by itself."""
-    return tuple(fact for fact in facts_of(array) if not isinstance(fact, Rising))
+    """Return the declared bounds of the elements."""
+    return tuple(fact for fact in facts_of(array) if not isinstance(fact, Monotonic))
 
 
-def truths(name: str, shape: tuple[Index, ...]) -> Array:
-    """An input of truth values."""
-    return Array(name, shape, TRUTH, ZERO, constant(2))
+def bool_array(name: str, shape: tuple[Index, ...]) -> Array:
+    """Return the declaration of an input of Boolean values."""
+    return Array(name, shape, BOOL, ZERO, constant(2))
 
 
-def is_truths(array: Array) -> bool:
-    """Whether it is an input of truth values, which is read in conditions only."""
-    return array.dtype == TRUTH and array.low is not None
+def is_bool_array(array: Array) -> bool:
+    """Return whether this is an input of Boolean values, which is read only in conditions."""
+    return array.dtype == BOOL and array.low is not None
 
 
-def order_of(array: Array) -> Rising | None:
-    """The order that is declared of the elements, if one is."""
-    return next((fact for fact in facts_of(array) if isinstance(fact, Rising)), None)
+def order_of(array: Array) -> Monotonic | None:
+    """Return the declared order of the elements, if any."""
+    return next((fact for fact in facts_of(array) if isinstance(fact, Monotonic)), None)
 
 
-def increases(array: Array) -> bool:
-    """Whether all elements are declared to increase along the last dimension."""
-    return order_of(array) == Rising(strict=True)
+def is_increasing(array: Array) -> bool:
+    """Return whether all elements are declared to increase along the last dimension."""
+    return order_of(array) == Monotonic(strict=True)

@@ -1,4 +1,4 @@
-"""Element types: which there are, and what the arithmetic on them is."""
+"""Element types and their properties."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ FLOATS: Final = ("float32", "float64")
 INTEGERS: Final = ("int32", "int64")
 DTYPES: Final = FLOATS + INTEGERS
 RESERVED: Final = ("float16", "bfloat16")
-TRUTH: Final = "bool"
-"""The element type of truth values, which are read in conditions only.
+BOOL: Final = "bool"
+"""Element type of Boolean inputs, which are read only in conditions.
 
-An input of truth values has the elements 0 and 1, which its declaration says; 1 is true. Arrays without bounds stand
-for the conditions of rules: of those, true is an element that is not negative.
+The elements of a Boolean input are declared to be 0 (false) or 1 (true). A Boolean array without bounds represents a
+condition of a rule, which is true where its element is non-negative.
 """
-INPUTS: Final = (*DTYPES, TRUTH)
-"""What the elements of an input may be."""
-KNOWN: Final = (*DTYPES, TRUTH)
+INPUTS: Final = (*DTYPES, BOOL)
+"""Element types of inputs."""
+KNOWN: Final = (*DTYPES, BOOL)
 ANY_DTYPE: Final = "?"
-"""The element type of the metavariables of a rule. With a number ("?0", "?1", …) it is a type variable."""
+"""Element type of the metavariables of a rule; with a number ("?0", "?1", …), a type variable."""
 DEFAULT: Final = "float32"
-"""What a tensor declared without a dtype, and a literal that meets no tensor, has."""
+"""Element type of tensors declared without one, and of literals in programs without other types."""
 
 
 def checked_dtype(dtype: object) -> str:
-    """The name of the element type, or a `DtypeError` that lists those there are."""
+    """Return the name of an element type of values. Raises `DtypeError`."""
     return _checked(dtype, DTYPES)
 
 
 def checked_input(dtype: object) -> str:
-    """The same of an input, whose elements may be truth values too."""
+    """Return the name of an element type of inputs, `BOOL` included. Raises `DtypeError`."""
     return _checked(dtype, INPUTS)
 
 
@@ -40,17 +40,17 @@ def _checked(dtype: object, among: tuple[str, ...]) -> str:
     if name in among:
         return name
     reserved = " (reserved, not supported yet)" if name in RESERVED else ""
-    reserved = " of a value (truth values are elements of inputs)" if name == TRUTH else reserved
+    reserved = " of values (only inputs have Boolean elements)" if name == BOOL else reserved
     raise DtypeError(f"there is no element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
 
 
 def is_variable(dtype: str) -> bool:
-    """Return whether this stands for an element type in a rule's statement."""
+    """Return whether this is a type variable of a rule."""
     return dtype.startswith(ANY_DTYPE)
 
 
 def written(dtype: str | None) -> str:
-    """Return an element type as it is printed: nothing for one that is not known, or that a rule leaves open."""
+    """Return the printed form of an element type: empty if it is unknown or a type variable."""
     return "" if dtype is None or is_variable(dtype) else dtype
 
 
@@ -59,28 +59,28 @@ def is_integer(dtype: str | None) -> bool:
 
 
 def bits(dtype: str) -> int:
-    return 8 if dtype == TRUTH else int(dtype.lstrip("floatin"))
+    return 8 if dtype == BOOL else int(dtype.lstrip("floatin"))
 
 
 def bytes_of(count: int | None, dtype: str) -> int | None:
-    """How many bytes so many elements take, None being a number that is not known."""
+    """Return the size in bytes of `count` elements; None if `count` is unknown."""
     return None if count is None else count * bits(dtype) // 8
 
 
 def range_of(dtype: str) -> tuple[int, int]:
-    """The least and the greatest integer of an integer type, or of truth values.
+    """Return the least and the greatest value of an integer type or of `BOOL`.
 
     >>> range_of("int32") == (-(2**31), 2**31 - 1)
     True
     """
-    if dtype == TRUTH:
+    if dtype == BOOL:
         return 0, 1
     half = 1 << (bits(dtype) - 1)
     return -half, half - 1
 
 
 def holds_literal(dtype: str, value: float) -> bool:
-    """Whether a literal keeps its meaning in this type: integers must be whole and in range."""
+    """Return whether a type can hold a literal: an integer type needs a whole number in its range."""
     if not is_integer(dtype):
         return True
     if isinstance(value, float) and not value.is_integer():

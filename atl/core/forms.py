@@ -1,9 +1,8 @@
-"""Forms: what a constructor of the language is made of, said once and beside its fields.
+"""Forms: declarations of the fields of the language's constructors.
 
-A form is data. From it come, for every constructor alike, the sealing of nodes, traversal and rebuilding, the scope of
-each part, matching, names, certificates, notation and counts; none of these knows a constructor by name. What a term
-*means* is no part of it: meanings are matches over the closed union, which the type checker finds incomplete when a
-constructor is added.
+The generic algorithms read the form of a node instead of naming its constructor: sealing, traversal, rebuilding,
+scopes, matching, naming, certificates and counts. The *meaning* of a term is not part of its form. Meanings are matches
+over the closed union, which the type checker finds incomplete when a constructor is added.
 """
 
 from __future__ import annotations
@@ -15,50 +14,50 @@ from types import NoneType
 from typing import Any, ClassVar, Final, assert_never
 
 from atl.core.index import Array, Index
-from atl.core.marks import CALLED, Mark
-from atl.core.node import NOTHING_FREE, Node, is_position, not_made_of
+from atl.core.marks import BINDER_KIND, Mark
+from atl.core.node import NOTHING_FREE, Node, is_position, malformed
 from atl.core.predicate import PREDICATES
 from atl.errors import InvalidArgument, brief
 
 
 class Role(Enum):
-    """What a field is to its node."""
+    """Role of a field in its node."""
 
     STATIC = "static"
-    """What a node says of itself in a word: an operation, an element type. It counts in equality and in matching."""
+    """A string attribute, such as an operator or a dtype. Significant in equality and matching."""
     LITERAL = "literal"
-    """A number. It counts in equality and in matching."""
+    """A number. Significant in equality and matching."""
     ARRAY = "array"
     """The declaration of an input."""
     DTYPE = "dtype"
-    """The element type of a literal. It counts in equality; a rule is stated for every one."""
+    """The element type of a literal. Significant in equality; rules hold for all types."""
     VARIABLE = "variable"
-    """Which bound or opened variable the node is."""
+    """The number of a bound or opened variable."""
     INDEX = "index"
     """An index expression."""
     INDICES = "indices"
-    """Index expressions, any number of them."""
+    """A tuple of index expressions."""
     PREDICATE = "predicate"
     """A condition on indices."""
     TYPE = "type"
     """A type whose extents are index expressions of the node."""
     KNOWN_TYPE = "known type"
-    """The type of what a variable stands for, seen from here."""
+    """The type of a variable, relative to the binders around the node."""
     OPERATOR = "operator"
-    """A node with a form of its own that stands within this one: a reshape operator."""
+    """A reshape operator: a nested node that has a form."""
     PART = "part"
     """A tensor expression."""
     PARTS = "parts"
-    """Tensor expressions, any number of them, over which nothing is bound."""
+    """A tuple of tensor expressions without binders."""
     HINT = "hint"
-    """A name: printed and kept, and no part of what the node is."""
+    """A name for printing. Ignored by equality."""
     MARK = "mark"
-    """How what the node binds is to run or to be kept: printed and kept, and no part of what the node is."""
+    """A scheduling annotation of a loop or a let. Printed, but ignored by equality."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexBinder:
-    """An index bound over a part, low <= index < high: the fields with its range, and the one with its name."""
+    """An index bound over a part, low <= index < high: the fields with its range and its name."""
 
     low: str
     high: str
@@ -67,7 +66,7 @@ class IndexBinder:
 
 @dataclass(frozen=True, slots=True)
 class TensorBinder:
-    """A tensor bound over a part: the field with its value, and the one with its name."""
+    """A tensor bound over a part: the fields with its value and its name."""
 
     value: str
     name: str
@@ -75,11 +74,11 @@ class TensorBinder:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A field with a tensor expression, and what is bound and known there.
+    """A field with a tensor expression, its binders and its assumptions.
 
-    The ranges of the binders are seen from outside of all of them; the last binder is the innermost. `assumes` is the
-    field with a condition that holds there, or does not where `negated`. `at` is the field with the position at which
-    the node reads its first dimension, so that it must lie within it.
+    The ranges of the binders are expressions outside of all these binders; the last binder is the innermost. `assumes`
+    is the field with a condition that holds in the part, or is false there if `negated`. `at` is the field with the
+    position that the node reads in the part's first dimension, which must be in bounds.
     """
 
     field: str
@@ -92,7 +91,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A field with a mark, and the set that it is of."""
+    """A field with a mark, and the enumeration of its marks."""
 
     field: str
     of: type[Mark]
@@ -100,10 +99,9 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the nodes of a class are made of. Each field of the class has one role here, in the order of the fields.
+    """Fields of a class of nodes: each field has exactly one role, listed in the order of the fields.
 
-    `word` is what the constructor is called in text, in certificates and in counts; `phrase` is what a node is
-    called in messages, before its own text.
+    `word` names the constructor in text, certificates and counts; `phrase` introduces a printed node in messages.
     """
 
     word: str
@@ -122,13 +120,13 @@ class Form:
     hints: tuple[str, ...] = ()
     mark: Marked | None = None
     bound: str | None = None
-    """The field with the de Bruijn position of a let-bound tensor, whose type `known_type` holds."""
+    """The field with the de Bruijn position of a let-bound tensor, whose type is in the field `known_type`."""
     opened: str | None = None
-    """The field with the id of an opened variable, whose type `known_type` holds."""
+    """The field with the id of an opened variable, whose type is in the field `known_type`."""
     known_type: str | None = None
 
     def role(self, name: str) -> Role | None:
-        """What a field is; None for one that the form does not mention."""
+        """Return the role of a field; None if the form does not mention it."""
         return next((role for role, names in self._roles() if name in names), None)
 
     def _roles(self) -> Iterator[tuple[Role, tuple[str | None, ...]]]:
@@ -150,17 +148,17 @@ class Form:
 
     @property
     def mentioned(self) -> tuple[str, ...]:
-        """Every field with a role, as often as it has one."""
+        """All fields with a role, once for each role."""
         return tuple(name for _, names in self._roles() for name in names if name is not None)
 
     @property
-    def unseen(self) -> tuple[str, ...]:
-        """The fields that are printed and kept, and no part of what the node is."""
+    def ignored(self) -> tuple[str, ...]:
+        """The fields that equality ignores: hints and the mark."""
         return (*self.hints, self.mark.field) if self.mark else self.hints
 
     @property
     def binders(self) -> tuple[IndexBinder | TensorBinder, ...]:
-        """All that the constructor binds."""
+        """All binders of the constructor."""
         found: list[IndexBinder | TensorBinder] = []
         for part in self.parts:
             found += (*part.indices, *part.tensors)
@@ -169,31 +167,32 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A field of a class: its name, its role and what it holds by that; for a part what is bound and known there, for a
-    mark its set.
+    """A field of a class with its role and the expected type of its value.
+
+    `part` describes the binders of a part, and `marks` is the enumeration of a mark.
     """
 
     name: str
     role: Role
-    held: Any
+    value_type: Any
     part: Part
     indices: int = 0
     tensors: int = 0
     marks: type[Mark] | None = None
 
 
-def layout(of: type, form: Form) -> tuple[Slot, ...]:
-    """The fields of a class in their order. Raises `TypeError` where the form does not fit the fields."""
+def make_slots(of: type, form: Form) -> tuple[Slot, ...]:
+    """Return the slots of a class in the order of its fields. Raises `TypeError` if the form does not match them."""
     names = [field.name for field in fields(of)]
     if sorted(names) != sorted(form.mentioned):
-        raise TypeError(f"the form of {of.__name__} is about {form.mentioned}, its fields are {tuple(names)}")
+        raise TypeError(f"the form of {of.__name__} has the fields {form.mentioned}, the class has {tuple(names)}")
     inner = [*(part.field for part in form.parts), *form.part_lists]
     if [name for name in names if name in inner] != inner:
-        raise TypeError(f"the parts of {of.__name__} stand in another order among its fields than in its form")
+        raise TypeError(f"the parts of {of.__name__} are in another order in its form than among its fields")
     for part in form.parts:
         for role, needed in _mentioned_by(part):
             if form.role(needed) is not role:
-                raise TypeError(f"{needed}, by the form of {of.__name__}, is no {role.value}")
+                raise TypeError(f"the field {needed} of {of.__name__} does not have the role {role.value}")
     bound = {part.field: part for part in form.parts}
     slots = []
     for name in names:
@@ -215,7 +214,7 @@ def layout(of: type, form: Form) -> tuple[Slot, ...]:
 
 
 def _mentioned_by(part: Part) -> Iterator[tuple[Role, str]]:
-    """The fields that a part speaks of, each with the role that it must have."""
+    """Yield the fields that a part refers to, each with the role that it must have."""
     for index in part.indices:
         yield from ((Role.INDEX, index.low), (Role.INDEX, index.high), (Role.HINT, index.name))
     for tensor in part.tensors:
@@ -227,16 +226,17 @@ def _mentioned_by(part: Part) -> Iterator[tuple[Role, str]]:
 
 
 class Formed(Node):
-    """The base of what has a form: tensor expressions and reshape operators."""
+    """Base class of nodes with a form: tensor expressions and reshape operators."""
 
     __slots__ = ()
 
     form: ClassVar[Form]
 
     def __post_init__(self) -> None:
-        """Sets what is derived from the fields, as the form says, and refuses what only looks like a field of its role.
+        """Check the types of the fields and set the derived attributes.
 
-        Equal are nodes of one class whose fields are, but for hints. What is bound over a part is not free outside.
+        Nodes are equal if their classes and all fields except hints and marks are equal. Variables that are bound over
+        a part are not free in the node.
         """
         key: list[Hashable] = []
         parts: list[Node] = []
@@ -244,7 +244,7 @@ class Formed(Node):
         free = NOTHING_FREE
         for slot in slots_of(type(self)):
             value: Any = getattr(self, slot.name)
-            if not isinstance(value, slot.held):
+            if not isinstance(value, slot.value_type):
                 raise self._refused(slot, value)
             match slot.role:
                 case Role.PART:
@@ -287,7 +287,7 @@ class Formed(Node):
         self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
 
     def _refused(self, slot: Slot, value: object) -> InvalidArgument:
-        return not_made_of(f"{self.form.word}, whose {slot.name} is made", value, f"a field that is {slot.role.value}")
+        return malformed(f"the field {slot.name} of {self.form.word}", value, f"a value of the role {slot.role.value}")
 
 
 def _is_shape(extents: object) -> bool:
@@ -311,7 +311,7 @@ _OF_ROLE: Final[dict[Role, Any]] = {
     Role.HINT: str,
     Role.MARK: object,
 }
-"""What a field of each role holds. That it is of just that class, and no Boolean, making it anew sees to."""
+"""Expected type of a field of each role. `atl.checks.validation` also refuses subclasses and Booleans."""
 _ELEMENT_OF_ROLE: Final[dict[Role, Any]] = {Role.INDICES: Index, Role.PARTS: Formed}
 
 
@@ -319,15 +319,15 @@ _slots: Final[dict[type[Formed], tuple[Slot, ...]]] = {}
 
 
 def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
-    """The fields of a class in their order, with their roles."""
+    """Return the slots of a class in the order of its fields, cached."""
     known = _slots.get(of)
     if known is None:
-        known = _slots[of] = layout(of, of.form)
+        known = _slots[of] = make_slots(of, of.form)
     return known
 
 
 def _need_mark(of: type[Mark], given: object) -> None:
     if not isinstance(given, of):
         raise InvalidArgument(
-            f"{brief(given)} is no mark of {CALLED[of]}", required=f"one of {', '.join(map(str, of))}"
+            f"{brief(given)} is not a mark of {BINDER_KIND[of]}", required=f"one of {', '.join(map(str, of))}"
         )

@@ -1,4 +1,4 @@
-"""Literals take the element type of what they meet, and a scalar that meets a tensor meets each of its elements."""
+"""Element types of literals, and arithmetic between scalars and tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atl.core.terms import Access, Binary, BinaryOp, Expr, Gen
 
 
 def strengthen(expr: Expr, dtype: str) -> Expr:
-    """The term with its untyped literals given an element type."""
+    """Return the term with this element type for its untyped literals."""
     if expr.type.dtype is not None:
         return expr
     made = rebuild(expr, lambda child: strengthen(child.expr, dtype), lambda e: e)
@@ -20,13 +20,13 @@ def strengthen(expr: Expr, dtype: str) -> Expr:
 
 
 def agree(*terms: Expr) -> tuple[Expr, ...]:
-    """The terms, with literals among them given the element type of the others."""
+    """Return the terms, with the element type of the typed ones for untyped literals."""
     dtype = next((term.type.dtype for term in terms if term.type.dtype is not None), None)
     return terms if dtype is None else tuple(strengthen(term, dtype) for term in terms)
 
 
 def arithmetic(op: BinaryOp, left: Expr, right: Expr) -> Expr:
-    """A scalar operation; where a scalar meets a tensor, it meets each of its elements."""
+    """Return a scalar operation; a scalar is combined with each element of a tensor."""
     first, second = agree(left, right)
     if 0 in (first.type.rank, second.type.rank) and first.type.rank != second.type.rank:
         return _spread(op, first, second)
@@ -34,7 +34,7 @@ def arithmetic(op: BinaryOp, left: Expr, right: Expr) -> Expr:
 
 
 def _spread(op: BinaryOp, left: Expr, right: Expr) -> Expr:
-    """The generation of the scalar operation over every element of the operand that is a tensor."""
+    """Return a generation that applies the scalar operation to each element of the tensor operand."""
     larger = left if left.type.rank else right
     variables = [Var(next(fresh_uid), name) for name in "ijklpqrstuvw"[: larger.type.rank]]
     element: Expr = larger

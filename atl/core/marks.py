@@ -1,8 +1,8 @@
-"""Marks: how a binder is to run, as one of a closed set for loops and one for lets.
+"""Marks: scheduling annotations of loops and lets.
 
-A mark is no part of what a term means: equality, matching and the kernel ignore it, printing and certificates keep it,
-and a rewrite keeps the marks of the binders that it keeps. Which of them a target carries out is said in
-`lowering.targets.supported`; whether a mark may stand where it does is lowering's to say.
+A mark does not change the meaning of a term. Equality, matching and the kernel ignore marks; printing and certificates
+keep them. A rewrite keeps the marks of the binders that it keeps. `lowering.targets.capabilities` lists the marks that a
+target supports, and lowering decides whether a mark is legal.
 """
 
 from __future__ import annotations
@@ -15,82 +15,82 @@ from atl.errors import UnknownMark, brief
 
 
 class LoopMark(Enum):
-    """How the iterations of a generation or a reduction run. The value is the mark as it is written."""
+    """Execution of the iterations of a generation or a reduction. The value is the mark's notation."""
 
     NONE = ""
-    """One after the other."""
+    """Sequential loop."""
     PARALLEL = "parallel"
-    """At the same time, shared out among the threads of a CPU."""
+    """Parallel loop, distributed over CPU threads."""
     VECTOR = "vector"
-    """At the same time, as the lanes of vector instructions."""
+    """Vectorised loop: the iterations are the lanes of vector instructions."""
     STREAM = "stream"
-    """At the same time, as the lanes of vector instructions, which store whole lines past the caches."""
+    """Vectorised loop with non-temporal stores, which bypass the caches."""
     UNROLL = "unroll"
-    """One after the other, written out one by one."""
+    """Fully unrolled loop."""
     BLOCK_X = "block.x"
-    """At the same time: each is a block of a GPU's grid, along its first axis."""
+    """Loop over the blocks of a GPU grid, along its first axis."""
     BLOCK_Y = "block.y"
-    """Along the second axis of the grid."""
+    """Loop over the blocks along the second axis of the grid."""
     BLOCK_Z = "block.z"
-    """Along the third axis of the grid."""
+    """Loop over the blocks along the third axis of the grid."""
     THREAD_X = "thread.x"
-    """At the same time: each is a thread of a GPU's block, along its first axis."""
+    """Loop over the threads of a GPU block, along its first axis."""
     THREAD_Y = "thread.y"
-    """Along the second axis of the block."""
+    """Loop over the threads along the second axis of the block."""
     THREAD_Z = "thread.z"
-    """Along the third axis of the block."""
+    """Loop over the threads along the third axis of the block."""
     MERGE = "merge"
-    """Only where the coordinates of several sparse operands meet: they are walked through together."""
+    """Co-iteration: a merge loop over the sorted coordinates of several sparse operands."""
     RUNS = "runs"
-    """In runs of equal keys: what a run scatters to one element is gathered first, and stored once."""
+    """Segmented reduction: consecutive iterations that scatter to one element are summed, and stored once."""
 
 
 class LetMark(Enum):
-    """Where the value of a let is kept. The value is the mark as it is written."""
+    """Memory space of the value of a let. The value is the mark's notation."""
 
     NONE = ""
-    """Wherever lowering chooses."""
+    """Memory space chosen by lowering."""
     REGISTERS = "registers"
-    """In registers, of the thread that computes it."""
+    """Registers of the thread that computes the value."""
     STACK = "stack"
-    """On the stack of the function, in room that is known before it runs."""
+    """Stack of the function; the size must be a compile-time constant."""
     HEAP = "heap"
-    """In memory that is allocated when it is needed."""
+    """Dynamically allocated memory."""
     RING = "ring"
-    """In a buffer that holds the last few rows only, each written over the oldest one."""
+    """Circular buffer of the last few rows (storage folding): each row overwrites the oldest one."""
     SHARED = "shared"
-    """In the memory that the threads of a GPU's block share."""
+    """Shared memory of a GPU block."""
     GLOBAL = "global"
-    """In the memory of a GPU, which all of its threads see."""
+    """Global memory of a GPU."""
 
 
 Mark: TypeAlias = LoopMark | LetMark
 
 BLOCKS: Final = (LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z)
-"""The axes of a GPU's grid, in their order."""
+"""Axes of a GPU grid, in order."""
 
 THREADS: Final = (LoopMark.THREAD_X, LoopMark.THREAD_Y, LoopMark.THREAD_Z)
-"""The axes of a GPU's block, in their order."""
+"""Axes of a GPU block, in order."""
 
 LANES: Final = (LoopMark.VECTOR, LoopMark.STREAM)
-"""The marks of loops whose iterations are the lanes of vector instructions."""
+"""Marks of vectorised loops."""
 
-AT_ONCE: Final = frozenset((LoopMark.PARALLEL, *LANES, *BLOCKS, *THREADS))
-"""The marks of loops whose iterations run at the same time, so that none may touch what another one changes."""
+CONCURRENT: Final = frozenset((LoopMark.PARALLEL, *LANES, *BLOCKS, *THREADS))
+"""Marks of loops whose iterations run concurrently and must be free of data races."""
 
-CALLED: Final[dict[type[Enum], str]] = {LoopMark: "a loop", LetMark: "a let"}
-"""What the marks of each set are for."""
+BINDER_KIND: Final[dict[type[Enum], str]] = {LoopMark: "a loop", LetMark: "a let"}
+"""Name of the binders that have marks of each kind."""
 
 M = TypeVar("M", bound=Enum)
 
 
 def marks(of: type[Enum]) -> tuple[str, ...]:
-    """The marks of a set, as they are written; that of nothing is left out."""
+    """Return the notations of the marks of an enumeration, except `NONE`."""
     return tuple(mark.value for mark in of if mark.value)
 
 
 def loop_mark(text: str) -> LoopMark:
-    """The mark of a loop that is written so. Raises `UnknownMark`.
+    """Return the loop mark with this notation. Raises `UnknownMark`.
 
     >>> loop_mark("parallel")
     <LoopMark.PARALLEL: 'parallel'>
@@ -99,7 +99,7 @@ def loop_mark(text: str) -> LoopMark:
 
 
 def let_mark(text: str) -> LetMark:
-    """The mark of a let that is written so. Raises `UnknownMark`.
+    """Return the let mark with this notation. Raises `UnknownMark`.
 
     >>> let_mark("shared")
     <LetMark.SHARED: 'shared'>
@@ -108,7 +108,7 @@ def let_mark(text: str) -> LetMark:
 
 
 def read_mark(of: type[M], text: str) -> M:
-    """The mark of a set that is written so. Raises `UnknownMark`, which says which there are."""
+    """Return the mark of an enumeration with this notation. Raises `UnknownMark`."""
     found = next((mark for mark in of if mark.value == text), None)
     if found is None:
         raise unknown_mark((of,), text)
@@ -116,13 +116,13 @@ def read_mark(of: type[M], text: str) -> M:
 
 
 def unknown_mark(sets: tuple[type[Enum], ...], text: object) -> UnknownMark:
-    """What to say of a text that is a mark of none of these sets."""
-    here = " or ".join(CALLED[of] for of in sets)
+    """Return the error for a text that is not a mark of these enumerations."""
+    here = " or ".join(BINDER_KIND[of] for of in sets)
     known = [word for of in sets for word in marks(of)]
     required = f"a mark of {here}: {', '.join(known)}"
-    for of in CALLED:
+    for of in BINDER_KIND:
         if isinstance(text, str) and of not in sets and text in marks(of):
-            return UnknownMark(f"{text} is a mark of {CALLED[of]}, and not of {here}", required=required)
+            return UnknownMark(f"{text} is a mark of {BINDER_KIND[of]}, not of {here}", required=required)
     near = get_close_matches(text, known, 1, 0.5) if isinstance(text, str) else []
     return UnknownMark(
         f"there is no mark {brief(text)}",

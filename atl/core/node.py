@@ -1,7 +1,7 @@
-"""What every term has in common: it is immutable, knows its depth, size and free variables, and compares structurally.
+"""Base class of all terms: immutable nodes with depth, size and free variables, compared structurally.
 
-Each node owns an `Identity`, shared by all nodes that are equal up to hints, marks and source lines: equality and
-hashing take constant time however large the terms are.
+Nodes that are equal up to hints, marks and source lines share one `Identity`. Equality and hashing take constant time
+for terms of any size.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from weakref import ref
 from atl.errors import InvalidArgument, TooLarge, brief
 
 MAX_DEPTH: Final = 400
-"""A term deeper than this is refused."""
+"""Maximum depth of a term."""
 MAX_SIZE: Final = 1_000_000
-"""A term with more nodes than this, counted as a tree, is refused."""
+"""Maximum number of nodes of a term, counted as a tree."""
 
 
 class Identity:
-    """What equal nodes share. It keeps the identities of its parts alive, so that they stay shared too."""
+    """Object that equal nodes share. Its key keeps the identities of the parts alive, so that they remain shared."""
 
     __slots__ = ("__weakref__", "key")
 
@@ -29,20 +29,20 @@ class Identity:
         self.key = key
 
 
-class _Held(ref[Identity]):
-    """A weak reference to an identity that takes its entry away when the identity is gone."""
+class _IdentityRef(ref[Identity]):
+    """A weak reference to an identity, with the key of its table entry."""
 
     __slots__ = ("key",)
 
     key: Hashable
 
 
-_identities: Final[dict[Hashable, _Held]] = {}
-_lock = threading.RLock()  # an entry may be taken away at any moment, also while one is made
+_identities: Final[dict[Hashable, _IdentityRef]] = {}
+_lock = threading.RLock()  # garbage collection may remove an entry at any time, even while another is added
 
 
-def _gone(held: ref[Identity]) -> None:
-    assert isinstance(held, _Held)
+def _forget(held: ref[Identity]) -> None:
+    assert isinstance(held, _IdentityRef)
     with _lock:
         if _identities.get(held.key) is held:
             del _identities[held.key]
@@ -57,7 +57,7 @@ def identity(key: Hashable) -> Identity:
             found = None if held is None else held()
             if found is None:
                 found = Identity(key)
-                held = _Held(found, _gone)
+                held = _IdentityRef(found, _forget)
                 held.key = key
                 _identities[key] = held
     return found
@@ -67,9 +67,9 @@ NOTHING_FREE: Final[frozenset[int]] = frozenset()
 
 
 class Printed:
-    """The base of what prints in the notation of programs: index expressions, shapes, terms, programs.
+    """Base class of objects that print in the notation of programs.
 
-    Printers are a layer above, and are imported by these methods alone.
+    Only these methods import the printers, which are in a higher layer.
     """
 
     __slots__ = ()
@@ -82,17 +82,17 @@ class Printed:
     __repr__ = __str__
 
     def _repr_latex_(self: Any) -> str | None:
-        """Return what a notebook shows; None, so that it shows the text, for what is too large for a formula."""
+        """Return LaTeX for notebooks; None for a large object, which is shown as text."""
         from atl.text.latex import formula
 
         return formula(self)
 
 
 class Node:
-    """The base of index expressions, predicates and tensor expressions.
+    """Base class of index expressions, predicates and tensor expressions.
 
-    `loose` is one more than the largest de Bruijn index of an index variable that is free in the node (0 when there is
-    none), `loose_tensors` the same for let-bound tensors, `free` the ids of its opened variables.
+    `loose` is one more than the largest de Bruijn position of a free index in the node, or 0 if there is none.
+    `loose_tensors` is the same for let-bound tensors. `free` contains the ids of opened variables.
     """
 
     __slots__ = ("__weakref__", "depth", "free", "identity", "inside", "loose", "loose_tensors", "opposite", "size")
@@ -107,8 +107,8 @@ class Node:
     _what: ClassVar[str] = "expression"
 
     @classmethod
-    def made_of(cls, *values: Any) -> Self:
-        """The node with these fields, as the class makes its nodes."""
+    def from_fields(cls, *values: Any) -> Self:
+        """Return a node with these fields."""
         return cls(*values)
 
     def _seal(
@@ -120,10 +120,10 @@ class Node:
         loose_tensors: int = 0,
         free: frozenset[int] = NOTHING_FREE,
     ) -> None:
-        """Sets what is derived from the fields; called once, when a node is made."""
+        """Set the derived attributes; called once, when a node is created."""
         depth, size = 0, 1
         for part in parts:
-            if part.depth > depth:  # noqa: PLR1730 (a call of max takes longer than all else here)
+            if part.depth > depth:  # noqa: PLR1730 (a call of max would dominate the cost)
                 depth = part.depth
             size += part.size
             if part.free and not part.free <= free:
@@ -131,16 +131,16 @@ class Node:
         depth += 1
         if depth > MAX_DEPTH or size > MAX_SIZE:
             check_limits(depth, size, self._what)
-        _put_identity(self, identity((type(self), key)))
-        _put_depth(self, depth)
-        _put_size(self, size)
-        _put_loose(self, loose)
-        _put_loose_tensors(self, loose_tensors)
-        _put_free(self, free)
+        _set_identity(self, identity((type(self), key)))
+        _set_depth(self, depth)
+        _set_size(self, size)
+        _set_loose(self, loose)
+        _set_loose_tensors(self, loose_tensors)
+        _set_free(self, free)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Written as what its constructors were given, each node once: read back, it is made as every node is."""
-        return unpacked, (packed(self),)
+        """Pickle the arguments of the constructors, each node once. Unpickling calls the constructors."""
+        return deserialised, (serialised(self),)
 
     def __copy__(self) -> Self:
         return self  # it never changes
@@ -151,23 +151,23 @@ class Node:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Node):
             return self.identity is other.identity
-        return NotImplemented  # what a person writes with may know how to be compared with a node
+        return NotImplemented  # a surface value may know how to compare itself with a node
 
     def __hash__(self) -> int:
         return hash(self.identity)
 
 
-# Nodes are frozen: what is derived is put where its slot is, once, past their `__setattr__`.
-_put_identity: Final = Node.__dict__["identity"].__set__
-_put_depth: Final = Node.__dict__["depth"].__set__
-_put_size: Final = Node.__dict__["size"].__set__
-_put_loose: Final = Node.__dict__["loose"].__set__
-_put_loose_tensors: Final = Node.__dict__["loose_tensors"].__set__
-_put_free: Final = Node.__dict__["free"].__set__
+# Nodes are frozen dataclasses: derived attributes are set through the slot descriptors.
+_set_identity: Final = Node.__dict__["identity"].__set__
+_set_depth: Final = Node.__dict__["depth"].__set__
+_set_size: Final = Node.__dict__["size"].__set__
+_set_loose: Final = Node.__dict__["loose"].__set__
+_set_loose_tensors: Final = Node.__dict__["loose_tensors"].__set__
+_set_free: Final = Node.__dict__["free"].__set__
 
 
-class _Entry:
-    """Within what is packed, the number of an entry before."""
+class _Reference:
+    """In a serialised node, the number of an earlier entry."""
 
     __slots__ = ("number",)
 
@@ -175,18 +175,18 @@ class _Entry:
         self.number = number
 
 
-Packed: TypeAlias = tuple[type[Node], tuple[object, ...], object]
-"""A node: its class, its fields with entries for nodes, and the line of the user that made it."""
+Serialised: TypeAlias = tuple[type[Node], tuple[object, ...], object]
+"""A node: its class, its fields with references to other nodes, and the line of user code that created it."""
 
 
-def packed(node: Node) -> tuple[Packed, ...]:
-    """The node and all below it as a flat list, parts before what they are parts of: deep terms need no deep stack."""
+def serialised(node: Node) -> tuple[Serialised, ...]:
+    """Return a node and all its parts as a flat list, parts first, so that deep terms need no deep recursion."""
     numbers: dict[int, int] = {}
-    entries: list[Packed] = []
+    entries: list[Serialised] = []
 
     def written(value: object) -> object:
         if isinstance(value, Node):
-            return _Entry(numbers[id(value)])
+            return _Reference(numbers[id(value)])
         return tuple(map(written, value)) if type(value) is tuple else value
 
     stack = [(node, False)]
@@ -212,17 +212,17 @@ def _nodes_in(value: object) -> Iterator[Node]:
             yield from _nodes_in(part)
 
 
-def unpacked(entries: tuple[Packed, ...]) -> Node:
-    """The node that was packed, made by the constructors."""
+def deserialised(entries: tuple[Serialised, ...]) -> Node:
+    """Return a node from its serialised form, by calls of the constructors."""
     made: list[Node] = []
 
     def read(value: object) -> object:
-        if isinstance(value, _Entry):
+        if isinstance(value, _Reference):
             return made[value.number]
         return tuple(map(read, value)) if type(value) is tuple else value
 
     for of, values, source in entries:
-        node = of.made_of(*map(read, values))
+        node = of.from_fields(*map(read, values))
         if source is not None:
             object.__setattr__(node, "source", source)
         made.append(node)
@@ -234,12 +234,12 @@ def check_limits(depth: int, size: int, what: str) -> None:
         raise TooLarge(
             f"this {what} is more than {MAX_DEPTH} levels deep",
             required=f"a depth of at most {MAX_DEPTH}",
-            suggestions=("bind a part of it with atl.let(…), or write a repeated operation as atl.sum or atl.gen",),
+            suggestions=("bind a part of it with atl.let(…), or write a repeated operation with atl.sum or atl.gen",),
         )
     if size > MAX_SIZE:
         raise TooLarge(
             f"this {what} has {_approximately(size)} nodes when written out",
-            required=f"at most {MAX_SIZE:,} nodes, shared parts counted each time",
+            required=f"at most {MAX_SIZE:,} nodes, with every occurrence of a shared part counted",
             suggestions=("bind the part that is used several times with atl.let(part, lambda x: …)",),
         )
 
@@ -249,13 +249,13 @@ def _approximately(size: int) -> str:
 
 
 def is_position(value: object) -> TypeGuard[int]:
-    """Whether this is an integer that counts from zero, and no Boolean."""
+    """Return whether this is a non-negative integer, and not a Boolean."""
     return type(value) is int and value >= 0
 
 
-def not_made_of(what: str, given: object, required: str) -> InvalidArgument:
-    """What to say of a node that was to be made of something else than its kind is made of."""
-    return InvalidArgument(f"{what} of {brief(given)}", required=required)
+def malformed(what: str, given: object, required: str) -> InvalidArgument:
+    """Return the error for a value from which a node cannot be built."""
+    return InvalidArgument(f"invalid value for {what}: {brief(given)}", required=required)
 
 
 P = ParamSpec("P")
@@ -263,16 +263,16 @@ R = TypeVar("R")
 
 
 def refuse_runaway_recursion(function: Callable[P, R]) -> Callable[P, R]:
-    """A user's function that recurses without end through our binders gets an `ATLError`, not a RecursionError."""
+    """Decorate a function so that unbounded recursion in a user's function raises `TooLarge`, not `RecursionError`."""
 
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except RecursionError:
             raise TooLarge(
-                "the function that builds this expression calls itself too often",
+                "the function that builds this expression recurses too deeply",
                 required=f"an expression of at most {MAX_DEPTH} levels",
-                suggestions=("write a repeated operation as atl.sum or atl.gen",),
+                suggestions=("write a repeated operation with atl.sum or atl.gen",),
             ) from None
 
     guarded.__name__ = function.__name__

@@ -1,7 +1,7 @@
 """Predicates over index expressions, in negation normal form.
 
-The literals are e >= 0, e = 0 and e != 0; conjunctions and disjunctions keep the order in which they were written (a
-kernel tests from left to right), but two that differ in order only are equal.
+The literals are e >= 0, e = 0 and e != 0. Conjunctions and disjunctions keep the order of their parts, because a kernel
+tests from left to right. Equality ignores this order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from atl.core.index import (
     polynomial,
     value_of,
 )
-from atl.core.node import Node, not_made_of
+from atl.core.node import Node, malformed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class NonNegative(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Zero(Node):
-    """expression = 0; of e and -e the one whose first coefficient is positive is kept."""
+    """expression = 0, with the sign for which the first coefficient is positive."""
 
     expression: Index
 
@@ -51,7 +51,7 @@ class Zero(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NonZero(Node):
-    """expression != 0, in the same form."""
+    """expression != 0, with the sign for which the first coefficient is positive."""
 
     expression: Index
 
@@ -62,7 +62,7 @@ class NonZero(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class All(Node):
-    """Every part holds; with no parts, true."""
+    """Conjunction of the parts; true without parts."""
 
     parts: tuple[Predicate, ...]
 
@@ -73,7 +73,7 @@ class All(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Any(Node):
-    """Some part holds; with no parts, false."""
+    """Disjunction of the parts; false without parts."""
 
     parts: tuple[Predicate, ...]
 
@@ -86,23 +86,23 @@ Literal: TypeAlias = NonNegative | Zero | NonZero
 Predicate: TypeAlias = NonNegative | Zero | NonZero | All | Any
 
 PREDICATES: Final[tuple[type[Predicate], ...]] = (NonNegative, Zero, NonZero, All, Any)
-"""The constructors of predicates: the members of `Predicate`."""
-_NUMBERS_OF_PREDICATES: Final = frozenset(map(id, PREDICATES))
+"""Constructors of predicates: the members of `Predicate`."""
+_IDS_OF_PREDICATES: Final = frozenset(map(id, PREDICATES))
 
 
 def is_predicate(value: object) -> TypeGuard[Predicate]:
-    """Whether this is a predicate; a class of somebody's own that says it equals one of these is none."""
-    return id(type(value)) in _NUMBERS_OF_PREDICATES
+    """Return whether this is a predicate; classes are compared by id, because a foreign class may define equality."""
+    return id(type(value)) in _IDS_OF_PREDICATES
 
 
 def _need_index(given: object) -> None:
     if type(given) is not Index:
-        raise not_made_of("a comparison", given, "an index expression")
+        raise malformed("a comparison", given, "an index expression")
 
 
 def _need_predicates(given: object) -> None:
     if type(given) is not tuple or not all(map(is_predicate, given)):
-        raise not_made_of("a condition", given, "conditions")
+        raise malformed("a condition", given, "a tuple of conditions")
 
 
 TRUE: Final = All(())
@@ -110,7 +110,7 @@ FALSE: Final = Any(())
 
 
 def non_negative(expression: Index) -> Predicate:
-    """expression >= 0, decided where it is constant, with the integer tightening of the constant term."""
+    """Return expression >= 0, decided if it is constant, with the constant term tightened for integers."""
     value = expression.constant
     if value is not None:
         return TRUE if value >= 0 else FALSE
@@ -121,7 +121,7 @@ def non_negative(expression: Index) -> Predicate:
 
 
 def zero(expression: Index) -> Predicate:
-    """expression = 0, decided where it is constant or where the constant term shows that it cannot be."""
+    """Return expression = 0, decided if it is constant or if divisibility of the constant term rules it out."""
     value = expression.constant
     if value is not None:
         return TRUE if value == 0 else FALSE
@@ -137,7 +137,7 @@ def zero(expression: Index) -> Predicate:
 
 
 def negation(predicate: Predicate) -> Predicate:
-    """Where the predicate does not hold. Each node remembers its own, and not that of an equal one: hints differ."""
+    """Return the negation of the predicate, cached in each node, because equal nodes may have different hints."""
     known: Predicate | None = getattr(predicate, "opposite", None)
     if known is None:
         known = _negated(predicate)
@@ -160,7 +160,7 @@ def _negated(predicate: Predicate) -> Predicate:
 
 
 def conjunction(predicates: Iterable[Predicate]) -> Predicate:
-    """Every one of these; nested conjunctions are flattened, repetitions drop."""
+    """Return the conjunction, with nested conjunctions flattened and duplicates removed."""
     kept: dict[Predicate, None] = {}
     for predicate in predicates:
         if predicate == FALSE:
@@ -170,7 +170,7 @@ def conjunction(predicates: Iterable[Predicate]) -> Predicate:
 
 
 def disjunction(predicates: Iterable[Predicate]) -> Predicate:
-    """Some of these; nested disjunctions are flattened, repetitions drop."""
+    """Return the disjunction, with nested disjunctions flattened and duplicates removed."""
     kept: dict[Predicate, None] = {}
     for predicate in predicates:
         if predicate == TRUE:
@@ -180,7 +180,7 @@ def disjunction(predicates: Iterable[Predicate]) -> Predicate:
 
 
 def truth(element: Index) -> Predicate:
-    """That an element of an input of truth values is true."""
+    """Return the condition that an element of a Boolean input is true."""
     return non_negative(element - 1)
 
 
@@ -197,7 +197,7 @@ def equal(a: Index, b: Index) -> Predicate:
 
 
 def within(low: Index, expression: Index, high: Index) -> Predicate:
-    """low <= expression < high."""
+    """Return low <= expression < high."""
     return conjunction((at_most(low, expression), less(expression, high)))
 
 
@@ -206,7 +206,7 @@ def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
 
 
 def map_indices(predicate: Predicate, function: Callable[[Index], Index]) -> Predicate:
-    """The predicate with `function` applied to the expression of every literal."""
+    """Apply `function` to the expression of every literal."""
     match predicate:
         case NonNegative(expression):
             mapped = function(expression)
@@ -228,7 +228,7 @@ def substitute(predicate: Predicate, leaf: Callable[[Leaf], Index]) -> Predicate
 
 
 def expressions(predicate: Predicate) -> Iterable[Index]:
-    """The expression of every literal."""
+    """Yield the expression of every literal."""
     match predicate:
         case NonNegative(expression) | Zero(expression) | NonZero(expression):
             yield expression
@@ -238,7 +238,7 @@ def expressions(predicate: Predicate) -> Iterable[Index]:
 
 
 def atoms_of(predicate: Predicate) -> tuple[AnyAtom, ...]:
-    """The atoms of its expressions, nested ones before those that hold them, each once. Each node remembers its own."""
+    """Return the distinct atoms of the predicate, nested atoms before those that contain them, cached in the node."""
     known: tuple[AnyAtom, ...] | None = getattr(predicate, "inside", None)
     if known is None:
         known = tuple(dict.fromkeys(atom for expression in expressions(predicate) for atom in atoms(expression)))
@@ -247,7 +247,7 @@ def atoms_of(predicate: Predicate) -> tuple[AnyAtom, ...]:
 
 
 def holds(predicate: Predicate, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> bool:
-    """Whether the predicate is true; tested from left to right, and no further than needed."""
+    """Evaluate the predicate from left to right, with short-circuit evaluation."""
     match predicate:
         case NonNegative(expression):
             return value_of(expression, leaf, element) >= 0
@@ -262,7 +262,7 @@ def holds(predicate: Predicate, leaf: Callable[[Leaf], int], element: Callable[[
 
 
 def predicate_order(predicate: Predicate) -> Order:
-    """A key that sorts predicates the same in every run."""
+    """Return a sort key for predicates that is the same in every run."""
     match predicate:
         case NonNegative(expression):
             return (0, expression.order)

@@ -1,4 +1,4 @@
-"""Programs: a tensor expression with its inputs and what is assumed of the sizes."""
+"""Programs: tensor expressions with inputs and assumptions about sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeAlias
 from atl.core import dtypes
 from atl.core.declared import bounds_of
 from atl.core.index import Array, Index, Size, atoms
-from atl.core.node import Printed, not_made_of
+from atl.core.node import Printed, malformed
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.results import Result
 from atl.core.terms import Expr, Let, Term, Type
@@ -20,9 +20,9 @@ from atl.errors import InvalidArgument, brief
 Unpacked: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
 """The arrays of an unpacked operand, and the shape of the tensor that they represent."""
 FindCache: TypeAlias = Callable[[object], dict[object, Any] | None]
-"""Returns the validation cache of an object whose index arrays are immutable; None for any other object."""
+"""Function that returns the validation cache of an object with immutable index arrays, and None for other objects."""
 Rebuild: TypeAlias = Callable[[Any, Sequence[Any], Any], object]
-"""Returns a tensor from an operand, its arrays, and new values that replace the last of them."""
+"""Function that builds a tensor from an operand, its arrays, and new values in place of the last array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class SparseOperand:
             or not (self.result is None or (isinstance(self.result, Term) and self.rebuild is not None))
             or not (self.meaning is None or isinstance(self.meaning, Term))
         ):
-            raise not_made_of(
+            raise malformed(
                 "a sparse operand",
                 (self.name, self.shape, self.arrays),
                 "a name, extents over sizes, the names of inputs, and a function that unpacks an object; for a sparse "
@@ -70,12 +70,12 @@ class SparseOperand:
 
 @dataclass(frozen=True, repr=False, init=False)
 class Program(Printed):
-    """A named tensor expression, closed but for its inputs and sizes.
+    """A named tensor expression whose only free variables are its inputs and sizes.
 
-    `inputs` are the declared arrays in the order of a call; `assumptions` are conditions on the sizes, which every call
-    checks. `packed` says which inputs a call may pass as one object. A program of several `results` has a body of one
-    dimension: their elements, one result after the other; one without has its body as its result. Two programs are
-    equal when all but `packed` is.
+    `inputs` are the declared arrays in the order of a call. `assumptions` are conditions that every call checks.
+    `packed` lists the operands that a call may pass as one object instead of several inputs; equality ignores it.
+    Without `results`, the body is the result. With several `results`, the body has one dimension and contains the
+    elements of one result after the other.
     """
 
     name: str
@@ -95,22 +95,26 @@ class Program(Printed):
         results: tuple[Result, ...] = (),
     ) -> None:
         if self.__dict__:
-            raise not_made_of("a program once more", self.name, "a program of its own: dataclasses.replace(…)")
+            raise InvalidArgument(
+                f"the program {self.name} is already initialised", required="a new program: dataclasses.replace(…)"
+            )
         if type(name) is not str or not isinstance(body, Term):
-            raise not_made_of("a program", (name, body), "a name and a tensor expression")
+            raise malformed("a program", (name, body), "a name and a tensor expression")
         if type(inputs) is not tuple or any(type(array) is not Array for array in inputs):
-            raise not_made_of(f"the program {name}", inputs, "the declarations of its inputs")
+            raise malformed(f"the program {name}", inputs, "the declarations of its inputs")
         if type(assumptions) is not tuple or not all(map(is_predicate, assumptions)):
-            raise not_made_of(f"the program {name}", assumptions, "conditions")
+            raise malformed(f"the program {name}", assumptions, "a tuple of conditions")
         if type(packed) is not tuple or any(type(each) is not SparseOperand for each in packed):
-            raise not_made_of(f"the program {name}", packed, "packed operands")
+            raise malformed(f"the program {name}", packed, "a tuple of sparse operands")
         names = [array.name for array in inputs]
         if packed and not {array for each in packed for array in each.arrays} <= set(names) - {e.name for e in packed}:
-            raise not_made_of(f"the program {name}", packed, f"operands made of its inputs: {', '.join(names)}")
+            raise malformed(
+                f"the program {name}", packed, f"operands whose arrays are among its inputs: {', '.join(names)}"
+            )
         if type(results) is not tuple or any(type(each) is not Result for each in results):
-            raise not_made_of(f"the program {name}", results, "results")
+            raise malformed(f"the program {name}", results, "a tuple of results")
         if results and (body.type.rank != 1 or len({each.name for each in results}) < len(results)):
-            raise not_made_of(f"the program {name}", results, "a name for each, and a body of one dimension")
+            raise malformed(f"the program {name}", results, "distinct names of results, and a body of one dimension")
         self.__dict__.update(
             name=name, inputs=inputs, body=body, assumptions=assumptions, packed=packed, results=results
         )
@@ -123,7 +127,7 @@ class Program(Printed):
 
     @cached_property
     def whole(self) -> Program:
-        """The program whose result is its body: of several results, the elements of all."""
+        """The program with its whole body as its only result."""
         return replace(self, results=()) if self.results else self
 
     @property
@@ -142,24 +146,25 @@ class Program(Printed):
 
     @cached_property
     def sizes(self) -> tuple[str, ...]:
-        """The names of all sizes, in the order in which the inputs, then the body, mention them."""
+        """The names of all sizes, in order of their first occurrence in the inputs, then in the body."""
         return tuple(
             dict.fromkeys(size.name for size in sizes_in(self.inputs, self.body, self.assumptions, self.results))
         )
 
     @cached_property
     def free_sizes(self) -> tuple[str, ...]:
-        """The sizes that no array of a call determines: they are keywords of the call."""
+        """The sizes that no array of a call determines, which a call passes as keyword arguments."""
         shapes = (*(array.shape for array in self.inputs), *(each.shape for each in self.packed))
         extents = (extent for shape in shapes for extent in shape)
-        given = {found[0] for extent in extents if (found := size_in(extent)) is not None}
-        return tuple(name for name in self.sizes if name not in given)
+        inferred = {found[0] for extent in extents if (found := size_in(extent)) is not None}
+        return tuple(name for name in self.sizes if name not in inferred)
 
     @property
     def stored(self) -> tuple[SparseOperand, Expr] | None:
-        """The operand as which the result is stored, and the values of it that are computed; None of a dense result.
+        """The sparse operand in whose format the result is stored, and its computed values; None for a dense result.
 
-        It is so for a body `let values := … in D(values)`, where D is what the operand's arrays mean.
+        The result is sparse if the body is `let values := … in D(values)`, where D is the tensor that the operand's
+        arrays represent.
         """
         for each in self.packed if not self.results else ():
             if each.result is not None and isinstance(self.body, Let) and self.body.body == each.result:
@@ -168,45 +173,45 @@ class Program(Printed):
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """What a call passes by position: the inputs in their order, packed operands in the place of their arrays."""
+        """The positional arguments of a call: inputs in order, and sparse operands in place of their arrays."""
         of_array = {array: each.name for each in self.packed for array in each.arrays}
         return tuple(dict.fromkeys(of_array.get(array.name, array.name) for array in self.inputs))
 
     def __call__(self, *_arguments: object, **_named: object) -> NoReturn:
-        """A program is not called: it is evaluated, or compiled to a kernel, and the kernel is called."""
+        """Raise `InvalidArgument`: only compiled kernels can be called."""
         raise InvalidArgument(
-            f"the program {self.name} is called",
-            required="a kernel, or the reference interpreter",
+            f"{self.name} is a program and cannot be called",
+            required="a compiled kernel, or the reference interpreter",
             suggestions=(
-                f"atl.evaluate({self.name}, …) computes its meaning",
-                f"lowering.compile({self.name}) gives a kernel that can be called with NumPy arrays",
+                f"compile it to a kernel that takes NumPy arrays: atl.compile({self.name})",
+                f"evaluate it with the reference interpreter: atl.evaluate({self.name}, …)",
             ),
         )
 
 
 def checked_program(value: object) -> Program:
-    """The value, if it is a program; else `InvalidArgument` with how to come to one from what is given."""
+    """Return the value if it is a program. Raises `InvalidArgument` with a suggestion for this type of value."""
     if isinstance(value, Program):
         return value
     raise InvalidArgument(
-        f"{brief(value, kind=True)} is no program", required="a program", suggestions=(_to_program(value),)
+        f"{brief(value, kind=True)} is not a program", required="a program", suggestions=(_to_program(value),)
     )
 
 
 def _to_program(value: object) -> str:
     for attribute, what in (("rhs", "theorem"), ("goal", "session"), ("program", "kernel")):
-        # Those who have them stand above, and are not known here.
+        # These classes belong to higher layers and cannot be imported here.
         if isinstance(getattr(value, attribute, None), Program):
-            return f"take the program of the {what}: {what}.{attribute}"
+            return f"use the program of the {what}: {what}.{attribute}"
     if isinstance(value, str):
-        return "read the program that a text means with atl.parse(text)"
+        return "parse the text of a program: atl.parse(text)"
     if hasattr(value, "node"):
         return 'give the tensor a name and its inputs: atl.program("name", [A, B], tensor)'
     return 'make one with atl.program("name", [inputs], body), or with the decorator @atl.program'
 
 
 def size_in(extent: Index) -> tuple[str, int, int] | None:
-    """The size by which an extent is determined, if it is: (name, factor, offset) of factor * size + offset.
+    """Return (name, factor, offset) for an extent of the form factor * size + offset; else None.
 
     >>> import atl
     >>> size_in(2 * atl.sizes("n").node + 1)
@@ -226,7 +231,7 @@ def size_in(extent: Index) -> tuple[str, int, int] | None:
 def sizes_in(
     inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicate], results: Iterable[Result] = ()
 ) -> Iterable[Size]:
-    """Every occurrence of a size."""
+    """Yield every occurrence of a size."""
     found: list[Index] = []
     for array in inputs:
         found.extend(array.shape)

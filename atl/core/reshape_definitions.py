@@ -1,7 +1,7 @@
-"""The reshape operators by their definitions (Fig. 4.3, with drop truncations: E3), in both directions.
+"""Definitions of the reshape operators (Fig. 4.3, with drop truncations: E3) as maps of indices in both directions.
 
-`origin` says which element of the operand an element of the result is, and where it is padding instead; `destination`
-is the reindexer of Fig. 4.5 (with E1–E3): where an element of the operand goes in the result.
+`origin` maps an element of the result to an element of the operand, or to padding. `destination` is the reindexer of
+Fig. 4.5 (with E1–E3), which maps an element of the operand to its position in the result.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Pairs: TypeAlias = tuple[tuple[Index, Index], ...]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The element of the operand at `at`, where `present` holds; padding where it does not."""
+    """The element of the operand at `at` where `present` holds, and padding elsewhere."""
 
     at: Positions
     present: Predicate = TRUE
 
 
 def origin(op: ReshapeOp, shape: Positions, at: Positions) -> Origin:
-    """Where the element at `at` of the result comes from; `shape` is the operand's."""
+    """Return the origin of the element at `at` of the result; `shape` is the shape of the operand."""
     first, *rest = at
     match op:
         case Transpose():
@@ -55,7 +55,7 @@ def origin(op: ReshapeOp, shape: Positions, at: Positions) -> Origin:
 
 
 def positions_needed(op: ReshapeOp) -> int:
-    """How many dimensions of the result the operator's definition speaks of."""
+    """Return the number of dimensions of the result that the operator's definition refers to."""
     match op:
         case Transpose() | Split():
             return 2
@@ -66,7 +66,7 @@ def positions_needed(op: ReshapeOp) -> int:
 
 
 def destination(op: ReshapeOp, pairs: Pairs) -> Pairs:
-    """The index structure, in the result, of the operand's element with this one."""
+    """Return the index structure in the result for an element of the operand with the index structure `pairs`."""
     if isinstance(op, Place):
         return ((op.at, op.extent), *pairs)
     (i, n), *rest = pairs
@@ -92,7 +92,7 @@ def destination(op: ReshapeOp, pairs: Pairs) -> Pairs:
 
 
 def kept(op: TruncateLeft | TruncateRight, extent: Index, position: Index) -> Predicate:
-    """Whether a truncation keeps the element at this position of its operand, of this extent."""
+    """Return the condition that a truncation keeps the element at a position of its operand, which has this extent."""
     match op:
         case TruncateLeft(by):
             return at_most(by, position)

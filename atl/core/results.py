@@ -1,4 +1,4 @@
-"""Several results of one program: its elements are theirs, one result after the other, each row by row."""
+"""Several results of one program, whose body contains their elements one result after the other, in row-major order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from keyword import iskeyword
 
 from atl.core.index import ONE, ZERO, Index
-from atl.core.node import not_made_of
+from atl.core.node import malformed
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A result among several: what it is called, and its extents, over sizes and elements of the inputs."""
+    """One of several results: its name and its extents, which depend on sizes and elements of the inputs."""
 
     name: str
     shape: tuple[Index, ...]
@@ -25,19 +25,19 @@ class Result:
             or self.name.startswith("_")
             or any(not isinstance(extent, Index) or extent.loose or extent.free for extent in extents)
         ):
-            raise not_made_of(
+            raise malformed(
                 "a result",
                 (self.name, self.shape),
-                "a name that an attribute of Python can have and that does not begin with _, and extents over sizes",
+                "a name that is a Python identifier and does not begin with _, and extents over sizes",
             )
 
     def over(self, extent: Callable[[Index], Index]) -> Result:
-        """The result with each extent as this function gives it."""
+        """Apply a function to each extent."""
         return Result(self.name, tuple(map(extent, self.shape)))
 
     @property
     def count(self) -> Index:
-        """How many elements it has."""
+        """Number of elements."""
         product = ONE
         for extent in self.shape:
             product = product * extent
@@ -45,7 +45,7 @@ class Result:
 
 
 def bounds(results: Iterable[Result]) -> Iterator[tuple[Result, Index, Index]]:
-    """Each result with the first of its elements and the one after its last, among those of all."""
+    """Yield each result with the start and the end of its elements in the body."""
     end = ZERO
     for result in results:
         start, end = end, end + result.count
@@ -53,5 +53,5 @@ def bounds(results: Iterable[Result]) -> Iterator[tuple[Result, Index, Index]]:
 
 
 def total(results: Iterable[Result]) -> Index:
-    """How many elements all of them have."""
+    """Return the total number of elements."""
     return [ZERO, *(end for _, _, end in bounds(results))][-1]

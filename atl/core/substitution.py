@@ -1,4 +1,4 @@
-"""Substitution in tensor expressions: shifting, opening and closing binders, all of it built from `rebuild`."""
+"""Substitution in tensor expressions: shifting, opening and closing of binders, all based on `rebuild`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from atl.core.terms import (
 from atl.core.traversal import Child, amounts, children, indices_in
 
 fresh_uid: Iterator[int] = count(1 << 40)
-"""Ids of variables opened while a program is written; small ids are left to those who open terms level by level."""
+"""Ids of variables that are opened while a program is built. Small ids are reserved for opening terms by depth."""
 
 
 def rebuild(
@@ -33,9 +33,9 @@ def rebuild(
     on_index: Callable[[Index], Index],
     on_predicate: Callable[[Predicate], Predicate] | None = None,
 ) -> Expr:
-    """Return the term with its direct parts replaced: children, and index expressions, also those in types.
+    """Return the term with its direct parts replaced: children and index expressions, including those in types.
 
-    Predicates are replaced by `on_predicate`; without it, the index expressions in them are.
+    `on_predicate` replaces predicates; by default, `on_index` is applied to their index expressions.
     """
     parts = tuple(new(child) for child in children(expr))
     on_condition = on_predicate or (lambda p: predicates.map_indices(p, on_index))
@@ -46,7 +46,7 @@ def rebuild(
 
 
 def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """The term with other children, and all else as it is."""
+    """Return the term with other children."""
     if all(part is child.expr for part, child in zip(parts, children(expr), strict=True)):
         return expr
     made = _with_parts(expr, parts, _as_it_is, lambda p: p)
@@ -55,7 +55,7 @@ def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 
 def with_child(expr: Expr, position: int, part: Expr) -> Expr:
-    """Return the term with another child at this position, and all else as it is."""
+    """Return the term with another child at this position."""
     before = children(expr)
     replaced = before[position]
     if part is replaced.expr:
@@ -114,7 +114,7 @@ def _as_it_is(expression: Index) -> Index:
 
 
 def _with_types_of_values(expr: Expr, fields: dict[str, object], on_index: Callable[[Index], Index]) -> Expr:
-    """The term with other fields, in which each tensor that it binds has the type of its value."""
+    """Return the term with other fields, and update the types of the tensors that it binds to those of their values."""
     for part in type(expr).form.parts:
         for position, binder in enumerate(reversed(part.tensors)):
             of = getattr(expr, binder.value).type
@@ -129,7 +129,7 @@ _divided: Final[dict[type[Formed], tuple[tuple[Slot, ...], tuple[str, ...]]]] = 
 
 
 def _divided_slots(of: type[Formed]) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
-    """The fields of a constructor in which something may be replaced, and the names of the others."""
+    """Return the slots of a constructor that substitution may change, and the names of the other fields."""
     known = _divided.get(of)
     if known is None:
         replaced = tuple(slot for slot in slots_of(of) if slot.role not in _KEPT)
@@ -148,15 +148,15 @@ def _kept_if_same(old: Many, new: Many) -> Many:
 
 
 def bind(value: Expr, body: Expr, name: str = "x", mark: LetMark = LetMark.NONE) -> Let:
-    """let name := value in body, where the bound tensor has in the body just the type that the value has.
+    """Return let name := value in body, with the type of the bound tensor in the body updated to the type of `value`.
 
-    A value that is replaced by an equal one may write its shape in another way.
+    The types may differ if an equal value replaced another one, because equal shapes may have different expressions.
     """
     return Let(value, _retyped(body, 0, value.type), name, mark)
 
 
 def binds_by_type(expr: Expr) -> bool:
-    """Whether each tensor that a node binds has in the part just the type of its value, as `bind` sees to it."""
+    """Return whether each tensor that a node binds has exactly the type of its value, as `bind` ensures."""
     return all(
         _retyped(body, position, _seen_in(part, getattr(expr, binder.value).type)) == body
         for part in type(expr).form.parts
@@ -166,10 +166,10 @@ def binds_by_type(expr: Expr) -> bool:
 
 
 def has_types_of(expr: Expr, around: Sequence[Type]) -> bool:
-    """Whether each tensor that is free in a term has just the type of what binds it around.
+    """Return whether each free tensor of a term has exactly the type of its binder.
 
-    The types are as they are seen from where the term stands, the innermost binder's last; what is bound further out
-    than they go is not looked at.
+    `around` contains the types of the enclosing binders relative to the term, innermost last. Tensors that are bound
+    further out are not checked.
     """
     seen: set[tuple[int, int, int]] = set()
     stack = [(expr, 0, 0)]
@@ -187,9 +187,9 @@ def has_types_of(expr: Expr, around: Sequence[Type]) -> bool:
 
 
 def types_around(spine: Sequence[tuple[Expr, int]], count: int) -> tuple[Type, ...]:
-    """The types of the innermost tensors, so many, that are bound around a place, as they are seen there.
+    """Return the types of the `count` innermost tensors bound around a place, relative to this place.
 
-    The spine is the terms above the place from the outside in, each with the position of the part that leads there.
+    The spine contains the terms above the place from the outside in, each with the position of the next part.
     """
     found: list[Type] = []
     indices = 0
@@ -205,12 +205,12 @@ def types_around(spine: Sequence[tuple[Expr, int]], count: int) -> tuple[Type, .
 
 
 def _seen_in(part: Part, of: Type) -> Type:
-    """A type from outside of a node, seen from within a part of it."""
+    """Shift a type from outside a node into one of its parts."""
     return map_type(of, lambda extent: shift(extent, len(part.indices)))
 
 
 def _retyped(body: Expr, position: int, of: Type) -> Expr:
-    """The body of a binder with this type for the tensor that is bound there."""
+    """Return the body of a binder with another type for the bound tensor."""
 
     def on_tensor(at: Local | TensorVar, indices: int, tensors: int) -> Expr | None:
         if isinstance(at, Local) and at.position == tensors + position:
@@ -227,7 +227,7 @@ def map_type(of: Type, on_index: Callable[[Index], Index]) -> Type:
 
 
 def map_op(op: ReshapeOp, on_index: Callable[[Index], Index]) -> ReshapeOp:
-    """The operator with its amounts replaced."""
+    """Apply a function to the amounts of an operator."""
     old = amounts(op)
     new = tuple(on_index(amount) for amount in old)
     return op if all(a is b for a, b in zip(new, old, strict=True)) else type(op)(*new)
@@ -244,9 +244,9 @@ def transform(
     *,
     untouched: Callable[[Node, int, int], bool] = lambda node, indices, tensors: False,
 ) -> Expr:
-    """Replaces the leaves of a term; the functions are told how many binders of each kind stand around the leaf.
+    """Replace the leaves of a term. The functions receive the number of binders of each kind around the leaf.
 
-    Terms and index expressions of which `untouched` says so stay as they are: none of their leaves is replaced.
+    Terms and index expressions for which `untouched` is true are kept unchanged.
     """
     done: dict[tuple[int, int, int], Expr] = {}
 
@@ -255,14 +255,14 @@ def transform(
             return at
         key = (id(at), indices, tensors)
         if key not in done:
-            done[key] = one(at, indices, tensors)
+            done[key] = replaced(at, indices, tensors)
         return done[key]
 
-    def one(at: Expr, indices: int, tensors: int) -> Expr:
+    def replaced(at: Expr, indices: int, tensors: int) -> Expr:
         if on_tensor is not None and isinstance(at, (Local, TensorVar)):
-            replaced = on_tensor(at, indices, tensors)
-            if replaced is not None:
-                return replaced
+            tensor = on_tensor(at, indices, tensors)
+            if tensor is not None:
+                return tensor
         return rebuild(
             at,
             lambda child: visit(child.expr, indices + child.indices, tensors + child.tensors),
@@ -277,7 +277,7 @@ def transform(
 
 
 def unbound(indices: int = 0, tensors: int = 0) -> Callable[[Node, int, int], bool]:
-    """For `transform`: what has no free variable from these de Bruijn positions on."""
+    """Return the `untouched` predicate for nodes without free variables from these de Bruijn positions on."""
     return lambda at, i, t: at.loose <= i + indices and at.loose_tensors <= t + tensors
 
 
@@ -286,7 +286,7 @@ def _keep(leaf: Leaf, _: int) -> Index:
 
 
 def shift_term(expr: Expr, indices: int = 0, tensors: int = 0) -> Expr:
-    """De Bruijn shifting of the variables that are free in the term."""
+    """Shift the free de Bruijn positions of the term."""
     if (not indices or not expr.loose) and (not tensors or not expr.loose_tensors):
         return expr
 
@@ -310,7 +310,7 @@ def shift_term(expr: Expr, indices: int = 0, tensors: int = 0) -> Expr:
 
 
 def instantiate(body: Expr, value: Index) -> Expr:
-    """The body of an index binder with its index replaced: e[value / i], seen from outside of the binder."""
+    """Return the body of an index binder with its index replaced: e[value / i], outside the binder."""
 
     def on_leaf(leaf: Leaf, depth: int) -> Index:
         if isinstance(leaf, Bound) and leaf.position >= depth:
@@ -327,7 +327,7 @@ def _raise(leaf: Leaf, by: int) -> Index:
 
 
 def instantiate_tensor(body: Expr, value: Expr) -> Expr:
-    """The body of a let with its tensor replaced: e2[e1 / x] (unfold_let, §4.2.1)."""
+    """Return the body of a let with its tensor replaced: e2[e1 / x] (unfold_let, §4.2.1)."""
 
     def on_tensor(at: Local | TensorVar, indices: int, tensors: int) -> Expr | None:
         if isinstance(at, Local) and at.position >= tensors:
@@ -338,7 +338,7 @@ def instantiate_tensor(body: Expr, value: Expr) -> Expr:
 
 
 def close(body: Expr, variable: Var) -> Expr:
-    """The body of a new binder: the variable becomes its index."""
+    """Return the body of a new binder, whose index replaces the variable."""
 
     def on_leaf(leaf: Leaf, depth: int) -> Index:
         if isinstance(leaf, Bound):
@@ -349,7 +349,7 @@ def close(body: Expr, variable: Var) -> Expr:
 
 
 def close_tensor(body: Expr, variable: TensorVar) -> Expr:
-    """The body of a new let: the variable becomes its tensor."""
+    """Return the body of a new let, whose tensor replaces the variable."""
 
     def on_tensor(at: Local | TensorVar, _: int, tensors: int) -> Expr | None:
         match at:
@@ -368,7 +368,7 @@ def close_tensor(body: Expr, variable: TensorVar) -> Expr:
 
 
 def free_positions(expr: Expr) -> tuple[frozenset[int], frozenset[int]]:
-    """The de Bruijn positions of the indices and of the let-bound tensors that a term uses from around it."""
+    """Return the free de Bruijn positions of a term: those of indices, and those of let-bound tensors."""
     found: tuple[set[int], set[int]] = (set(), set())
     seen: set[tuple[int, int, int]] = set()
 

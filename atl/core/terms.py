@@ -1,11 +1,11 @@
-"""Tensor expressions: the closed union `Expr`, and the type (element type and shape) of each.
+"""Tensor expressions: the closed union `Expr` and its types (element type and shape).
 
-Binders are nameless inside: an index bound by a generation or a reduction is `Bound(k)`, a let-bound tensor `Local(k)`,
-each counted from the innermost binder of its own kind. A name given by the user is a hint, kept for printing and left
-out of equality; so are marks and source lines.
+Binders are nameless (de Bruijn). An index bound by a generation or a reduction is `Bound(k)`, a let-bound tensor is
+`Local(k)`; k counts from the innermost binder of the same kind. Names of binders are hints for printing. Equality
+ignores hints, marks and source lines.
 
-Types are computed when a node is made. Ranks and element types are checked here; that two shapes are equal can need
-facts, and is checked for a whole program (`atl.checks.wellformed`).
+The type of a node is computed when the node is created. Ranks and element types are checked here. Equality of shapes
+may depend on facts and is checked for whole programs (`atl.checks.wellformed`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MONOIDS: Final[tuple[Monoid, ...]] = get_args(Monoid)
 UNARY: Final[tuple[UnaryOp, ...]] = get_args(UnaryOp)
 BINARY: Final[tuple[BinaryOp, ...]] = get_args(BinaryOp)
 FLOAT_ONLY: Final[frozenset[str]] = frozenset({"div", "sqrt", "exp", "log", "tanh"})
-"""Operations that leave the integers."""
+"""Operations that are not defined on integers."""
 OF_MONOID: Final[dict[Monoid, BinaryOp]] = {"sum": "add", "product": "mul", "max": "max", "min": "min"}
-"""The operation that a monoid folds."""
+"""Binary operation of each monoid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """What is known of a tensor before it is computed. A `dtype` of None belongs to literals that met no tensor yet."""
+    """Element type and shape of a tensor. The `dtype` is None for literals whose type is not determined yet."""
 
     dtype: str | None
     shape: tuple[Index, ...]
@@ -50,9 +50,9 @@ class Type:
 
 
 class Term(Formed):
-    """The base of tensor expressions."""
+    """Base class of tensor expressions."""
 
-    __slots__ = ("below", "source", "type")  # `below` is kept by `atl.core.traversal.children`
+    __slots__ = ("below", "source", "type")  # `below` caches `atl.core.traversal.children`
 
     type: Type
     source: Source | None
@@ -63,7 +63,7 @@ class Term(Formed):
         object.__setattr__(self, "source", None)
 
     def _typed(self) -> Type:
-        """The type of the term. Raises what is wrong with it as far as that needs no facts."""
+        """Compute the type of the term. Raises the errors that can be found without facts."""
         raise NotImplementedError
 
 
@@ -80,9 +80,9 @@ class Input(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Local(Term):
-    """The tensor bound by the `position`-th let around; `of` is its type, seen from here.
+    """The tensor bound by the `position`-th enclosing let; `of` is its type, relative to this node.
 
-    The type is part of what the term is: whoever keeps something by term may rely on its shape.
+    The type is significant in equality, so that equal terms have the same shape.
     """
 
     form: ClassVar = Form("local", "the let-bound", bound="position", known_type="of")
@@ -95,7 +95,7 @@ class Local(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorVar(Term):
-    """A let-bound tensor while the body of its let is being written or looked at."""
+    """An opened let-bound tensor, while the body of its let is built or processed."""
 
     form: ClassVar = Form("variable", "the let-bound", opened="uid", known_type="of", hints=("name",))
     uid: int
@@ -108,9 +108,9 @@ class TensorVar(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metavariable(Term):
-    """A tensor that a rule speaks of, as a function of indices and of tensors: in patterns, and in no program.
+    """A tensor metavariable of a rule, applied to indices and tensors. It occurs only in patterns, not in programs.
 
-    `of` is the type of what it gives; patterns have no element types.
+    `of` is the type of the application; patterns have no element types.
     """
 
     form: ClassVar = Form(
@@ -132,12 +132,12 @@ class Metavariable(Term):
 
 
 LARGEST_LITERAL: Final = float_info.max
-"""A literal beyond this is an infinity where it is computed with."""
+"""Largest absolute value of a literal: larger ones would be infinite in float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Term):
-    """A literal scalar. It is stored, zero too: never padding."""
+    """A literal scalar. Literals are stored values, never padding, even if they are zero."""
 
     form: ClassVar = Form("constant", "the literal", literals=("value",), dtypes=("dtype",))
     value: int | float
@@ -148,7 +148,7 @@ class Constant(Term):
             raise not_finite(self.value)
         if self.dtype is not None and not dtypes.holds_literal(self.dtype, self.value):
             raise DtypeError(
-                f"the literal {self.value} is no {self.dtype}",
+                f"the literal {self.value} is not an {self.dtype}",
                 required=f"a whole number in the range of {self.dtype}",
                 suggestions=(f'cast the other operand: atl.cast("{dtypes.FLOATS[0]}", …)',),
             )
@@ -169,7 +169,7 @@ class Value(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gen(Term):
-    """The tensor whose element at position p is the body at index low + p (Fig. 3.2); its extent is high - low."""
+    """Generation (Fig. 3.2): element p is the body at index low + p; the extent is high - low."""
 
     form: ClassVar = Form(
         "gen",
@@ -192,7 +192,7 @@ class Gen(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce(Term):
-    """The body at every index from low to high, folded by a commutative monoid; over an empty range, padding."""
+    """Reduction of the body over low <= index < high by a commutative monoid; padding for an empty range."""
 
     form: ClassVar = Form(
         "reduce",
@@ -217,7 +217,7 @@ class Reduce(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard(Term):
-    """[p] . e: the body where the predicate holds, else padding of its shape; the body is looked at only there."""
+    """[p] . e: the body where the predicate holds, else padding of its shape. Elsewhere the body is not evaluated."""
 
     form: ClassVar = Form("guard", "a guard", predicates=("predicate",), parts=(Part("body", assumes="predicate"),))
     predicate: Predicate
@@ -229,7 +229,7 @@ class Guard(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Let(Term):
-    """let x := value in body. As an equation it is substitution; lowering gives the value a buffer of its own."""
+    """let x := value in body. The meaning is substitution; lowering stores the value in a buffer."""
 
     form: ClassVar = Form(
         "let",
@@ -249,7 +249,7 @@ class Let(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access(Term):
-    """e[i]: the i-th element along the first dimension; zero where there is none."""
+    """e[i]: the i-th element along the first dimension; zero if i is out of range."""
 
     form: ClassVar = Form("access", "an access", indices=("index",), parts=(Part("tensor", at="index"),))
     tensor: Expr
@@ -282,7 +282,7 @@ class Unary(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binary(Term):
-    """A scalar operation, element by element over two tensors of one shape; "add" is the ⊕ of Fig. 3.1."""
+    """A scalar operation, element by element on two tensors of equal shape; "add" is the ⊕ of Fig. 3.1."""
 
     form: ClassVar = Form("binary", "arithmetic,", static=("op",), parts=(Part("left"), Part("right")))
     op: BinaryOp
@@ -297,7 +297,7 @@ class Binary(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Select(Term):
-    """The left operand where the predicate holds, the right one elsewhere; only the chosen one is looked at."""
+    """The left operand where the predicate holds, the right one elsewhere. Only the chosen operand is evaluated."""
 
     form: ClassVar = Form(
         "select",
@@ -316,7 +316,7 @@ class Select(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cast(Term):
-    """The operand with its elements converted, as C converts them."""
+    """The operand with its elements converted as in C."""
 
     form: ClassVar = Form("cast", "a cast,", static=("dtype",), parts=(Part("operand"),))
     dtype: str
@@ -328,7 +328,7 @@ class Cast(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concat(Term):
-    """The elements of the left operand, then those of the right one, along the first dimension."""
+    """Concatenation of two operands along the first dimension."""
 
     form: ClassVar = Form("concat", "a concatenation", parts=(Part("left"), Part("right")))
     left: Expr
@@ -343,7 +343,7 @@ class Concat(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Padding(Term):
-    """A tensor of this type that is nothing but padding: the node that stores nothing."""
+    """A tensor of this type that consists of padding, so that nothing is stored."""
 
     form: ClassVar = Form("padding", "padding,", types=("of",))
     of: Type
@@ -356,28 +356,28 @@ class Padding(Term):
 
 
 class Operator(Formed):
-    """The base of reshape operators: from a tensor to one whose elements are the same, elsewhere, and padding."""
+    """Base class of reshape operators, whose results contain elements of the operand and padding."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transpose(Operator):
-    """The first two dimensions exchanged."""
+    """Exchange of the first two dimensions."""
 
     form: ClassVar = Form("transpose")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flatten(Operator):
-    """The first two dimensions made one, row-major."""
+    """The first two dimensions joined, in row-major order."""
 
     form: ClassVar = Form("flatten")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split(Operator):
-    """Rows of `by` elements, as many as are needed; the tail of the last one is padding. `by` > 0."""
+    """Rows of `by` > 0 elements. The end of the last row may be padding."""
 
     form: ClassVar = Form("split", indices=("by",))
     by: Index
@@ -385,7 +385,7 @@ class Split(Operator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PadLeft(Operator):
-    """`by` >= 0 elements of padding before the first."""
+    """`by` >= 0 elements of padding before the first element."""
 
     form: ClassVar = Form("padl", indices=("by",))
     by: Index
@@ -393,7 +393,7 @@ class PadLeft(Operator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PadRight(Operator):
-    """`by` >= 0 elements of padding after the last."""
+    """`by` >= 0 elements of padding after the last element."""
 
     form: ClassVar = Form("padr", indices=("by",))
     by: Index
@@ -401,7 +401,7 @@ class PadRight(Operator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TruncateLeft(Operator):
-    """The first `by` elements dropped, 0 <= `by` <= extent (drop, not keep: erratum E3)."""
+    """Removal of the first `by` elements, 0 <= `by` <= extent (drop, not keep: erratum E3)."""
 
     form: ClassVar = Form("truncl", indices=("by",))
     by: Index
@@ -409,7 +409,7 @@ class TruncateLeft(Operator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TruncateRight(Operator):
-    """The last `by` elements dropped, 0 <= `by` <= extent."""
+    """Removal of the last `by` elements, 0 <= `by` <= extent."""
 
     form: ClassVar = Form("truncr", indices=("by",))
     by: Index
@@ -417,9 +417,9 @@ class TruncateRight(Operator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place(Operator):
-    """A first dimension of `extent`, with the operand at `at` and padding elsewhere, 0 <= `at` < `extent`.
+    """A new first dimension of `extent` elements: the operand at `at`, 0 <= `at` < `extent`, and padding elsewhere.
 
-    The adjoint of an access; a sum of placed terms is a scatter (§7.2.1, E16).
+    Placement is the adjoint of an access. A sum of placed terms is a scatter (§7.2.1, E16).
     """
 
     form: ClassVar = Form("place", indices=("extent", "at"))
@@ -432,9 +432,9 @@ ReshapeOp: TypeAlias = Transpose | Flatten | Split | PadLeft | PadRight | Trunca
 OPERATORS: Final[tuple[type[ReshapeOp], ...]] = (
     Transpose, Flatten, Split, PadLeft, PadRight, TruncateLeft, TruncateRight, Place,
 )  # fmt: skip
-"""The reshape operators, in the order in which they are listed."""
-OPERATOR_CALLED: Final[dict[str, type[ReshapeOp]]] = {of.form.word: of for of in OPERATORS}
-"""The reshape operators by their words."""
+"""All reshape operators: the members of `ReshapeOp`."""
+OPERATORS_BY_WORD: Final[dict[str, type[ReshapeOp]]] = {of.form.word: of for of in OPERATORS}
+"""Reshape operators by the `word` of their forms."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -450,7 +450,7 @@ class Reshape(Term):
 
 
 def reshaped(op: ReshapeOp, of: Type) -> Type:
-    """The type of a reshape operator's result."""
+    """Return the type of the result of a reshape operator."""
     match op:
         case Transpose():
             _need_rank("transpose", of, 2)
@@ -496,28 +496,28 @@ CONSTRUCTORS: Final[tuple[type[Expr], ...]] = (
     Input, Local, TensorVar, Metavariable, Constant, Value, Gen, Reduce, Guard, Let, Access, Unary, Binary, Select,
     Cast, Concat, Padding, Reshape,
 )  # fmt: skip
-"""The constructors of tensor expressions: the members of `Expr`."""
-CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in CONSTRUCTORS}
-"""The constructors by their words."""
+"""Constructors of tensor expressions: the members of `Expr`."""
+CONSTRUCTORS_BY_WORD: Final[dict[str, type[Expr]]] = {of.form.word: of for of in CONSTRUCTORS}
+"""Constructors by the `word` of their forms."""
 
 
 # -- checks that need no facts ----------------------------------------------------------------------------------------
 
 
 def not_finite(value: object) -> InvalidArgument:
-    """What to say of a literal that is no finite number: equations are about rings, where x - x = 0 for all x."""
+    """Return the error for a literal that is not finite: the equations hold in rings, where x - x = 0 for all x."""
     large = type(value) is int and abs(value) > LARGEST_LITERAL
     return InvalidArgument(
         f"the literal {brief(value)} is larger than any float64"
         if large
-        else f"the literal {value!r} is no finite number",
-        required="a finite number: inf - inf + x = x holds for no infinity",
-        suggestions=("declare a scalar input, and pass the infinity to the call",),
+        else f"the literal {value!r} is not a finite number",
+        required="a finite number, because inf - inf + x = x is false",
+        suggestions=("declare a scalar input, and pass the infinity as an argument of the call",),
     )
 
 
 def _outside(of: Type, name: str) -> Type:
-    """The type of a binder's body, seen from outside of the binder; ragged shapes are refused (erratum E5)."""
+    """Return the type of a binder's body outside the binder. Raises `RaggedShape` (erratum E5)."""
     for dimension, extent in enumerate(of.shape):
         if any(isinstance(atom, Bound) and atom.position == 0 for atom in atoms(extent)):
             raise RaggedShape(
@@ -537,7 +537,7 @@ def _need_one_of(what: str, chosen: object, known: tuple[str, ...]) -> None:
 def _need_rank(what: str, of: Type, rank: int) -> None:
     if of.rank < rank:
         raise RankError(
-            f"{what} needs {rank} dimension{'s' if rank > 1 else ''}, this tensor has {of.rank}",
+            f"{what} needs {rank} dimension{'s' if rank > 1 else ''}, but this tensor has {of.rank}",
             required=f"a tensor of rank {rank} or more",
         )
 
@@ -545,15 +545,15 @@ def _need_rank(what: str, of: Type, rank: int) -> None:
 def _alike(what: str, left: Expr, right: Expr) -> str | None:
     if left.type.rank != right.type.rank:
         raise RankError(
-            f"{what} meets tensors of rank {left.type.rank} and {right.type.rank}",
-            required="operands of one rank",
+            f"{what} has operands of rank {left.type.rank} and {right.type.rank}",
+            required="operands of equal rank",
             suggestions=("access the larger one, or generate the missing dimension",),
         )
     one, other = left.type.dtype, right.type.dtype
     if one != other and dtypes.ANY_DTYPE not in (one, other):
         raise DtypeError(
-            f"{what} meets {one} and {other}",
-            required="operands of one element type",
+            f"{what} has operands of type {one} and {other}",
+            required="operands of the same element type",
             suggestions=(f'cast one of them: atl.cast("{one}", …)',),
         )
     return other if one == dtypes.ANY_DTYPE else one
@@ -562,7 +562,7 @@ def _alike(what: str, left: Expr, right: Expr) -> str | None:
 def _check_arithmetic(op: str, dtype: str | None) -> None:
     if op in FLOAT_ONLY and dtypes.is_integer(dtype):
         raise DtypeError(
-            f"'{op}' of {dtype} elements has no meaning",
+            f"'{op}' is not defined on {dtype} elements",
             required="floating-point operands",
             suggestions=('cast first: atl.cast("float64", …)',),
         )

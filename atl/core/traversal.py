@@ -1,4 +1,4 @@
-"""Looking at terms: their parts, paths to deeper ones, and what a node says, reads and binds, as its form has it."""
+"""Traversal of terms: children, paths, index expressions, conditions and names of a node, based on its form."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from atl.core.predicate import Predicate
 from atl.core.terms import Expr, ReshapeOp
 
 Path: TypeAlias = tuple[int, ...]
-"""The positions of parts that lead from a term down to a deeper one, each counted from 0."""
+"""Positions of parts on the way from a term to a subterm, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A direct part of a term, and what its form declares of it: the binders that stand between."""
+    """A direct part of a term, with its declaration and the number of binders between."""
 
     expr: Expr
     part: Part
@@ -27,7 +27,7 @@ class Child:
 
 
 def children(expr: Expr) -> tuple[Child, ...]:
-    """The tensor expressions directly below, from left to right. Each node remembers its own."""
+    """Return the direct parts of a term from left to right, cached in the node."""
     known: tuple[Child, ...] | None = getattr(expr, "below", None)
     if known is None:
         known = _children(expr)
@@ -46,7 +46,7 @@ def _children(expr: Expr) -> tuple[Child, ...]:
 
 
 def subterms(expr: Expr) -> Iterator[Expr]:
-    """The term and everything below it, from left to right, shared parts once."""
+    """Yield the term and all its subterms from left to right, shared ones once."""
     seen: set[int] = set()
     stack = [expr]
     while stack:
@@ -59,29 +59,29 @@ def subterms(expr: Expr) -> Iterator[Expr]:
 
 
 def subterm(expr: Expr, path: Path) -> Expr:
-    """The part of a term at the end of a path."""
+    """Return the subterm at the end of a path."""
     for position in path:
         expr = children(expr)[position].expr
     return expr
 
 
 def amounts(op: ReshapeOp) -> tuple[Index, ...]:
-    """The index expressions of a reshape operator."""
+    """Return the index expressions of a reshape operator."""
     return tuple(getattr(op, name) for name in type(op).form.indices)
 
 
 def indices_in(expr: Expr) -> Iterator[Index]:
-    """The index expressions that stand directly in a node."""
+    """Yield the index expressions of a node."""
     return _indices(expr, conditions=True, arrays=True)
 
 
 def unconditional_indices(expr: Expr) -> Iterator[Index]:
-    """The index expressions of a node, and of the declaration of its array: all but those in its conditions."""
+    """Yield the index expressions of a node and of its array declaration, except those in conditions."""
     return _indices(expr, conditions=False, arrays=True)
 
 
 def own_indices(expr: Expr) -> tuple[Index, ...]:
-    """The index expressions of a node itself: not those in its conditions, nor in the declaration of its array."""
+    """Return the index expressions of a node, except those in conditions and array declarations."""
     return tuple(_indices(expr, conditions=False, arrays=False))
 
 
@@ -110,17 +110,17 @@ def _indices(expr: Expr, *, conditions: bool, arrays: bool) -> Iterator[Index]:
 
 
 def arrays_in(expr: Expr) -> tuple[Array, ...]:
-    """The inputs whose declarations stand directly in a node."""
+    """Return the inputs that a node refers to."""
     return tuple(getattr(expr, name) for name in type(expr).form.arrays)
 
 
 def conditions_in(expr: Expr) -> tuple[Predicate, ...]:
-    """The conditions that stand directly in a node."""
+    """Return the conditions of a node."""
     return tuple(getattr(expr, name) for name in type(expr).form.predicates)
 
 
 def static(expr: Expr) -> tuple[object, ...]:
-    """What a node says of itself that is no index, condition, part or hint; element types of literals are left out."""
+    """Return the static attributes of a node: operators, literals and arrays, but not the element types of literals."""
     found: list[object] = []
     for slot in slots_of(type(expr)):
         value = getattr(expr, slot.name)
@@ -141,7 +141,7 @@ def static(expr: Expr) -> tuple[object, ...]:
 
 
 def names_bound(expr: Expr, position: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The hints of the indices and of the tensors that a node binds over one of its parts, the innermost last."""
+    """Return the names of the indices and of the tensors that a node binds over one of its parts, innermost last."""
     part = children(expr)[position].part
     return (
         tuple(getattr(expr, binder.name) for binder in part.indices),
@@ -150,12 +150,12 @@ def names_bound(expr: Expr, position: int) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def names_given(expr: Expr) -> tuple[str, ...]:
-    """The hints of all that a node binds."""
+    """Return the names of all binders of a node."""
     return tuple(getattr(expr, binder.name) for binder in type(expr).form.binders)
 
 
 def binds(expr: Expr) -> bool:
-    """Whether a node binds anything: a generation, a reduction, a let."""
+    """Return whether a node has binders: a generation, a reduction or a let."""
     return bool(type(expr).form.binders)
 
 
@@ -166,12 +166,12 @@ _LEAVES: Final = frozenset((Size, Bound, Var))
 
 
 def never_negative(expression: Index) -> bool:
-    """Whether it is a polynomial of sizes without a negative coefficient."""
+    """Return whether the expression is a polynomial of sizes without negative coefficients."""
     return all(value > 0 and all(type(atom) is Size for atom in monomial) for monomial, value in expression.terms)
 
 
 def divisors(expression: Index) -> tuple[Index, ...]:
-    """The divisors that occur in the expression and are no constants."""
+    """Return the divisors in the expression that are not constants."""
     if all(type(atom) in _LEAVES for monomial, _ in expression.terms for atom in monomial):
         return ()
     found = (atom.denominator for atom in atoms(expression) if isinstance(atom, Quotient))

@@ -1,1 +1,1 @@
-"""What the command line reads and writes: programs in Python files, arrays in NumPy's."""
+"""Files: Python files with programs, NumPy arrays, and atomic writes."""

@@ -1,4 +1,4 @@
-"""Arrays in .npy files and sizes written as text, for the command line."""
+"""Arguments of programs as text, and arrays in .npy files, for the command line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy.typing as npt
 from atl.core import dtypes
 from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, shortened
-from atl.files.whole import reason, write_whole
+from atl.files.atomic import reason, write_atomically
 
 
-def values_given(program: Program, written: Sequence[str]) -> dict[str, Any]:
-    """What NAME=VALUE texts give to a program: arrays from .npy files, sizes, and numbers for inputs of rank 0.
+def parse_values(program: Program, written: Sequence[str]) -> dict[str, Any]:
+    """Parse NAME=VALUE arguments: arrays from .npy files, sizes, and numbers for inputs of rank 0.
 
-    Whether they fit the program is checked by the call that they are for. Raises `ArgumentError`, `ArrayError`.
+    The call checks if the values fit the program. Raise `ArgumentError`, `ArrayError`.
     """
     scalars = {array.name: array.dtype for array in program.inputs if not array.shape}
     arrays = {array.name for array in program.inputs if array.shape}
@@ -27,7 +27,7 @@ def values_given(program: Program, written: Sequence[str]) -> dict[str, Any]:
     for text in written:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise ArgumentError(f"{text!r} gives nothing a value", required="NAME=VALUE, such as A=a.npy or k=3")
+            raise ArgumentError(f"{text!r} is not an argument", required="NAME=VALUE, such as A=a.npy or k=3")
         if name in given:
             raise ArgumentError(f"{name} is given twice", required="one value for each name")
         if name in arrays or value.endswith(".npy"):
@@ -39,23 +39,23 @@ def values_given(program: Program, written: Sequence[str]) -> dict[str, Any]:
 
 def _array(name: str, path: Path) -> npt.NDArray[Any]:
     try:
-        # Pickled objects run code as they are read, and no program takes them.
-        held = np.load(path, allow_pickle=False)
+        # Pickled objects can execute code, and programs do not use them.
+        loaded = np.load(path, allow_pickle=False)
     except Exception as error:
         raise ArrayError(
-            f"{name}={path} cannot be read: {_said(error)}",
+            f"{name}={path} cannot be read: {_message(error)}",
             required="a .npy file with numbers",
             suggestions=(f'write one with numpy.save("{name}.npy", array)',),
         ) from error
-    if not isinstance(held, np.ndarray):
+    if not isinstance(loaded, np.ndarray):
         raise ArrayError(
-            f"{name}={path} is an archive of arrays: {', '.join(held.files)}",
+            f"{name}={path} is an archive of arrays: {', '.join(loaded.files)}",
             required="a .npy file with one array",
         )
-    return held
+    return loaded
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return shortened(str(error), 200) or type(error).__name__
 
 
@@ -70,13 +70,10 @@ def _number(name: str, value: str, dtype: str) -> int | float:
 
 
 def save(path: Path, result: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) -> None:
-    """Writes a .npy file, or an .npz file of several arrays by name, in one step: it is whole, or not there.
-
-    Raises `ArrayError`.
-    """
+    """Write a .npy file, or a .npz file of several named arrays, atomically. Raise `ArrayError`."""
     if isinstance(result, Mapping) and path.suffix != ".npz":
         raise ArrayError(
-            f"{path} would hold {len(result)} arrays",
+            f"{path} cannot contain {len(result)} arrays",
             required="a file whose name ends in .npz",
             suggestions=(f"-o {path.with_suffix('.npz')}",),
         )
@@ -85,13 +82,13 @@ def save(path: Path, result: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) 
         if not isinstance(result, Mapping):
             np.save(stream, result)
             return
-        # What numpy.savez writes; it has parameters of its own, as a result may be called.
+        # Like numpy.savez, whose parameter names could clash with the names of results.
         with ZipFile(stream, "w") as archive:
             for name, array in result.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
 
     try:
-        write_whole({path: write})
+        write_atomically({path: write})
     except (OSError, ValueError) as error:
-        raise ArrayError(f"{path} cannot be written: {reason(error)}", required="a place for the result") from error
+        raise ArrayError(f"{path} cannot be written: {reason(error)}", required="a writable path") from error

@@ -1,7 +1,5 @@
-"""Pages: a derivation as one file for a browser, with its steps, why each holds, and the code that it came to."""
+"""Web pages of derivations: a single HTML file with the steps, their justification, and the generated code."""
 
-from atl.html.document import page
-from atl.html.errors import PageError
-from atl.html.writing import write
+from atl.html.document import PageError, page, write
 
 __all__ = ["PageError", "page", "write"]

@@ -1,4 +1,4 @@
-"""The code that a derivation came to, with each loop tied to the binder of the program that it came from."""
+"""The code section of a page, which links each loop to the binder that it was generated from."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from atl.errors import ATLError, InvalidArgument, brief
 from atl.html.elements import Child, Html, element, escaped, joined
 from atl.html.programs import WIDTH, Span, with_spans
 from atl.meaning.specialise import specialise
-from atl.text.printing import laid_with_heads
+from atl.text.printing import layout_with_heads
 from lowering import GpuKernel, Kernel, TracedText, trace
-from lowering.targets.supported import support_of
+from lowering.targets.capabilities import support_of
 
-MOST_NAMED: Final = 8
-"""The lines of no more loops than this are told of one binder."""
+MAX_LISTED: Final = 8
+"""Maximum number of loops that are listed for a binder."""
 
-_COLOURED: Final = re.compile(
+_HIGHLIGHTED: Final = re.compile(
     r"(?P<c>/\*.*?\*/|//.*)|(?P<p>^\s*#.*)"
     r"|(?P<k>\b(?:for|if|else|return|const|static|restrict|do|while|template|class|__global__|__shared__|void|extern)\b)"
     r"|(?P<t>\b(?:int|float|double|u?int(?:8|16|32|64)_t|size_t|bool|index_t|char|unsigned)\b)"
@@ -31,10 +31,10 @@ _COLOURED: Final = re.compile(
 )
 
 
-def traced_of(program: Program, kernel: object, target: str | None) -> TracedText | ATLError:
-    """The text of the kernel, or of the one that the program has; or why there is none.
+def trace_code(program: Program, kernel: object, target: str | None) -> TracedText | ATLError:
+    """Return the code of `kernel`, or of `program` compiled for `target`, or the error if it cannot be compiled.
 
-    Raises `InvalidArgument` for what is no kernel, or one of another program.
+    Raise `InvalidArgument` if `kernel` is not a kernel, or a kernel of another program.
     """
     if kernel is None:
         if target is None:
@@ -50,7 +50,7 @@ def traced_of(program: Program, kernel: object, target: str | None) -> TracedTex
         )
     if target is not None:
         raise InvalidArgument("a kernel and a target", required="one of the two: a kernel is made for its target")
-    if not _is_of(kernel.program, program):
+    if not _is_specialisation(kernel.program, program):
         raise InvalidArgument(
             f"a kernel of another program than the theorem's right side: {kernel!r}",
             required="a kernel of the theorem's right side: lowering.compile(theorem.rhs)",
@@ -58,10 +58,10 @@ def traced_of(program: Program, kernel: object, target: str | None) -> TracedTex
     return trace(kernel)
 
 
-def _is_of(made: Program, program: Program) -> bool:
-    """Whether a kernel's program is this one, some of whose sizes may be fixed."""
+def _is_specialisation(made: Program, program: Program) -> bool:
+    """Return True if `made` is `program`, possibly specialised to some sizes."""
     if program.stored is not None:
-        # Of a result that is stored as an operand is, a kernel computes the values.
+        # A kernel with a sparse result computes its values.
         program = replace(program, body=program.stored[1])
     fixed = [name for name in program.sizes if name not in made.sizes]
     found: dict[str, int] = {}
@@ -85,16 +85,16 @@ def _parts(e: Expr, path: Path) -> Iterator[tuple[Path, Expr]]:
 
 
 def code_section(traced: TracedText | ATLError) -> Html:
-    """The last program beside its code; without code, why there is none."""
+    """Return the last program next to its code, or the error if there is no code."""
     if isinstance(traced, ATLError):
         why = element("pre", element("code", str(traced)), class_="refusal", tabindex=0, role="group", aria_label="why")
-        told: Child = [element("p", "The last program has no code yet:"), why]
+        message: Child = [element("p", "The last program cannot be compiled:"), why]
         return element(
-            "section", element("h2", "The code"), told, id="code", class_="code", data_stop=True, tabindex=-1
+            "section", element("h2", "The code"), message, id="code", class_="code", data_stop=True, tabindex=-1
         )
     regions = [(each.first, each.last, _key(each.binder)) for each in traced.loops]
     used = {key for _, _, key in regions}
-    hint = "Hover over a loop or a binder, or move the focus there: what belongs together is marked."
+    hint = "Point at a loop or a binder, or focus it: the corresponding parts are highlighted."
     return element(
         "section",
         element("h2", f"The {traced.language}"),
@@ -112,7 +112,7 @@ def code_section(traced: TracedText | ATLError) -> Html:
             ),
             class_="linked",
         ),
-        element("p", _told(traced.program, used), class_="quiet"),
+        element("p", _loop_count(traced.program, used), class_="quiet"),
         id="code",
         class_="code",
         data_stop=True,
@@ -124,22 +124,22 @@ def _key(path: Path) -> str:
     return "-".join(("b", *map(str, path)))
 
 
-def _told(program: Program, used: set[str]) -> str:
-    """How many binders have loops."""
+def _loop_count(program: Program, used: set[str]) -> str:
+    """Return a sentence about the number of binders that became loops."""
     binders = [path for path, e in _parts(program.body, ()) if isinstance(e, Gen | Reduce)]
     without = sum(_key(path) not in used for path in binders)
     if not without:
         return "Every binder of the last program has a loop."
     return (
-        f"{len(binders) - without} of the {len(binders)} binders have loops; the others were read away where their "
-        "elements are used, or written out."
+        f"{len(binders) - without} of the {len(binders)} binders have loops; the others were inlined where their "
+        "elements are used, or unrolled."
     )
 
 
 def _program(traced: TracedText, regions: list[tuple[int, int, str]]) -> Html:
-    """The last program, its binders tied to the lines of their loops."""
+    """Return the last program, with links from its binders to the lines of their loops."""
     spans: list[Span] = []
-    laid = laid_with_heads(traced.program, width=WIDTH)
+    laid = layout_with_heads(traced.program, width=WIDTH)
     for path, e in _parts(traced.program.body, ()):
         if isinstance(e, Gen | Reduce):
             lines = [(first, last) for first, last, key in regions if key == _key(path)]
@@ -157,10 +157,10 @@ def _program(traced: TracedText, regions: list[tuple[int, int, str]]) -> Html:
 def _binder(path: Path, e: Gen | Reduce, lines: list[tuple[int, int]]) -> Iterator[tuple[str, str]]:
     mark = f", marked {e.mark.value}" if e.mark is not LoopMark.NONE else ""
     if not lines:
-        yield from (("class_", "binder none"), ("title", f"no loop of its own{mark}"))
+        yield from (("class_", "binder none"), ("title", f"no separate loop{mark}"))
         return
-    where = ", ".join(f"{first}–{last}" if first < last else str(first) for first, last in lines[:MOST_NAMED])
-    more = " …" if len(lines) > MOST_NAMED else ""
+    where = ", ".join(f"{first}–{last}" if first < last else str(first) for first, last in lines[:MAX_LISTED])
+    more = " …" if len(lines) > MAX_LISTED else ""
     one = len(lines) == 1 and lines[0][0] == lines[0][1]
     yield from (
         ("class_", "binder"),
@@ -172,7 +172,7 @@ def _binder(path: Path, e: Gen | Reduce, lines: list[tuple[int, int]]) -> Iterat
 
 
 def _listing(source: str, regions: list[tuple[int, int, str]]) -> Html:
-    """The code line by line: a line belongs to the innermost loop around it, and the first line of a loop names it."""
+    """Return the code by lines. A line belongs to the innermost loop around it; the first line of a loop has a link."""
     lines = source.rstrip("\n").split("\n")
     within: list[str | None] = [None] * (len(lines) + 1)
     starts: dict[int, str] = {}
@@ -184,7 +184,7 @@ def _listing(source: str, regions: list[tuple[int, int, str]]) -> Html:
     for number, line in enumerate(lines, 1):
         count = element("span", str(number), class_="at", aria_hidden="true")
         back = _back(starts[number], number) if number in starts else None
-        shown = (count, _coloured(line), back, "\n")
+        shown = (count, _highlighted(line), back, "\n")
         out.append(element("span", shown, class_="line", id=f"line-{number}", data_of=within[number]))
     loops = " ".join(f"{key}:{first}:{last}" for first, last, key in regions)
     return element(
@@ -193,15 +193,15 @@ def _listing(source: str, regions: list[tuple[int, int, str]]) -> Html:
 
 
 def _back(key: str, line: int) -> Html:
-    """The way from a loop to its binder."""
-    told = f"line {line}: to the binder of this loop"
-    return element("a", "↖", href=f"#{key}", class_="back", title="to its binder", aria_label=told)
+    """Return a link from a loop to its binder."""
+    label = f"line {line}: to the binder of this loop"
+    return element("a", "↖", href=f"#{key}", class_="back", title="to its binder", aria_label=label)
 
 
-def _coloured(line: str) -> Html:
+def _highlighted(line: str) -> Html:
     out: list[Child] = []
     at = 0
-    for met in _COLOURED.finditer(line):
-        out += [line[at : met.start()], element("i", met[0], class_=met.lastgroup)]
-        at = met.end()
+    for match in _HIGHLIGHTED.finditer(line):
+        out += [line[at : match.start()], element("i", match[0], class_=match.lastgroup)]
+        at = match.end()
     return joined([*out, escaped(line[at:])])

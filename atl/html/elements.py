@@ -1,7 +1,6 @@
-"""HTML by construction: a text becomes part of a page only escaped, or as the content of an element.
+"""Construction of HTML: text is always escaped, so names and notes from users cannot inject markup.
 
-Names, laws and notes come from whoever wrote the program. There is one way from a text to HTML, `escaped`, and every
-child of an element that is a `str` takes it; so does the value of every attribute.
+`escaped` is the only conversion of text to HTML. It is applied to each `str` child of an element and to each attribute.
 """
 
 from __future__ import annotations
@@ -12,38 +11,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-_UNSEEN: Final = re.compile(
+_INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-"""Characters that have no sign, or that change the order of those after them: they are shown by their numbers."""
+"""Invisible characters and bidirectional controls, which are shown by their code points."""
 _EMPTY: Final = frozenset({"meta", "input", "br"})
 _NAME: Final = re.compile("[a-zA-Z][a-zA-Z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Html:
-    """A piece of a page."""
+    """A fragment of HTML."""
 
     text: str
 
 
 Child: TypeAlias = "Html | str | Iterable[Child] | None"
-"""What an element contains; nothing for None."""
+"""The content of an element; None is empty."""
 Value: TypeAlias = str | int | float | bool | None
 
 
-def seen(text: str) -> str:
-    """The text with a sign for every character that has none."""
-    return _UNSEEN.sub(lambda met: f"⟨U+{ord(met[0]):04X}⟩", text)
+def visible(text: str) -> str:
+    """Replace invisible characters by their code points."""
+    return _INVISIBLE.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
 def escaped(text: str) -> Html:
-    """A text as part of a page."""
-    return Html(html.escape(seen(text), quote=True))
+    """Escape a text."""
+    return Html(html.escape(visible(text), quote=True))
 
 
 def joined(children: Child) -> Html:
-    """Children one after the other."""
+    """Concatenate children."""
     match children:
         case None:
             return Html("")
@@ -56,7 +55,7 @@ def joined(children: Child) -> Html:
 
 
 def element(tag: str, *children: Child, **attributes: Value) -> Html:
-    """An element. An attribute is written with `_` for `-`, and `class_` for `class`; one that is None is left out."""
+    """Return an element. In attribute names, `_` means `-`, and `class_` means `class`; None omits an attribute."""
     written = [tag]
     for name, value in attributes.items():
         name = name.rstrip("_").replace("_", "-")  # noqa: PLW2901

@@ -1,4 +1,4 @@
-"""Pictures of pad-sets: for small sizes, which elements of a tensor are padding and which of them a truncation cuts."""
+"""Pictures of pad-sets for small sizes: the padding of a tensor, and the elements that a truncation drops."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from atl.core.program import Program
 from atl.errors import ATLError
 from atl.html.elements import Child, Html, element
 from atl.text.pretty import UNBROKEN
-from atl.text.printing import laid_at
+from atl.text.printing import layout_at
 from padtypes import PadSetDrawing, Truncation, draw_pad_set, truncations
 
-MOST: Final = 4
-"""So many truncations of one program are drawn."""
+MAX_PICTURES: Final = 4
+"""Maximum number of truncations that are drawn for a program."""
 TRIES: Final = 60
-FEW_CELLS: Final = 260
-"""A picture with no more elements than this is understood at a glance."""
+MAX_CELLS: Final = 260
+"""Maximum number of elements in a picture."""
 SIDE: Final = 18
 
 _WORDS: Final = {"value": "computed", "padding": "padding", "cut": "cut, padding", "lost": "cut, computed: lost"}
 _PATHS: Final = {"cut": "M5 5L11 11M11 5L5 11", "lost": "M3 3L13 13M13 3L3 13", "padding": "M7 8L9 8"}
-"""What tells the elements apart without their colours."""
+"""Signs that distinguish the elements without colours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A truncation as it is written, the sizes that it is drawn for, and the picture."""
+    """The picture of a truncation, with its text and the sizes."""
 
     text: str
     sizes: Mapping[str, int]
     picture: PadSetDrawing
 
 
-def truncations_that_came(before: Program | None, after: Program) -> Html | None:
-    """Pictures of the truncations of a program that the one before did not have; nothing without any."""
-    had = set() if before is None else {_known_by(found) for found in _truncations(before)}
-    new = [found for found in _truncations(after) if _known_by(found) not in had]
-    pictures = [_figure(drawn) for found in new[:MOST] if (drawn := draw(after, found)) is not None]
+def new_truncations(before: Program | None, after: Program) -> Html | None:
+    """Draw the truncations of `after` that `before` does not contain, or return None if there are none."""
+    had = set() if before is None else {_key(found) for found in _truncations(before)}
+    new = [found for found in _truncations(after) if _key(found) not in had]
+    pictures = [_figure(drawn) for found in new[:MAX_PICTURES] if (drawn := draw(after, found)) is not None]
     if not pictures:
         return None
-    more = f" {len(new) - MOST} more are not drawn." if len(new) > MOST else ""
+    more = f" {len(new) - MAX_PICTURES} more are not drawn." if len(new) > MAX_PICTURES else ""
     return element(
         "section",
-        element("h3", "What is cut off"),
-        element("p", f"A truncation may cut padding only.{more}", class_="quiet"),
+        element("h3", "What is dropped"),
+        element("p", f"A truncation may drop only padding.{more}", class_="quiet"),
         element("div", pictures, class_="pictures"),
         class_="cuts",
     )
@@ -61,19 +61,19 @@ def _truncations(program: Program) -> tuple[Truncation, ...]:
     return tuple(truncations(program))
 
 
-def _known_by(found: Truncation) -> tuple[object, ...]:
-    """What tells a truncation from those of another program: how much it cuts of what shape."""
+def _key(found: Truncation) -> tuple[object, ...]:
+    """Return a key that identifies a truncation across programs: its operator and the operand's shape."""
     return found.op, found.operand.shape
 
 
 def _text(program: Program, found: Truncation) -> str:
-    """The truncation without its operand: `truncr (8*⌈n / 8⌉ - n)`."""
-    laid = laid_at(program, found.path, width=UNBROKEN)
+    """Return the text of the truncation without its operand: `truncr (8*⌈n / 8⌉ - n)`."""
+    laid = layout_at(program, found.path, width=UNBROKEN)
     return laid.text[laid.start : laid.head]
 
 
 def draw(program: Program, found: Truncation) -> Drawn | None:
-    """The truncation for sizes for which it cuts something, and few elements; nothing where none are found."""
+    """Draw the truncation for sizes with few elements, some of them dropped; None if no such sizes are found."""
     best: tuple[tuple[bool, int], Drawn] | None = None
     for sizes in _candidates(program):
         picture = _picture(found, sizes)
@@ -89,15 +89,15 @@ def draw(program: Program, found: Truncation) -> Drawn | None:
 
 
 def _candidates(program: Program) -> Iterator[dict[str, int]]:
-    """Small sizes that the program's assumptions allow."""
+    """Yield small sizes that satisfy the program's assumptions."""
     chosen = Random(len(program.sizes))
     for _ in range(TRIES):
         sizes = {name: chosen.randint(2, 13) for name in program.sizes}
-        if all(_is_met(assumption, sizes) for assumption in program.assumptions):
+        if all(_holds(assumption, sizes) for assumption in program.assumptions):
             yield sizes
 
 
-def _is_met(assumption: object, sizes: Mapping[str, int]) -> bool:
+def _holds(assumption: object, sizes: Mapping[str, int]) -> bool:
     try:
         return holds(assumption, lambda leaf: _value(leaf, sizes), lambda array, at: 0)  # type: ignore[arg-type]
     except (ATLError, ArithmeticError):
@@ -109,7 +109,7 @@ def _value(leaf: Leaf, sizes: Mapping[str, int]) -> int:
         case Size(name):
             return sizes[name]
         case Var() | Bound():
-            return 0  # the first iteration of each loop around
+            return 0  # the first iteration of each surrounding loop
     assert_never(leaf)
 
 
@@ -122,7 +122,7 @@ def _picture(found: Truncation, sizes: Mapping[str, int]) -> PadSetDrawing | Non
         cells = 1
         for extent in shape:
             cells *= extent
-        return draw_pad_set(found.operand, leaf, cut=found.cut) if 0 < cells <= FEW_CELLS else None
+        return draw_pad_set(found.operand, leaf, cut=found.cut) if 0 < cells <= MAX_CELLS else None
     except (ATLError, ArithmeticError):
         return None
 
@@ -131,18 +131,18 @@ def _figure(drawn: Drawn) -> Html:
     sizes = ", ".join(f"{name} = {value}" for name, value in drawn.sizes.items())
     states = [state for state in _WORDS if state in set(drawn.picture.cells.values())]
     counts = {state: list(drawn.picture.cells.values()).count(state) for state in states}
-    told = ", ".join(f"{counts[state]} {_WORDS[state]}" for state in states)
+    description = ", ".join(f"{counts[state]} {_WORDS[state]}" for state in states)
     caption = element(
         "figcaption",
         element("code", drawn.text),
         element("span", f" for {sizes}" if sizes else "", class_="quiet"),
         element("ul", [element("li", _sample(state), _WORDS[state]) for state in states], class_="legend"),
     )
-    return element("figure", _svg(drawn.picture, told), caption, class_="picture")
+    return element("figure", _svg(drawn.picture, description), caption, class_="picture")
 
 
-def _svg(picture: PadSetDrawing, told: str) -> Html:
-    """Rows and columns are the last two dimensions; the dimensions before them make panels, one below the other."""
+def _svg(picture: PadSetDrawing, description: str) -> Html:
+    """Draw the last two dimensions as rows and columns, and the other dimensions as panels below each other."""
     *outer, rows, columns = (1, 1, *picture.shape) if len(picture.shape) < 2 else picture.shape
     outer = outer if len(picture.shape) >= 2 else []
     drawn: list[Child] = []
@@ -153,7 +153,9 @@ def _svg(picture: PadSetDrawing, told: str) -> Html:
             drawn.append(_cell(picture.cells[at], j * SIDE, top + i * SIDE))
         top += rows * SIDE + 8
     size = {"width": columns * SIDE, "height": max(top - 8, SIDE)}
-    return element("svg", drawn, viewBox=f"0 0 {size['width']} {size['height']}", role="img", aria_label=told, **size)
+    return element(
+        "svg", drawn, viewBox=f"0 0 {size['width']} {size['height']}", role="img", aria_label=description, **size
+    )
 
 
 def _cell(state: str, x: int, y: int) -> Html:

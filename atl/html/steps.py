@@ -1,4 +1,4 @@
-"""The calls of a derivation, and the kernel's steps within each."""
+"""The sections of a page for the calls of a derivation and their steps."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Final
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.html.elements import Child, Html, element
-from atl.html.pictures import truncations_that_came
-from atl.html.programs import Span, compared, part_of, pre, text_of, with_part
+from atl.html.pictures import new_truncations
+from atl.html.programs import Span, compare, pre, subterm_text, text_of, text_with_subterm
 from rewrites import CallTrace, StepTrace
 
 NARROW: Final = 46
-"""Two parts whose lines are no longer than this stand beside each other."""
+"""Maximum line length for two parts to be shown next to each other."""
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, in words."""
+    """Return a number with a noun."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def rule_name(step: StepTrace) -> str:
-    """The rule of a step, and its direction."""
+    """Return the name of the step's rule, with ⁻¹ for the reverse direction."""
     return f"{step.rule}{'⁻¹' if step.reverse else ''}"
 
 
 def rules_of(steps: Sequence[StepTrace]) -> str:
-    """The rules of some steps, with how often each."""
+    """Return the rules of some steps with their numbers of uses."""
     names = Counter(map(rule_name, steps))
     return ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in names.items())
 
 
 def call_section(call: CallTrace, number: int, first: int) -> Html:
-    """A call: what it was, the program that it led to with what has changed, and its steps, from number `first` on."""
+    """Return the section of a call: its result with the changes, and its steps, numbered from `first`."""
     steps = call.steps
     summary = (
         f"{counted(len(steps), 'step')}: {rules_of(steps)}"
         if steps
-        else "no step: theorems are not about names and marks"
+        else "no steps: this call only changed names or marks"
     )
     last = first + len(steps) - 1
-    where = f"step {first}" if len(steps) == 1 else f"steps {first}–{last}" if steps else "no step"
+    where = f"step {first}" if len(steps) == 1 else f"steps {first}–{last}" if steps else "no steps"
     head = element(
         "header",
         element("p", f"Call {number}", element("span", f" · {where}", class_="quiet"), class_="eyebrow"),
@@ -55,7 +55,7 @@ def call_section(call: CallTrace, number: int, first: int) -> Html:
         "section",
         head,
         changed_program(call, f"the program after call {number}"),
-        truncations_that_came(call.before, call.after),
+        new_truncations(call.before, call.after),
         element("div", folded, class_="steps") if folded else None,
         id=f"call-{number}",
         class_="call",
@@ -66,28 +66,28 @@ def call_section(call: CallTrace, number: int, first: int) -> Html:
 
 
 def changed_program(call: CallTrace, label: str) -> Html:
-    """The program after, with what has come marked; above it the lines before in which something has gone.
+    """Return the program after a call with the insertions marked, below the lines of the old one with deletions.
 
-    Of a single step the part that it rewrote is marked in both.
+    For a single step, the rewritten subterm is marked in both.
     """
     old, new = text_of(call.before), text_of(call.after)
     if old == new:
-        return element("p", "The program stays as it is.", class_="quiet")
-    gone, come = compared(old, new)
+        return element("p", "The program is unchanged.", class_="quiet")
+    deleted, inserted = compare(old, new)
     if len(call.steps) == 1 and call.steps[0].path:
         path = call.steps[0].path
-        gone, come = _within(call.before, path, gone), _within(call.after, path, come)
+        deleted, inserted = _within(call.before, path, deleted), _within(call.after, path, inserted)
     return element(
         "div",
-        _panel("before", "the lines that change", _lines_with(old, gone)) if gone else None,
-        _panel("after", None, pre(new, come, label=label)),
+        _panel("before", "the changed lines", _lines_with(old, deleted)) if deleted else None,
+        _panel("after", None, pre(new, inserted, label=label)),
         class_="change",
     )
 
 
 def _within(program: Program, path: Path, spans: list[Span]) -> list[Span]:
-    """The spans, and around them the part of the program at a path; only that, where they are not all in it."""
-    around = [Span(span.start, span.stop, "span", {"class_": "part"}) for span in with_part(program, path)[1]]
+    """Add the subterm at a path around the spans if it contains all of them; otherwise return only one of the two."""
+    around = [Span(span.start, span.stop, "span", {"class_": "part"}) for span in text_with_subterm(program, path)[1]]
     inside = all(any(part.start <= s.start and s.stop <= part.stop for part in around) for s in spans)
     return [*around, *spans] if inside else spans or around
 
@@ -98,7 +98,7 @@ def _panel(word: str, more: str | None, shown: Html) -> Html:
 
 
 def _lines_with(text: str, spans: Sequence[Span]) -> Html:
-    """The lines of a text that have something in them, with a sign for those left out."""
+    """Return the lines of a text that contain spans, with ⋯ for omitted lines."""
     out: list[str] = []
     moved: list[Span] = []
     start = length = 0
@@ -115,14 +115,14 @@ def _lines_with(text: str, spans: Sequence[Span]) -> Html:
             length += len(line) + 1
         skipped = not inside
         start = stop + 1
-    return pre("\n".join(out), moved, label="the lines before that change")
+    return pre("\n".join(out), moved, label="the changed lines before")
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
 def step_details(step: StepTrace, number: int, *, alone: bool) -> Html:
-    """A step, folded: what it rewrites into what, the rule, and why it holds there."""
+    """Return a folded step: its change, its rule, and why the premises hold."""
     summary = element(
         "summary",
         element("span", str(number), class_="number"),
@@ -148,20 +148,20 @@ def step_details(step: StepTrace, number: int, *, alone: bool) -> Html:
 
 
 def _parts(step: StepTrace) -> Html:
-    """The part that is rewritten, before and after; beside each other where there is room."""
-    old, new = (part_of(program, step.path, step.names) for program in (step.before, step.after))
-    gone, come = compared(old, new)
+    """Return the rewritten subterm before and after the step, next to each other if narrow enough."""
+    old, new = (subterm_text(program, step.path, step.names) for program in (step.before, step.after))
+    deleted, inserted = compare(old, new)
     narrow = max(map(len, (*old.split("\n"), *new.split("\n")))) <= NARROW
     return element(
         "div",
-        _panel("before", None, pre(old, gone, label="the part before")),
-        _panel("after", None, pre(new, come, label="the part after")),
+        _panel("before", None, pre(old, deleted, label="the part before")),
+        _panel("after", None, pre(new, inserted, label="the part after")),
         class_="change pair" if narrow else "change",
     )
 
 
 def _why(step: StepTrace) -> Html:
-    """Why each premise held, and with what the rule was taken."""
+    """Return the reason for each premise, and the arguments of the rule."""
     reasons: list[Child] = [
         element(
             "li",
@@ -171,15 +171,15 @@ def _why(step: StepTrace) -> Html:
         )
         for reason in step.reasons
     ]
-    told: Child = element("ul", reasons, class_="reasons") if reasons else element("p", "The rule has no premises.")
-    taken = [
+    premises: Child = element("ul", reasons, class_="reasons") if reasons else element("p", "The rule has no premises.")
+    arguments = [
         element("div", element("dt", name), element("dd", element("code", value))) for name, value in step.arguments
     ]
     return element(
         "section",
         element("h3", "Why it holds here"),
-        told,
-        element("details", element("summary", "with"), element("dl", taken)) if taken else None,
+        premises,
+        element("details", element("summary", "with"), element("dl", arguments)) if arguments else None,
         class_="card",
     )
 
@@ -208,8 +208,8 @@ def _rule(step: StepTrace) -> Html:
 
 
 def _whole(step: StepTrace, number: int) -> Html:
-    """The whole program after a step among several, with the part that is new."""
-    text, spans = with_part(step.after, step.path)
+    """Return the whole program after one of several steps, with the new subterm marked."""
+    text, spans = text_with_subterm(step.after, step.path)
     return element(
         "details",
         element("summary", "The whole program after this step"),

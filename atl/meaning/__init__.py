@@ -1,1 +1,1 @@
-"""What programs mean: the reference interpreter, the scalars that it computes with, and the arguments of a call."""
+"""The meaning of programs: the reference interpreter, its scalars, and the arguments of calls."""

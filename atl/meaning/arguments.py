@@ -1,7 +1,7 @@
-"""What a call passes: arrays and sizes bound to the names of a program, and checked. One code for every way to run one.
+"""Arguments of calls: binding arrays and sizes to the names of a program, with checks. Every backend uses this module.
 
-Nothing is converted silently: an array of another element type is refused with the conversion to write. The sizes are
-read off the shapes, or given by name where no array determines them.
+Nothing is converted implicitly: an array of another element type is refused, and the message suggests a conversion.
+Sizes are inferred from shapes, or passed by name if no array determines them.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
-from atl.core.declared import AtLeast, Below, Rising, bounds_of, facts_of
+from atl.core.declared import AtLeast, Below, Monotonic, bounds_of, facts_of
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
 from atl.core.program import Program, SparseOperand, checked_program, size_in
 from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
-from atl.meaning.packed import Shapes, taken_apart
-from atl.surface.refused_habits import Symbolic
+from atl.surface.symbolic import Symbolic
 from atl.text.printing import show_predicate
 
 AnyArray: TypeAlias = npt.NDArray[Any]
+Shapes: TypeAlias = tuple[tuple[int, ...] | None, ...]
+"""The shapes of the sparse operands; None for an operand that is passed as separate arrays."""
 LARGEST: Final = 2**63 - 1
-NOT_HANDED_OUT: Final = (
+CONVERSION_ERRORS: Final = (
     ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, OSError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
-"""What an object raises that does not hand out its array: PyTorch's with gradients a `RuntimeError`, others another."""
+"""Exceptions that `np.asarray` may raise, such as `RuntimeError` for PyTorch tensors with gradients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The sizes and the arrays of a call, all of them known and checked."""
+    """The sizes and arrays of a call, complete and checked."""
 
     sizes: dict[str, int]
     arrays: dict[str, AnyArray]
@@ -45,16 +46,15 @@ class Arguments:
 def bind(
     program: Program, positional: Sequence[object], keywords: Mapping[str, object], *, exact: bool = False
 ) -> Arguments:
-    """The arrays and sizes that the arguments of a call give to a program.
+    """Bind the arguments of a call to the arrays and sizes of a program.
 
-    Arrays come in the order of the inputs or by name, in any memory layout; array-likes become arrays; a Python number
-    is taken for an input of rank 0; an operand that is packed comes as one object. Sizes are solved from the extents
-    that hold one size, such as n and 2*n + 1, and every extent is checked then, as are the assumptions of the program
-    and the range and order that its integer inputs declare. With `exact` the arrays of floats
-    may hold any rational numbers.
+    Arrays are passed in the order of the inputs or by name, in any memory layout. Array-likes are converted to arrays,
+    a Python number to an input of rank 0. A sparse operand is passed as one object. Sizes are solved from extents with
+    one size, such as n and 2*n + 1. Then all extents are checked, the assumptions of the program, and the declared
+    ranges and orders of integer inputs. With `exact`, arrays for float inputs may contain any rational numbers.
 
-    Raises `ArgumentError` for a missing, unknown or unfit argument, `ArrayError` for an array of another element type
-    or shape or one that breaks a declared fact, `AssumptionError` for sizes that the program does not allow.
+    Raise `ArgumentError` for a missing, unknown or invalid argument. Raise `ArrayError` for an array of the wrong
+    element type or shape or with invalid elements, and `AssumptionError` for sizes that the program does not allow.
 
     >>> import atl, numpy as np
     >>> from atl.meaning.arguments import bind
@@ -66,13 +66,13 @@ def bind(
     checked_program(program)
     shapes: Shapes = ()
     if program.packed:
-        keywords, shapes = taken_apart(program, positional, keywords)
+        keywords, shapes = _unpack(program, positional, keywords)
         positional = ()
-    passed, given = _by_name(program, positional, keywords)
+    passed, given = _match_names(program, positional, keywords)
     arrays = {array.name: _array(array, passed[array.name], exact=exact) for array in program.inputs}
-    stated = _stated(program, arrays, shapes)
-    call = Arguments(_solve(program, stated, given), arrays)
-    for each in stated:
+    operand_shapes = _operand_shapes(program, arrays, shapes)
+    call = Arguments(_solve(program, operand_shapes, given), arrays)
+    for each in operand_shapes:
         _check_shape(program, each, call)
     for assumption in program.assumptions:
         _check_assumption(program, assumption, call)
@@ -83,28 +83,28 @@ def bind(
 
 
 def check_rank(rank: int) -> None:
-    """Raises `RankError` for a result of more dimensions than an array of NumPy's can have."""
+    """Raise `RankError` if a result has more dimensions than NumPy supports."""
     try:
         np.empty((0,) * rank)
     except ValueError as error:
         raise RankError(
             f"the result has {rank} dimensions: {error}",
-            required="as many dimensions as NumPy's arrays can have",
+            required="at most as many dimensions as NumPy supports",
             suggestions=("join dimensions with atl.flatten(e)",),
         ) from None
 
 
-# -- which argument is which ------------------------------------------------------------------------------------------
+# -- matching arguments to names ---------------------------------------------------------------------------------------
 
 
-def _by_name(
+def _match_names(
     program: Program, positional: Sequence[object], keywords: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, int]]:
-    """The arrays by name, and the sizes among the keywords."""
+    """Return the arrays by name, and the sizes among the keywords."""
     names = [array.name for array in program.inputs]
     if len(positional) > len(names):
         raise ArgumentError(
-            f"{program.name} takes {_count(len(names), 'array')} by position, {len(positional)} are given",
+            f"{program.name} takes {_count(len(names), 'array')} by position, got {len(positional)}",
             required=f"the arrays {', '.join(names) or '(none)'}",
             suggestions=("pass a size by its name",) if program.free_sizes else (),
         )
@@ -113,7 +113,7 @@ def _by_name(
     for name, value in keywords.items():
         if name in passed:
             raise ArgumentError(
-                f"{program.name} is given {name} twice, by position and by name", required=f"one array for {name}"
+                f"{program.name} got {name} twice, by position and by name", required=f"one array for {name}"
             )
         if name in names:
             passed[name] = value
@@ -127,7 +127,7 @@ def _by_name(
         inside = [array for each in whole for array in each.arrays]
         names = [*(each.name for each in whole), *(array.name for array in missing if array.name not in inside)]
         raise ArgumentError(
-            f"{program.name} lacks {_listed(names)}",
+            f"missing argument{'s' if len(names) > 1 else ''} {_listed(list(map(repr, names)))} of {program.name}",
             required="; ".join(
                 [
                     *(f"{each.name}: an operand in the format {each.format}" for each in whole),
@@ -138,13 +138,45 @@ def _by_name(
     return passed, sizes
 
 
+def _unpack(
+    program: Program, positional: Sequence[object], keywords: Mapping[str, object]
+) -> tuple[dict[str, object], Shapes]:
+    """Return the arguments by name with sparse operands replaced by their arrays, and the shapes of these operands."""
+    operands = program.operands
+    if len(positional) > len(operands):
+        raise ArgumentError(
+            f"{program.name} takes {_count(len(operands), 'operand')} by position, got {len(positional)}",
+            required=f"the operands {', '.join(operands) or '(none)'}",
+            suggestions=("pass a size by its name",) if program.free_sizes else (),
+        )
+    named: dict[str, Any] = dict(zip(operands, positional, strict=False))
+
+    def add(name: str, value: object) -> None:
+        if name in named:
+            raise ArgumentError(f"{program.name} got {name} twice", required=f"one argument for {name}")
+        named[name] = value
+
+    for name, value in keywords.items():
+        add(name, value)
+    shapes: list[tuple[int, ...] | None] = []
+    for packed in program.packed:
+        if packed.name not in named:
+            shapes.append(None)
+            continue
+        arrays, shape = packed.unpack(named.pop(packed.name))
+        for name, array in zip(packed.arrays, arrays, strict=True):
+            add(name, array)
+        shapes.append(shape)
+    return named, tuple(shapes)
+
+
 def _unknown(program: Program, name: str) -> ArgumentError:
     names = [*program.operands, *program.sizes]
     close = difflib.get_close_matches(name, names, 1)
     return ArgumentError(
         f"{program.name} has no argument {name}",
         required=f"arguments among {', '.join(names) or 'none at all'}",
-        suggestions=(f"write {close[0]}= in place of {name}=",) if close else (f"leave out {name}=",),
+        suggestions=(f"write {close[0]}= instead of {name}=",) if close else (f"leave out {name}=",),
     )
 
 
@@ -152,7 +184,7 @@ def _size(program: Program, name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
         raise ArgumentError(
-            f"the size {name} of {program.name} is given as {brief(value, kind=True)}",
+            f"the size {name} of {program.name} is {brief(value, kind=True)}",
             required=f"an integer {name} >= 0",
             suggestions=(f"write {name}={int(value)}",) if whole else (),  # type: ignore[call-overload]
         )
@@ -169,33 +201,33 @@ def _size(program: Program, name: str, value: object) -> int:
 
 
 def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
-    """The argument as an array of the declared rank and element type."""
+    """Convert an argument to an array of the declared rank and element type."""
     if not exact and not array.shape and type(value) in (int, float):
         return _number(array, value)  # type: ignore[arg-type]
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError(
             f"{array.name} is a masked array, whose mask would be lost",
             required=_declared(array),
-            suggestions=(f"pass {array.name}.filled(0) to have zeros at the masked elements",),
+            suggestions=(f"pass {array.name}.filled(0) to replace masked elements by zeros",),
         )
-    held = _converted(array, value)
-    if held.ndim != len(array.shape):
+    data = _converted(array, value)
+    if data.ndim != len(array.shape):
         raise ArrayError(
-            f"{array.name} has {_count(held.ndim, 'dimension')}, not {len(array.shape)}: its shape is {held.shape}",
+            f"{array.name} has {_count(data.ndim, 'dimension')}, not {len(array.shape)}: its shape is {data.shape}",
             required=_declared(array),
         )
     if exact:
         if dtypes.is_integer(array.dtype):
-            return _exact_integers(array, held)
-        if array.dtype != dtypes.TRUTH:
-            return _exact_numbers(array, held)
-    if held.dtype == np.dtype(array.dtype):
-        return held
-    kind = "bool" if array.dtype == dtypes.TRUTH else f"np.{array.dtype}"
+            return _exact_integers(array, data)
+        if array.dtype != dtypes.BOOL:
+            return _exact_numbers(array, data)
+    if data.dtype == np.dtype(array.dtype):
+        return data
+    kind = "bool" if array.dtype == dtypes.BOOL else f"np.{array.dtype}"
     cast = f"{array.name}.astype({kind})"
     made = f"np.asarray({array.name}, dtype={kind})"
     raise ArrayError(
-        f"the elements of {array.name} are {held.dtype}, not {array.dtype}",
+        f"the elements of {array.name} are {data.dtype}, not {array.dtype}",
         required=_declared(array),
         suggestions=(f"pass {cast if isinstance(value, np.ndarray) else made}",),
     )
@@ -209,100 +241,100 @@ def _converted(array: Array, value: object) -> AnyArray:
             suggestions=("pass a NumPy array",),
         )
     try:
-        held = np.asarray(value)
-    except NOT_HANDED_OUT as error:
-        raise ArgumentError(f"{array.name} is no array: {error}", required=_declared(array)) from None
-    nothing = held.dtype.kind == "O" and held.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
-    if held.dtype.kind not in "biufcO" or nothing:
+        data = np.asarray(value)
+    except CONVERSION_ERRORS as error:
+        raise ArgumentError(f"{array.name} is not an array: {error}", required=_declared(array)) from None
+    nothing = data.dtype.kind == "O" and data.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
+    if data.dtype.kind not in "biufcO" or nothing:
         sparse = f'derive a kernel for a sparse {array.name}: reschedule(program).sparsify("{array.name}", sparse.CSR)'
         raise ArgumentError(
             f"{array.name} is {brief(value, kind=True)}",
             required=_declared(array),
             suggestions=(sparse, f"pass {array.name}.toarray()") if hasattr(value, "toarray") else (),
         )
-    return held
+    return data
 
 
 def _number(array: Array, value: float) -> AnyArray:
-    """A Python number as an input of rank 0: an integer must be kept; a float may be rounded, but not to infinity."""
-    meant: tuple[str, ...] = ()
+    """Convert a Python number to an input of rank 0. Integers must be exact; floats may round, but not overflow."""
+    suggested: tuple[str, ...] = ()
     try:
         if dtypes.is_integer(array.dtype):
             if dtypes.holds_literal(array.dtype, value):
                 if isinstance(value, int):
                     return np.asarray(value, dtype=array.dtype)
-                meant = (f"pass {int(value)}",)
+                suggested = (f"pass {int(value)}",)
         else:
             with np.errstate(over="ignore"):
-                held = np.asarray(value, dtype=array.dtype)
-            if held.item() == value if isinstance(value, int) else np.isinf(held) == np.isinf(value):
-                return held
+                data = np.asarray(value, dtype=array.dtype)
+            if data.item() == value if isinstance(value, int) else np.isinf(data) == np.isinf(value):
+                return data
     except OverflowError:
         pass
     raise ArrayError(
-        f"{array.name} is given as {brief(value, kind=True)}, which is no {array.dtype}",
-        required=f"a{'n integer' if dtypes.is_integer(array.dtype) else ' number'} that {array.dtype} can hold",
-        suggestions=meant,
+        f"{array.name} is {brief(value, kind=True)}, which is not a valid {array.dtype}",
+        required=f"a{'n integer' if dtypes.is_integer(array.dtype) else ' number'} that fits {array.dtype}",
+        suggestions=suggested,
     )
 
 
-def _exact_numbers(array: Array, held: AnyArray) -> AnyArray:
-    """An array of rational numbers: integers and floats mean themselves."""
-    if held.dtype.kind in "iuf":
-        return held
-    for at, element in np.ndenumerate(held):
+def _exact_numbers(array: Array, data: AnyArray) -> AnyArray:
+    """Check that an array consists of rational numbers: integers, Fractions or floats."""
+    if data.dtype.kind in "iuf":
+        return data
+    for at, element in np.ndenumerate(data):
         if isinstance(element, (bool, np.bool_)) or not isinstance(element, (numbers.Rational, float, np.floating)):
             raise ArrayError(
                 f"{_element(array, at)} is {brief(element, kind=True)}",
-                required="an integer, a Fraction or a float at each place",
+                required="an integer, a Fraction or a float for each element",
             )
-    return held
+    return data
 
 
-def _exact_integers(array: Array, held: AnyArray) -> AnyArray:
-    """An array of the declared integers: they are indices too, so the type stays what it is."""
-    _exact_numbers(array, held)
-    for at, element in np.ndenumerate(held):
+def _exact_integers(array: Array, data: AnyArray) -> AnyArray:
+    """Convert an array to the declared integer type; its elements may be used as indices."""
+    _exact_numbers(array, data)
+    for at, element in np.ndenumerate(data):
         whole = int(element) if np.isfinite(float(element)) else None
         if whole is None or whole != element or not dtypes.holds_literal(array.dtype, whole):
             raise ArrayError(
-                f"{_element(array, at)} is {element}, which is no {array.dtype}", required=_declared(array)
+                f"{_element(array, at)} is {element}, which is not a valid {array.dtype}", required=_declared(array)
             )
-    return held.astype(array.dtype)
+    return data.astype(array.dtype)
 
 
 # -- sizes and shapes -------------------------------------------------------------------------------------------------
 
 
-_Stated: TypeAlias = tuple[str, tuple[Index, ...], tuple[int, ...]]
-"""An operand with its extents as they are declared and as they are."""
+_OperandShape: TypeAlias = tuple[str, tuple[Index, ...], tuple[int, ...]]
+"""An operand with its declared extents and its actual extents."""
 
 
-def _stated(program: Program, arrays: Mapping[str, AnyArray], shapes: Shapes) -> list[_Stated]:
-    """The extents that a call gives: those of packed operands, then those of arrays."""
+def _operand_shapes(program: Program, arrays: Mapping[str, AnyArray], shapes: Shapes) -> list[_OperandShape]:
+    """Return the extents that a call determines: those of sparse operands, then those of arrays."""
     whole = [
         (each.name, each.shape, shape) for each, shape in zip(program.packed, shapes, strict=False) if shape is not None
     ]
     return [*whole, *((array.name, array.shape, arrays[array.name].shape) for array in program.inputs)]
 
 
-def _solve(program: Program, stated: Sequence[_Stated], given: Mapping[str, int]) -> dict[str, int]:
-    """The value of every size: by name, or by the first extent that holds this size alone; all of them must agree."""
+def _solve(program: Program, operand_shapes: Sequence[_OperandShape], given: Mapping[str, int]) -> dict[str, int]:
+    """Solve for every size, by keyword or by the first extent with only this size. All extents must agree."""
     found = {name: (value, "the keyword") for name, value in given.items()}
-    # An extent that is the size itself says more than one that holds it.
+    # Prefer extents that are just a size over affine ones.
     extents = [
-        (size, held, f"dimension {dimension} of {name}")
-        for name, declared, shape in stated
-        for dimension, (extent, held) in enumerate(zip(declared, shape, strict=True))
+        (size, data, f"dimension {dimension} of {name}")
+        for name, declared, shape in operand_shapes
+        for dimension, (extent, data) in enumerate(zip(declared, shape, strict=True))
         if (size := size_in(extent)) is not None
     ]
-    for (name, factor, offset), held, origin in sorted(extents, key=lambda each: each[0][1:] != (1, 0)):
+    for (name, factor, offset), data, origin in sorted(extents, key=lambda each: each[0][1:] != (1, 0)):
         if (factor, offset) != (1, 0) and name in found:
             continue
-        value, rest = divmod(held - offset, factor)
+        value, rest = divmod(data - offset, factor)
         if rest or value < 0:
             raise ArrayError(
-                f"{origin} has {_count(held, 'element')}, which is no {_affine(name, factor, offset)}",
+                f"{origin} has {_count(data, 'element')}, which is not {_affine(name, factor, offset)} for any {name}",
                 required=f"an extent {_affine(name, factor, offset)}, for some {name} >= 0",
             )
         before, first = found.setdefault(name, (value, origin))
@@ -310,7 +342,7 @@ def _solve(program: Program, stated: Sequence[_Stated], given: Mapping[str, int]
             raise ArrayError(
                 f"{first} and {origin} give different {name}",
                 required=f"one {name} for all of {program.name}: {_signature(program)}",
-                numbers=f"{name} = {before} by {first}, {name} = {value} by {origin}",
+                numbers=f"{name} = {before} from {first}, {name} = {value} from {origin}",
             )
     missing = [name for name in program.sizes if name not in found]
     if missing:
@@ -322,9 +354,9 @@ def _solve(program: Program, stated: Sequence[_Stated], given: Mapping[str, int]
     return {name: found[name][0] for name in program.sizes}
 
 
-def _check_shape(program: Program, stated: _Stated, call: Arguments) -> None:
-    name, declared, held = stated
-    for dimension, (extent, has) in enumerate(zip(declared, held, strict=True)):
+def _check_shape(program: Program, operand_shapes: _OperandShape, call: Arguments) -> None:
+    name, declared, data = operand_shapes
+    for dimension, (extent, has) in enumerate(zip(declared, data, strict=True)):
         wanted = _value(extent, call, f"an extent of {name}")
         if has != wanted:
             array = next((each for each in program.inputs if each.name == name), None)
@@ -332,50 +364,50 @@ def _check_shape(program: Program, stated: _Stated, call: Arguments) -> None:
             raise ArrayError(
                 f"dimension {dimension} of {name} has {_count(has, 'element')}, not {wanted}",
                 required=required + (f"; here {extent} = {wanted}" if extent.constant is None else ""),
-                numbers={"shape": held, **_sizes_in((extent,), call)},
+                numbers={"shape": data, **_sizes_in((extent,), call)},
             )
 
 
 def _check_assumption(program: Program, assumption: Predicate, call: Arguments) -> None:
     try:
-        met = holds(assumption, _leaf(call), index_elements(call.arrays))
+        satisfied = holds(assumption, _leaf(call), index_elements(call.arrays))
     except ZeroDivisionError:
-        met = False
-    if not met:
+        satisfied = False
+    if not satisfied:
         raise AssumptionError(
-            f"these sizes break an assumption of {program.name}",
+            f"these sizes violate an assumption of {program.name}",
             required=show_predicate(assumption),
             numbers=_sizes_in(tuple(expressions(assumption)), call),
         )
 
 
 def _check_facts(array: Array, call: Arguments, packed: SparseOperand | None) -> None:
-    """Everything that is declared of the elements of an array, as the prover believes it."""
-    held = call.arrays[array.name]
+    """Check all declared properties of an array's elements, on which the prover relies."""
+    data = call.arrays[array.name]
     for fact in facts_of(array):
         match fact:
             case AtLeast(bound):
                 low = _value(bound, call, f"the range of {array.name}")
-                _refuse_first(array, held < low, call)
+                _check_range(array, data < low, call)
             case Below(bound):
                 high = _value(bound, call, f"the range of {array.name}")
-                _refuse_first(array, held >= high, call)
-            case Rising():
+                _check_range(array, data >= high, call)
+            case Monotonic():
                 _check_order(array, fact, call, packed)
             case _:
                 assert_never(fact)
 
 
-def _refuse_first(array: Array, outside: npt.NDArray[np.bool_], call: Arguments) -> None:
-    """Raises what to say of the first element that is outside of the declared range, if there is one."""
+def _check_range(array: Array, outside: npt.NDArray[np.bool_], call: Arguments) -> None:
+    """Raise an error for the first element outside the declared range, if any."""
     for at in np.argwhere(outside)[:1]:
         bounds = {type(fact): fact.bound for fact in bounds_of(array)}
         low, high = bounds.get(AtLeast), bounds.get(Below)
-        said = f"{'' if low is None else f'{low} <= '}element{'' if high is None else f' < {high}'}"
+        condition = f"{'' if low is None else f'{low} <= '}element{'' if high is None else f' < {high}'}"
         numbers = ("-∞" if low is None else _value(low, call, ""), "∞" if high is None else _value(high, call, ""))
         raise ArrayError(
             f"{_element(array, at)} is out of the declared range",
-            required=f"{said} in all of {array.name}",
+            required=f"{condition} in all of {array.name}",
             numbers={
                 _element(array, at): call.arrays[array.name][tuple(at)],
                 **_sizes_in(tuple(bounds.values()), call),
@@ -384,50 +416,52 @@ def _refuse_first(array: Array, outside: npt.NDArray[np.bool_], call: Arguments)
         )
 
 
-def _check_order(array: Array, order: Rising, call: Arguments, packed: SparseOperand | None) -> None:
-    """Raises what to say of the first two neighbours that are not in the declared order, if there are such."""
-    held = call.arrays[array.name]
-    if not held.ndim:
+def _check_order(array: Array, order: Monotonic, call: Arguments, packed: SparseOperand | None) -> None:
+    """Raise an error for the first two neighbours that violate the declared order, if any."""
+    data = call.arrays[array.name]
+    if not data.ndim:
         return
-    falls = held[..., 1:] <= held[..., :-1] if order.strict else held[..., 1:] < held[..., :-1]
+    violations = data[..., 1:] <= data[..., :-1] if order.strict else data[..., 1:] < data[..., :-1]
     where = "along the last dimension"
     ends: dict[str, object] = {}
     if order.between is not None:
         name, positions = order.between.name, call.arrays[order.between.name]
-        where = f"from {name}[r] up to before {name}[r + 1], for each r"
-        falls, r = _falling_between(falls, positions)
-        ends = {f"{name}[{k}]": positions[k] for k in (r, r + 1) if falls.any()}
-    for at in np.argwhere(falls)[:1]:
+        where = f"from {name}[r] to {name}[r + 1] - 1, for each r"
+        violations, r = _first_violating_segment(violations, positions)
+        ends = {f"{name}[{k}]": positions[k] for k in (r, r + 1) if violations.any()}
+    for at in np.argwhere(violations)[:1]:
         after = (*at[:-1], at[-1] + 1)
         raise ArrayError(
-            f"the elements of {array.name} do not {'increase strictly' if order.strict else 'rise'}",
+            f"the elements of {array.name} are not {'strictly increasing' if order.strict else 'nondecreasing'}",
             required=f"{'each' if order.strict else 'no'} element of {array.name} "
             f"{'above' if order.strict else 'below'} the one before it, {where}",
-            numbers={_element(array, at): held[tuple(at)], _element(array, after): held[after], **ends},
+            numbers={_element(array, at): data[tuple(at)], _element(array, after): data[after], **ends},
             suggestions=()
             if packed is None
-            else (f"pass sparse.pack({packed.name}, {packed.format}) for {packed.name}: that sorts its entries",),
+            else (f"pass sparse.pack({packed.name}, {packed.format}) for {packed.name}, which sorts the entries",),
         )
 
 
-def _falling_between(falls: npt.NDArray[np.bool_], positions: AnyArray) -> tuple[npt.NDArray[np.bool_], int]:
-    """Where a row falls from one position up to before the next, between the first two where it does, and which."""
-    before = np.concatenate([[0], np.cumsum(falls)])  # so many falls there are before each element
-    first = np.clip(positions[:-1].astype(np.int64), 0, len(falls))
-    last = np.maximum(np.clip(positions[1:].astype(np.int64) - 1, 0, len(falls)), first)
+def _first_violating_segment(
+    violations: npt.NDArray[np.bool_], positions: AnyArray
+) -> tuple[npt.NDArray[np.bool_], int]:
+    """Return the violations within the first segment that has any, and the number of this segment."""
+    before = np.concatenate([[0], np.cumsum(violations)])  # number of violations before each element
+    first = np.clip(positions[:-1].astype(np.int64), 0, len(violations))
+    last = np.maximum(np.clip(positions[1:].astype(np.int64) - 1, 0, len(violations)), first)
     found = np.nonzero(before[last] > before[first])[0][:1]
-    there = np.zeros_like(falls)
+    there = np.zeros_like(violations)
     for r in found:
-        there[first[r] : last[r]] = falls[first[r] : last[r]]
+        there[first[r] : last[r]] = violations[first[r] : last[r]]
     return there, int(found[0]) if len(found) else 0
 
 
 def index_elements(arrays: Mapping[str, AnyArray]) -> Callable[[Array, tuple[int, ...]], int]:
-    """What an element of an integer array is as an index; zero where there is none."""
+    """Return a function for the elements of integer arrays as indices; zero outside the array."""
 
     def element(array: Array, at: tuple[int, ...]) -> int:
-        held = arrays[array.name]
-        return int(held[at]) if all(0 <= i < n for i, n in zip(at, held.shape, strict=True)) else 0
+        data = arrays[array.name]
+        return int(data[at]) if all(0 <= i < n for i, n in zip(at, data.shape, strict=True)) else 0
 
     return element
 
@@ -452,7 +486,7 @@ def _sizes_in(found: tuple[Index, ...], call: Arguments) -> dict[str, object]:
     return {name: value for name, value in call.sizes.items() if name in used}
 
 
-# -- wording ----------------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
 def _declared(array: Array) -> str:

@@ -1,9 +1,9 @@
-"""The reference interpreter: what a program means, element by element.
+"""The reference interpreter: defines the meaning of a program, element by element.
 
-The meaning of a term is a function from an environment (the values of the indices and let-bound tensors around it) and
-a tuple of positions within the term's shape to an element there. It is that of Fig. 3.2 and Fig. 5.3, with the reshape
-operators of Fig. 4.3 (truncations drop: erratum E3) and the pad values of §5.5.1. Nothing is computed that is not asked
-for, so guards and selections are lazy; an element of a let-bound tensor is computed once.
+A term denotes a function from an environment (the values of the surrounding indices and let-bound tensors) and a
+position within the term's shape to an element. The semantics is that of Fig. 3.2 and Fig. 5.3, with the reshape
+operators of Fig. 4.3 (truncations drop elements: erratum E3) and the pad values of §5.5.1. Evaluation is lazy, so
+guards and selections protect their operands. Each element of a let-bound tensor is computed shared.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from atl.core.terms import (
 )
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge, brief
 from atl.meaning.arguments import bind, check_rank, index_elements
-from atl.meaning.results import apart
+from atl.meaning.results import split_results
 from atl.meaning.scalars import Exact, Machine, Scalars
 
 E = TypeVar("E")
 Positions: TypeAlias = tuple[int, ...]
-Seen: TypeAlias = tuple[Positions, tuple["Elements[Any]", ...]]
+Relevant: TypeAlias = tuple[Positions, tuple["Elements[Any]", ...]]
 
-REMEMBERED: Final = 10_000
-"""How many tensors one let may have made, each for other values of the indices around, before they are forgotten."""
+CACHE_SIZE: Final = 10_000
+"""Number of environments for which the elements of one let are cached."""
 
 
 class Pad:
@@ -75,7 +75,7 @@ PAD: Final = Pad()
 
 
 class Environment:
-    """The sizes, and the values of the indices and let-bound tensors around a term, the innermost last."""
+    """The sizes and the values of the surrounding indices and let-bound tensors, innermost last."""
 
     __slots__ = ("indices", "sizes", "tensors")
 
@@ -90,8 +90,8 @@ class Environment:
     def with_tensor(self, tensor: Elements[Any]) -> Environment:
         return Environment(self.sizes, self.indices, (*self.tensors, tensor))
 
-    def seen_by(self, term: Expr) -> Seen:
-        """The part of the environment that the meaning of the term depends on."""
+    def relevant_to(self, term: Expr) -> Relevant:
+        """Return the part of the environment on which the term depends."""
         indices, tensors = len(self.indices) - term.loose, len(self.tensors) - term.loose_tensors
         return (self.indices[indices:], self.tensors[tensors:])
 
@@ -104,11 +104,11 @@ class Environment:
 
 
 ElementAt: TypeAlias = Callable[[Environment, Positions], E | Pad]
-"""The meaning of a term."""
+"""The denotation of a term."""
 
 
 class Elements(Generic[E]):
-    """The elements of a tensor in its environment, each computed when it is first asked for."""
+    """The elements of a tensor in an environment, computed on demand and cached."""
 
     __slots__ = ("_element", "_environment", "_known")
 
@@ -125,7 +125,7 @@ class Elements(Generic[E]):
 
 
 class Meaning(Generic[E]):
-    """What a program means for some sizes and arrays: its shape, and its elements."""
+    """The denotation of a program for some sizes and arrays: a shape and elements."""
 
     def __init__(self, shape: tuple[int, ...], elements: Elements[E], zero: E) -> None:
         self.shape = shape
@@ -133,7 +133,7 @@ class Meaning(Generic[E]):
         self._zero = zero
 
     def at(self, positions: Positions) -> E | Pad:
-        """The element at these positions (within the shape), or `PAD`."""
+        """Return the element at these positions, which are within the shape, or `PAD`."""
         try:
             return self._elements.at(positions)
         except ZeroDivisionError as error:
@@ -141,18 +141,18 @@ class Meaning(Generic[E]):
         except RecursionError:
             raise TooLarge(
                 "the program nests too deeply for the reference interpreter",
-                required="lets whose tensors do not read one another through thousands of levels",
-                suggestions=("compile the program, or call sys.setrecursionlimit with a larger limit",),
+                required="lets that read each other through fewer levels",
+                suggestions=("compile the program, or raise the limit with sys.setrecursionlimit",),
             ) from None
 
     def to_numpy(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """All elements, padding as zero."""
+        """Return all elements, with zeros for padding."""
         check_rank(len(self.shape))
         try:
             out = np.full(self.shape, self._zero, dtype=dtype)
         except (ValueError, MemoryError):
             raise OutOfMemory(
-                f"the result, of shape {self.shape}, is larger than any memory", required="smaller sizes"
+                f"the result, of shape {self.shape}, does not fit in memory", required="smaller sizes"
             ) from None
         for positions in np.ndindex(self.shape):
             element = self.at(positions)
@@ -161,7 +161,7 @@ class Meaning(Generic[E]):
         return out
 
     def padding(self) -> npt.NDArray[np.bool_]:
-        """Which elements are padding."""
+        """Return a boolean array that is True for padding."""
         out = np.zeros(self.shape, dtype=np.bool_)
         for positions in np.ndindex(self.shape):
             out[positions] = self.at(positions) is PAD
@@ -171,33 +171,33 @@ class Meaning(Generic[E]):
 def _bad_divisor(error: ZeroDivisionError) -> ExtentError:
     return ExtentError(
         "an index is divided by a number that is not positive",
-        required="a positive divisor, which every well-formed program has",
+        required="a positive divisor, as in every well-formed program",
         numbers={"divisor": error.args[0]},
     )
 
 
 class _Interpreter(Generic[E]):
-    """The meanings of terms over some arrays and scalars; equal terms share theirs."""
+    """Denotations of terms over given arrays and scalars; equal terms share one."""
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]], scalars: Scalars[E]) -> None:
         self._arrays = arrays
         self._element = index_elements(arrays)
         self._scalars = scalars
-        self._known: dict[Expr, ElementAt[E]] = {}
-        self._made: dict[Expr, dict[Seen, Elements[E]]] = {}
+        self._denotations: dict[Expr, ElementAt[E]] = {}
+        self._tensors: dict[Expr, dict[Relevant, Elements[E]]] = {}
 
     def meaning(self, term: Expr) -> ElementAt[E]:
-        found = self._known.get(term)
+        found = self._denotations.get(term)
         if found is None:
-            found = self._known[term] = self._meaning(term)
+            found = self._denotations[term] = self._meaning(term)
         return found
 
     def _meaning(self, term: Expr) -> ElementAt[E]:
         scalars, dtype = self._scalars, _dtype(term)
         match term:
             case Input(array):
-                held = self._arrays[array.name]
-                return lambda env, at: scalars.element(held[at], dtype)
+                data = self._arrays[array.name]
+                return lambda env, at: scalars.element(data[at], dtype)
             case Local(position):
                 return self._computed(lambda env, at: env.tensors[~position].at(at), dtype)
             case TensorVar(name=name) | Metavariable(name=name):
@@ -216,7 +216,7 @@ class _Interpreter(Generic[E]):
                 test, inner = self.test(predicate), self.meaning(body)
                 return lambda env, at: inner(env, at) if test(env) else PAD
             case Let(bound, body):
-                tensor, inner = self.once(bound), self.meaning(body)
+                tensor, inner = self.shared(bound), self.meaning(body)
                 return lambda env, at: inner(env.with_tensor(tensor(env)), at)
             case Access():
                 return self._access(term)
@@ -241,7 +241,7 @@ class _Interpreter(Generic[E]):
                 return self._reshape(term)
 
     def read(self, term: Expr) -> Callable[[Environment, Positions], E]:
-        """The meaning with padding as zero: what arithmetic sees."""
+        """Return the denotation with padding as zero, as arithmetic reads it."""
         return self._computed(self.meaning(term), _dtype(term))
 
     def _computed(self, inner: ElementAt[E], dtype: str) -> Callable[[Environment, Positions], E]:
@@ -253,29 +253,29 @@ class _Interpreter(Generic[E]):
 
         return element
 
-    def once(self, term: Expr) -> Callable[[Environment], Elements[E]]:
-        """The term's tensor, one for all environments that look alike to it, so that no element is computed twice."""
-        inner, made = self.meaning(term), self._made.setdefault(term, {})
+    def shared(self, term: Expr) -> Callable[[Environment], Elements[E]]:
+        """Return a function to the term's elements, shared by environments that agree on its free variables."""
+        inner, made = self.meaning(term), self._tensors.setdefault(term, {})
 
         def tensor(env: Environment) -> Elements[E]:
-            seen = env.seen_by(term)
-            found = made.get(seen)
+            relevant = env.relevant_to(term)
+            found = made.get(relevant)
             if found is None:
-                if len(made) >= REMEMBERED:
+                if len(made) >= CACHE_SIZE:
                     made.clear()
-                found = made[seen] = Elements(inner, env)
+                found = made[relevant] = Elements(inner, env)
             return found
 
         return tensor
 
     def _access(self, term: Access) -> ElementAt[E]:
-        """A read is a computed value: zero where it meets padding or leaves its tensor."""
+        """Denote a read: zero for padding and outside the tensor."""
         operand, n, position = term.tensor, self.index(term.tensor.type.shape[0]), self.index(term.index)
         zero = self._scalars.constant(0, _dtype(term))
         if isinstance(operand, (Access, Input, Local)):
             inner = self.meaning(operand)
         else:
-            tensor = self.once(operand)
+            tensor = self.shared(operand)
             inner = lambda env, at: tensor(env).at(at)  # noqa: E731
 
         def element(env: Environment, at: Positions) -> E:
@@ -286,7 +286,7 @@ class _Interpreter(Generic[E]):
         return element
 
     def _fold(self, term: Reduce) -> ElementAt[E]:
-        """A sum is padding if every iteration is, another fold if there is none; else padding counts as zero."""
+        """Denote a fold: padding for a sum of only padding, and for an empty fold. Other padding is zero."""
         scalars, dtype, monoid = self._scalars, _dtype(term), term.monoid
         op, neutral, zero = OF_MONOID[monoid], scalars.neutral(monoid, dtype), scalars.constant(0, dtype)
         low, high, inner = self.index(term.low), self.index(term.high), self.meaning(term.body)
@@ -338,7 +338,7 @@ class _Interpreter(Generic[E]):
     # -- indices -----------------------------------------------------------------------------------------------------
 
     def index(self, expression: Index) -> Callable[[Environment], int]:
-        """The value of an index expression; a closed one is computed once."""
+        """Return a function to the value of an index expression; a closed expression is evaluated shared."""
         if (constant := expression.constant) is not None:
             return lambda env: constant
         if isinstance(atom := expression.atom, Bound):
@@ -369,7 +369,7 @@ def _dtype(term: Expr) -> str:
 def denote(
     program: Program, sizes: Mapping[str, int], arrays: Mapping[str, npt.NDArray[Any]], scalars: Scalars[E]
 ) -> Meaning[E]:
-    """What the program means over these scalars, for sizes and arrays that `atl.meaning.arguments.bind` has found good.
+    """Return the meaning of a program for sizes and arrays that `atl.meaning.arguments.bind` accepted.
 
     >>> import atl, numpy as np
     >>> from atl.meaning.interpret import denote
@@ -391,13 +391,13 @@ def denote(
 
 
 def evaluate(program: Program, /, *positional: Any, exact: bool = False, **arguments: Any) -> Any:
-    """The result of the program by its definition: NumPy in, NumPy out. Slow, and the measure of all kernels.
+    """Evaluate a program with the reference interpreter, from NumPy arrays to NumPy arrays.
 
-    Arrays are given in the order of the inputs or by name, sizes that no array determines by name. With `exact=True`
-    numbers are taken as they are, and the result is an array of Fractions; integers wrap in both modes, and x / 0 is 0.
-    Of a program of several results they come as a tuple with their names.
+    This is slow, and defines the correct result of every kernel. Arrays are passed in the order of the inputs or by
+    name, and sizes that no array determines by name. With `exact=True`, arithmetic is rational and the result is an
+    array of Fractions. In both modes, integers wrap and x / 0 is 0. Several results are returned as a named tuple.
 
-    Raises `ArgumentError`, `ArrayError`, `AssumptionError`; with `exact=True` also `NotExact`.
+    Raise `ArgumentError`, `ArrayError`, `AssumptionError`; with `exact=True` also `NotExact`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n")
@@ -412,9 +412,9 @@ def evaluate(program: Program, /, *positional: Any, exact: bool = False, **argum
         raise ArgumentError(
             f"exact={brief(exact)}",
             required="exact=True or exact=False",
-            suggestions=("pass an input called exact by its position",),
+            suggestions=("pass an input named exact by position",),
         )
     bound = bind(program, positional, arguments, exact=exact)
     scalars: Scalars[Any] = Exact() if exact else Machine()
     meaning = denote(program, bound.sizes, bound.arrays, scalars)
-    return apart(program, meaning.to_numpy(object if exact else program.dtype), bound.sizes, bound.arrays)
+    return split_results(program, meaning.to_numpy(object if exact else program.dtype), bound.sizes, bound.arrays)

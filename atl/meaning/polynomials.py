@@ -1,11 +1,10 @@
-"""Polynomials in the input elements, as a domain of scalars: one run proves an equation for all element values.
+"""Polynomials in the input elements as a domain of scalars: one run proves an equation for all element values.
 
-A polynomial is a dictionary from monomials to rational coefficients (a plain dictionary was measured 18 times as fast
-as a computer algebra system on a matrix product). What is no ring operation, such as a square root, is a symbol of its
-own
-for each operation and operands: equal operands give the same symbol. Of three more is known what makes them what they
-are: a quotient is the product with an inverse, and that of 0 is 0; an extremum is that of a set; and a function of a
-number is a number where that is rational.
+A polynomial is a dictionary from monomials to rational coefficients. (On a matrix product, a dictionary was 18 times as
+fast as a computer algebra system.) Other operations, such as square roots, are uninterpreted: each operation with its
+operands is a symbol, so equal operands give equal symbols. Three laws are built in. A quotient is a product with an
+inverse, and the inverse of 0 is 0. An extremum depends only on the set of its operands. A function of a number is
+evaluated where the result is rational.
 """
 
 from __future__ import annotations
@@ -19,36 +18,40 @@ from atl.errors import NotExact
 from atl.meaning.scalars import Exact, Scalars
 
 Monomial = tuple[str, ...]
-"""Symbols in order, with repetition."""
+"""Symbols in sorted order, with repetition."""
+Coefficient = int | Fraction
+"""An integer or a fraction: integers are added several times as fast."""
 
 
 class Polynomial:
-    """An immutable polynomial; equal ones have the same terms."""
+    """An immutable polynomial. Equal polynomials have the same terms."""
 
-    __slots__ = ("_key", "terms")
+    __slots__ = ("_hash", "terms")
 
-    def __init__(self, terms: Mapping[Monomial, Fraction]) -> None:
+    def __init__(self, terms: Mapping[Monomial, Coefficient]) -> None:
         self.terms = {monomial: value for monomial, value in terms.items() if value}
-        self._key = frozenset(self.terms.items())
+        self._hash: int | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Polynomial) and self._key == other._key
+        return isinstance(other, Polynomial) and self.terms == other.terms
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
 
     def __add__(self, other: Polynomial) -> Polynomial:
         total = dict(self.terms)
         for monomial, value in other.terms.items():
-            total[monomial] = total.get(monomial, Fraction(0)) + value
+            total[monomial] = total.get(monomial, 0) + value
         return Polynomial(total)
 
     def __mul__(self, other: Polynomial) -> Polynomial:
-        total: dict[Monomial, Fraction] = {}
+        total: dict[Monomial, Coefficient] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
-                monomial = tuple(sorted((*left, *right)))
-                total[monomial] = total.get(monomial, Fraction(0)) + a * b
+                monomial = tuple(sorted((*left, *right))) if left and right else left or right
+                total[monomial] = total.get(monomial, 0) + a * b
         return Polynomial(total)
 
     def __neg__(self) -> Polynomial:
@@ -56,10 +59,10 @@ class Polynomial:
 
     @property
     def constant(self) -> Fraction | None:
-        """The value, if no symbol occurs."""
+        """The value, if the polynomial contains no symbol."""
         if not self.terms:
             return Fraction(0)
-        return self.terms.get(()) if len(self.terms) == 1 else None
+        return Fraction(self.terms[()]) if len(self.terms) == 1 and () in self.terms else None
 
     def __str__(self) -> str:
         parts = sorted(self.terms.items())
@@ -69,17 +72,18 @@ class Polynomial:
 
 
 def symbol(name: str) -> Polynomial:
-    """A variable."""
-    return Polynomial({(name,): Fraction(1)})
+    """Return a variable."""
+    return Polynomial({(name,): 1})
 
 
 def number(value: float | Fraction) -> Polynomial:
-    """A constant."""
-    return Polynomial({(): Fraction(value)})
+    """Return a constant."""
+    exact = Fraction(value)
+    return Polynomial({(): exact.numerator if exact.denominator == 1 else exact})
 
 
 class Polynomials(Scalars[Polynomial]):
-    """The domain of polynomials; element types play no part in it."""
+    """The domain of polynomials, which ignores element types."""
 
     def __init__(self) -> None:
         self.divisions_by_zero = 0
@@ -127,7 +131,7 @@ class Polynomials(Scalars[Polynomial]):
         return number(1 / value if value else 0)
 
     def _extremum(self, op: BinaryOp, x: Polynomial, y: Polynomial) -> Polynomial:
-        """Commutative, associative and idempotent: that of all operands of nested ones, each once."""
+        """Return an extremum as the symbol for the set of operands, with nested extrema of the same kind flattened."""
         operands: set[Polynomial] = set()
         for part in (x, y):
             kind, within = self._extrema.get(part, (op, frozenset((part,))))

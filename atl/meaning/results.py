@@ -1,4 +1,4 @@
-"""The results of a program of several, taken out of the one array that has the elements of all."""
+"""Programs with several results, which are stored in one array: splitting this array into the results."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from atl.core.program import Program
 from atl.core.results import bounds
 from atl.meaning.arguments import index_elements
 
-REMEMBERED: Final = 64
-"""For how many combinations of sizes it is remembered where the results lie."""
+CACHE_SIZE: Final = 64
+"""Number of combinations of sizes for which the layout of the results is cached."""
 
 Places: TypeAlias = tuple[tuple[slice, tuple[int, ...]], ...]
-"""Of each result its elements among all, and its shape."""
+"""For each result, its slice of the whole array, and its shape."""
 
 
 @cache
 def named(*names: str) -> Any:
-    """The tuples of results with these names: one class for all programs that have them, which can be pickled."""
-    return _can_be_pickled(namedtuple("Results", names))
+    """Return the named-tuple class with these fields; it is shared by all programs and can be pickled."""
+    return _picklable(namedtuple("Results", names))
 
 
-def _can_be_pickled(tuples: Any) -> Any:
-    copyreg.pickle(tuples, _written)
+def _picklable(tuples: Any) -> Any:
+    copyreg.pickle(tuples, _pickle)
     return tuples
 
 
-def _written(several: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    return _read, (several._fields, tuple(several))
+def _pickle(several: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return _unpickle, (several._fields, tuple(several))
 
 
-def _read(names: tuple[str, ...], each: tuple[Any, ...]) -> Any:
+def _unpickle(names: tuple[str, ...], each: tuple[Any, ...]) -> Any:
     return named(*names)(*each)
 
 
-class Several:
-    """Where the results of a program lie among the elements of its body, for the sizes of each call."""
+class ResultLayout:
+    """The slices and shapes of the results of a program in the array of all elements."""
 
     def __init__(self, program: Program) -> None:
         self._named = named(*[result.name for result in program.results])
@@ -49,19 +49,19 @@ class Several:
         self._by_sizes = not any(isinstance(atom, Read) for atom in extents)
         self._known: dict[tuple[int, ...], Places] = {}
 
-    def of(self, whole: Any, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Any:
-        """The results by their names, each a view of the array of all elements.
+    def split(self, whole: Any, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Any:
+        """Split an array of all elements into a named tuple of views.
 
-        That may be of any library whose arrays have slices and `reshape`.
+        The array may be of any library with slices and `reshape`.
         """
-        return self.views(whole, self._remembered(sizes, arrays))
+        return self.views(whole, self._cached_places(sizes, arrays))
 
     def views(self, whole: Any, places: Places) -> Any:
-        """The results by their names, which lie there."""
+        """Return the views at these slices as a named tuple."""
         return self._named(*[whole[at].reshape(shape) for at, shape in places])
 
     def places(self, sizes: Mapping[str, Any], arrays: Mapping[str, Any]) -> Places:
-        """Where they lie; sizes may be symbols of a tracer's."""
+        """Return the slices and shapes. Sizes may be symbols of a tracer."""
         element = index_elements(arrays)
 
         def leaf(at: Leaf) -> int:
@@ -74,19 +74,19 @@ class Several:
             (slice(value(start), value(stop)), tuple(map(value, result.shape))) for result, start, stop in self._bounds
         )
 
-    def _remembered(self, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Places:
+    def _cached_places(self, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Places:
         if not self._by_sizes:
             return self.places(sizes, arrays)
         key = tuple(sizes.values())
         found = self._known.get(key)
         if found is None:
             found = self.places(sizes, arrays)
-            if len(self._known) >= REMEMBERED:
+            if len(self._known) >= CACHE_SIZE:
                 self._known.clear()
             self._known[key] = found
         return found
 
 
-def apart(program: Program, whole: Any, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Any:
-    """The results of a call, if the program has several; else the array as it is."""
-    return Several(program).of(whole, sizes, arrays) if program.results else whole
+def split_results(program: Program, whole: Any, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Any:
+    """Return the named tuple of results if the program has several, and the array itself otherwise."""
+    return ResultLayout(program).split(whole, sizes, arrays) if program.results else whole

@@ -1,7 +1,7 @@
-"""What the meaning of a program is parametric in: a domain of scalars.
+"""Domains of scalars, in which the meaning of programs is parametric.
 
-`Exact` computes with rational numbers, `Machine` as C does, operation by operation. Operations that C leaves undefined,
-and quotients by zero, have a value here too, so that rules are total; a domain counts them.
+`Exact` computes with rational numbers, and `Machine` like C, operation by operation. Operations that are undefined in C
+and divisions by zero have a value here, so that rules are total; the domain counts them.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ E = TypeVar("E")
 
 
 class Scalars(Protocol[E]):
-    """A domain of scalars: the operations of `atl.core.terms`, for each element type.
+    """The operations of `atl.core.terms` for each element type.
 
-    `divisions_by_zero` counts the quotients x / 0, which are 0 here; `undefined` counts what C leaves open: a float
-    that is cast to an integer type and does not fit, an index beyond 64 bits.
+    `divisions_by_zero` counts divisions x / 0, whose value is 0. `undefined` counts operations that are undefined in C:
+    casts of floats to integer types that cannot represent them, and indices beyond 64 bits.
     """
 
     divisions_by_zero: int
     undefined: int
 
     def constant(self, value: float, dtype: str) -> E:
-        """A literal."""
+        """Return a literal."""
 
     def from_index(self, value: int, dtype: str) -> E:
-        """The value of an index expression; integer types wrap."""
+        """Return the value of an index expression; integer types wrap."""
 
     def element(self, raw: Any, dtype: str) -> E:
-        """An element as an input array holds it."""
+        """Convert an element of an input array."""
 
     def unary(self, op: UnaryOp, dtype: str, x: E) -> E: ...
 
@@ -48,11 +48,11 @@ class Scalars(Protocol[E]):
     def cast(self, target: str, source: str, x: E) -> E: ...
 
     def neutral(self, monoid: Monoid, dtype: str) -> E | None:
-        """Where a fold starts; None if the domain has no such element, and a fold starts at its first operand."""
+        """Return the initial value of a fold; None if a fold starts with its first operand."""
 
 
 def wrapped(value: int, dtype: str) -> int:
-    """The integer that two's complement of this type leaves of a value, as C does with -fwrapv."""
+    """Wrap an integer to the type's two's complement range, like C with -fwrapv."""
     half = 1 << (dtypes.bits(dtype) - 1)
     return (value + half) % (2 * half) - half
 
@@ -72,11 +72,11 @@ _EXACT_AT: Final[dict[UnaryOp, tuple[Fraction, Fraction]]] = {
     "log": (Fraction(1), Fraction(0)),
     "tanh": (Fraction(0), Fraction(0)),
 }
-"""The one rational point at which each of these functions has a rational value (Lindemann and Weierstrass)."""
+"""The one rational point at which each function has a rational value (Lindemann and Weierstrass)."""
 
 
 class Exact(Scalars[Fraction]):
-    """Rational numbers for floats; integers of the width of their type, which wrap."""
+    """Rational numbers for float types, and wrapping integers for integer types."""
 
     def __init__(self) -> None:
         self.divisions_by_zero = 0
@@ -86,7 +86,7 @@ class Exact(Scalars[Fraction]):
         return _rational(value)
 
     def from_index(self, value: int, dtype: str) -> Fraction:
-        return _fitted(Fraction(value), dtype)
+        return _wrap_if_integer(Fraction(value), dtype)
 
     def element(self, raw: Any, dtype: str) -> Fraction:  # noqa: ARG002
         return raw if isinstance(raw, Fraction) else _rational(raw)
@@ -94,9 +94,9 @@ class Exact(Scalars[Fraction]):
     def unary(self, op: UnaryOp, dtype: str, x: Fraction) -> Fraction:
         match op:
             case "neg":
-                return _fitted(-x, dtype)
+                return _wrap_if_integer(-x, dtype)
             case "abs":
-                return _fitted(abs(x), dtype)
+                return _wrap_if_integer(abs(x), dtype)
             case "sqrt":
                 return _root(x)
             case "exp" | "log" | "tanh":
@@ -107,7 +107,7 @@ class Exact(Scalars[Fraction]):
 
     def binary(self, op: BinaryOp, dtype: str, x: Fraction, y: Fraction) -> Fraction:
         self.divisions_by_zero += op == "div" and not y
-        return _fitted(_EXACT_BINARY[op](x, y), dtype)
+        return _wrap_if_integer(_EXACT_BINARY[op](x, y), dtype)
 
     def cast(self, target: str, source: str, x: Fraction) -> Fraction:
         if not dtypes.is_integer(target):
@@ -134,7 +134,7 @@ def _rational(value: Any) -> Fraction:
     return Fraction(value)
 
 
-def _fitted(x: Fraction, dtype: str) -> Fraction:
+def _wrap_if_integer(x: Fraction, dtype: str) -> Fraction:
     return Fraction(wrapped(x.numerator, dtype)) if dtypes.is_integer(dtype) else x
 
 
@@ -190,9 +190,9 @@ _MACHINE_BINARY: Final[dict[BinaryOp, Callable[[Any, Any], Any]]] = {
 
 
 class Machine(Scalars[Any]):
-    """NumPy scalars: each operation is rounded to its element type (FLT_EVAL_METHOD 0), integers wrap silently.
+    """NumPy scalars. Each operation rounds to its element type (FLT_EVAL_METHOD 0); integers wrap silently.
 
-    NaN and infinity arise by IEEE, but for x / 0, which is 0. The extremum of NaN and anything is NaN.
+    NaN and infinity follow IEEE, except that x / 0 is 0. The minimum or maximum with NaN is NaN.
     """
 
     def __init__(self) -> None:
@@ -204,9 +204,9 @@ class Machine(Scalars[Any]):
         return _SCALAR[dtype](value)
 
     def from_index(self, value: int, dtype: str) -> Any:
-        held = np.int64(wrapped(value, "int64"))
-        self.undefined += int(held) != value
-        return held.astype(dtype)
+        wrapped_value = np.int64(wrapped(value, "int64"))
+        self.undefined += int(wrapped_value) != value
+        return wrapped_value.astype(dtype)
 
     def element(self, raw: Any, dtype: str) -> Any:
         kind = _SCALAR[dtype]
@@ -227,9 +227,9 @@ class Machine(Scalars[Any]):
     def cast(self, target: str, source: str, x: Any) -> Any:
         if dtypes.is_integer(target) and not dtypes.is_integer(source):
             whole = int(x) if np.isfinite(x) else 0
-            held = wrapped(whole, target)
-            self.undefined += held != whole or not np.isfinite(x)
-            return _SCALAR[target](held)
+            wrapped_value = wrapped(whole, target)
+            self.undefined += wrapped_value != whole or not np.isfinite(x)
+            return _SCALAR[target](wrapped_value)
         return x.astype(target)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Any:

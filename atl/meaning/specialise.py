@@ -1,4 +1,4 @@
-"""Sizes fixed to numbers: the program that a program is for some of its sizes."""
+"""Specialisation of programs: sizes fixed to numbers."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from atl.errors import ArgumentError, AssumptionError, brief
 from atl.text.printing import show_predicate
 
 LARGEST: Final = 2**56
-"""A size is at most this: then linear expressions with ordinary coefficients cannot overflow in a kernel."""
+"""Maximum value of a size; linear expressions with ordinary coefficients then do not overflow in a kernel."""
 
 
 def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
-    """The program with these sizes fixed: it means what `program` means where they have these values.
+    """Return the program with these sizes fixed to numbers. It has the same meaning for these sizes.
 
-    Its inputs have the fixed extents, and the assumptions are about the sizes that are left. Raises `ArgumentError` for
-    a size that the program does not have or a value that is no size, `AssumptionError` for one that it does not allow.
+    The inputs get constant extents, and the remaining assumptions concern the remaining sizes. Raise `ArgumentError`
+    for an unknown size or an invalid value, and `AssumptionError` for a value that the program does not allow.
 
     >>> import atl
     >>> from atl.meaning.specialise import specialise
@@ -78,16 +78,16 @@ def _checked(program: Program, name: str, value: Any) -> int:
     if name not in program.sizes:
         raise ArgumentError(
             f"{program.name} has no size {name if isinstance(name, str) else brief(name)}",
-            required=f"sizes among {', '.join(program.sizes)}" if program.sizes else "no sizes: it has none",
+            required=f"sizes among {', '.join(program.sizes)}" if program.sizes else "no sizes: the program has none",
         )
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) <= LARGEST:
-        raise ArgumentError(f"the size {name} is given as {brief(value)}", required="an integer from 0 to 2**56")
+        raise ArgumentError(f"the size {name} is {brief(value)}", required="an integer from 0 to 2**56")
     return int(value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Substitution:
-    """Sizes replaced by numbers everywhere: in terms, and in the declarations of the arrays that they read."""
+    """Replaces sizes by numbers in terms and in the declarations of arrays."""
 
     sizes: Mapping[str, int]
     arrays: dict[Array, Array] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class _Substitution:
         return self.done[id(e)]
 
     def _rebuilt(self, e: Expr) -> Expr:
-        """What is not computed for these sizes is left away: it may divide by zero."""
+        """Rebuild a term, without parts that are not computed for these sizes, as they may divide by zero."""
         if self._is_never_computed(e):
             return Padding(Type(e.type.dtype, tuple(map(self.index, e.type.shape))))
         if isinstance(e, Select) and (chosen := self.predicate(e.predicate)) in (TRUE, FALSE):
@@ -108,14 +108,16 @@ class _Substitution:
         return rebuild(e, lambda child: self.expr(child.expr), self.index)
 
     def _is_never_computed(self, e: Expr) -> bool:
-        """Whether a guard is false, or a loop is empty which would divide by a number that is no divisor."""
+        """Return True for a false guard, and for an empty loop whose body has an invalid divisor."""
         if isinstance(e, Guard):
             return self.predicate(e.predicate) == FALSE
         if not isinstance(e, Gen | Reduce) or self.index(e.high - e.low).constant != 0:
             return False
-        return any(self._is_no_divisor(d) for term in subterms(e.body) for i in indices_in(term) for d in divisors(i))
+        return any(
+            self._is_invalid_divisor(d) for term in subterms(e.body) for i in indices_in(term) for d in divisors(i)
+        )
 
-    def _is_no_divisor(self, divisor: Index) -> bool:
+    def _is_invalid_divisor(self, divisor: Index) -> bool:
         value = self.index(divisor).constant
         return value is not None and value <= 0
 
@@ -124,7 +126,7 @@ class _Substitution:
             low, high = (None if bound is None else self.index(bound) for bound in (array.low, array.high))
             shape = tuple(map(self.index, array.shape))
             between = None if array.between is None else self.array(array.between)
-            self.arrays[array] = Array(array.name, shape, array.dtype, low, high, array.rises, between)
+            self.arrays[array] = Array(array.name, shape, array.dtype, low, high, array.monotonic, between)
         return self.arrays[array]
 
     def index(self, expression: Index) -> Index:
@@ -145,7 +147,7 @@ class _Substitution:
             case Quotient(numerator, denominator):
                 a, b = self.index(numerator), self.index(denominator)
                 if b.constant is not None and b.constant <= 0:
-                    return index(Quotient(a, b))  # it means nothing, and is refused where it is computed
+                    return index(Quotient(a, b))  # undefined; refused if it is computed
                 return floordiv(a, b)
             case Extremum(kind, choices):
                 return extremum(kind, *map(self.index, choices))
@@ -163,7 +165,7 @@ class _Substitution:
         if left == FALSE:
             used = [size.name for e in expressions(assumption) for size in atoms(e) if isinstance(size, Size)]
             raise AssumptionError(
-                f"the sizes that are fixed break an assumption of {program.name}",
+                f"the fixed sizes violate an assumption of {program.name}",
                 required=show_predicate(assumption),
                 numbers={name: self.sizes[name] for name in dict.fromkeys(used) if name in self.sizes},
             )

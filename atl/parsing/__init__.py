@@ -1,1 +1,1 @@
-"""Programs read from text: tokens, index expressions and conditions, tensor expressions and declarations."""
+"""Parsing of programs: tokens, index expressions and conditions, tensor expressions and declarations."""

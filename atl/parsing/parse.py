@@ -1,4 +1,4 @@
-"""Programs read from text: the inverse of `atl.text.printing`, in both spellings.
+"""The parser for programs: the inverse of `atl.text.printing`, in both spellings.
 
     program    ::= name (declarations) [: type | : (result : type, …)] [given conditions] := expression
     declaration::= A : float32[n, 2*k] | idx : int32[n] in [0, m) strict | crd : int32[n] rising between pos | k : size
@@ -10,12 +10,12 @@
                  | abs(e) | sqrt(e) | exp(e) | log(e) | tanh(e) | min(e, e) | max(e, e)
                  | A | 2.5 | 2:int32
 
-A mark of a loop stands in the range, gen[i < n | parallel] e, that of a let after its name, let x | stack := e in e:
-one of those in `atl.core.marks`. An element mask[i] of an input mask : bool[n] is a condition. The body of a binder or
-a let reaches as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the
-type of an input that mentions it, or by itself. A literal has the element type of what it meets, like on the surface,
-or the one that it tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its
-line is a comment. Of several results the body has the elements, one result after the other, in one dimension.
+A loop's mark is written in the range, gen[i < n | parallel] e, and a let's mark after its name, let x | stack := e in e
+(see `atl.core.marks`). An element mask[i] of an input mask : bool[n] is a condition. The body of a binder or let
+extends as far right as possible; a guard extends over products, not over sums. A size is declared by an input type that
+mentions it, or by itself. A literal has the element type of the other operand, as in Python programs, or the type
+written after it. Reserved words and other strings are used as names between back quotes. Comments extend from # to the
+end of the line. If a program has several results, its body is one-dimensional and contains their elements in order.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Final, TypeVar, get_args
 from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
 from atl.core import dtypes
-from atl.core.declared import truths
-from atl.core.index import Array, Index, Rises, index, shift
+from atl.core.declared import MONOTONIC_NOTATION, bool_array
+from atl.core.index import Array, Index, Monotonicity, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, equal
@@ -36,7 +36,7 @@ from atl.core.program import Program
 from atl.core.results import Result, total
 from atl.core.substitution import map_type
 from atl.core.terms import (
-    OPERATOR_CALLED,
+    OPERATORS_BY_WORD,
     Access,
     BinaryOp,
     Cast,
@@ -65,16 +65,16 @@ from atl.text.names import BINDERS, INFIX, RESERVED, Level
 
 T = TypeVar("T")
 
-_BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
+_PRECEDENCE: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
 _OPERATIONS: Final[dict[str, BinaryOp]] = {"max": "max", "min": "min", **{sign: op for op, sign in INFIX.items()}}
 _UNARY: Final[dict[str, UnaryOp]] = {op: op for op in get_args(UnaryOp) if op != "neg"}
 _FUNCTIONS: Final = ("select", "cast", "value", "padding", *_UNARY)
 
 
 def parse(text: str) -> Program:
-    """The program that a text means: `parse(str(p)) == p`, and names and marks are kept.
+    """Parse a program: `parse(str(p)) == p`, with names and marks preserved.
 
-    Raises `ParseError`, or what is wrong with the program that is written, each with the place in the text.
+    Raise `ParseError`, or the error of building the program; both show the place in the text.
 
     >>> print(parse("twice (x : float64[n]) := gen[i < n] 2 * x[i]"))
     twice (x : float64[n]) : float64[n] :=
@@ -83,25 +83,25 @@ def parse(text: str) -> Program:
     if not isinstance(text, str):
         decoded = isinstance(text, bytes | bytearray)
         raise InvalidArgument(
-            f"{brief(text, kind=True)} is no text",
-            required="the text of a program, as str(program) gives it",
+            f"{brief(text, kind=True)} is not a string",
+            required="the text of a program, as printed by str(program)",
             suggestions=('decode it first: text.decode("utf-8")',) if decoded else (),
         )
     return _whole(_Reader(text), _Reader.program)
 
 
 def parse_expr(text: str, *, inputs: Iterable[Array] = (), sizes: Iterable[str] | None = None) -> Expr:
-    """The tensor expression that a text means. Without `sizes`, any other name is a size."""
+    """Parse a tensor expression. Without `sizes`, every unknown name is a size."""
     return _whole(_Reader(text, inputs, None if sizes is None else set(sizes)), _Reader.expression)
 
 
 def parse_index(text: str, *, inputs: Iterable[Array] = ()) -> Index:
-    """The index expression that a text means; its names are sizes, or inputs that are read."""
+    """Parse an index expression, whose names are sizes or inputs."""
     return _whole(_Reader(text, inputs), _Reader.index)
 
 
 def parse_predicate(text: str, *, inputs: Iterable[Array] = ()) -> Predicate:
-    """The condition that a text means; its names are sizes, or inputs that are read."""
+    """Parse a condition, whose names are sizes or inputs."""
     return _whole(_Reader(text, inputs), _Reader.condition)
 
 
@@ -109,13 +109,13 @@ def _whole(reader: _Reader, read: Callable[[_Reader], T]) -> T:
     return reader.whole(
         lambda: read(reader),
         "an operator or the end of the text",
-        "binders reach to the right as far as they can: put a shorter body in parentheses",
+        "the body of a binder extends as far right as possible: put a shorter body in parentheses",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Announced:
-    """What the first line says of the body: its type, and its results if they are several; from where to where."""
+class _Header:
+    """The declared type of the body and the declared results, with the place of the declaration."""
 
     type: Type
     results: tuple[Result, ...]
@@ -123,7 +123,7 @@ class _Announced:
     stop: int
 
     def place(self, text: str) -> Location:
-        """Where it stands in the text."""
+        """Return the place of the declaration in the text."""
         return Location(text, self.start.start, self.stop)
 
 
@@ -132,7 +132,7 @@ def _of_shape(name: str, found: Type) -> str:
 
 
 class _Reader(IndexReader):
-    """Reads programs and tensor expressions."""
+    """Parses programs and tensor expressions."""
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
@@ -143,71 +143,70 @@ class _Reader(IndexReader):
         between: dict[str, Token] = {}
         if self.accept("(") and not self.accept(")"):
             self.list_of(lambda: self._declaration(declared, sizes, between), ")", "declarations")
-        # A size is known if the type of an input mentions it; an element of an input is none.
+        # Names that occur in the type of an input are sizes, except inputs whose elements are read.
         self.sizes = {*sizes, *self.mentioned}
         self._order_between(declared, between)
         self.arrays = {array.name: array for array in declared}
-        announced = self._announced() if self.accept(":") else None
+        header = self._header() if self.accept(":") else None
         given = self._given()
         self.expect(":=", "before the body of the program")
         start = self.next
         body = self.expression()
         with self.placed(start.start):
-            body = strengthen(body, (announced.type.dtype if announced else None) or dtypes.DEFAULT)
+            body = strengthen(body, (header.type.dtype if header else None) or dtypes.DEFAULT)
         if self.next.kind != "end":
-            return Program(name, tuple(declared), body)  # refused by the caller, which tells what is too much
-        if announced is not None and announced.results and body.type.rank != 1:
-            required = "one dimension: that of all their elements"
-            raise ShapeError(_of_shape(name, body.type), place=announced.place(self.text), required=required)
-        made = make_program(name, tuple(declared), body, given, announced.results if announced else ())
-        if announced is not None:
-            self._check_type(made, announced)
+            return Program(name, tuple(declared), body)  # the caller reports the superfluous text
+        if header is not None and header.results and body.type.rank != 1:
+            required = "one dimension, which contains the elements of all results"
+            raise ShapeError(_of_shape(name, body.type), place=header.place(self.text), required=required)
+        made = make_program(name, tuple(declared), body, given, header.results if header else ())
+        if header is not None:
+            self._check_type(made, header)
         return made
 
     def _declaration(self, declared: list[Array], sizes: dict[str, None], between: dict[str, Token]) -> None:
         token = self.next
         name = self.name("an input or a size")
         if name in sizes or any(array.name == name for array in declared):
-            raise self.error(f"{name} is declared twice", token, required="a name of its own for every input and size")
-        self.expect(":", "and the type of what is declared")
+            raise self.error(f"{name} is declared twice", token, required="different names for all inputs and sizes")
+        self.expect(":", "and a type")
         if self.next.kind == "name" and self.next.text == "size":
             self.advance()
             sizes[name] = None
             return
         of = self._type(dtypes.checked_input)
         low = high = None
-        if of.dtype == dtypes.TRUTH:
-            declared.append(truths(name, of.shape))
+        if of.dtype == dtypes.BOOL:
+            declared.append(bool_array(name, of.shape))
             return
         bounded = self.sees("in")
         if self.accept("in"):
             low, high = self._bounds()
-        rises = self._rises()
-        if (bounded or rises) and not dtypes.is_integer(of.dtype):
+        monotonic = self._monotonicity()
+        if (bounded or monotonic) and not dtypes.is_integer(of.dtype):
             raise self.error(
-                f"the elements of {name}, of type {of.dtype}, are given a range or an order",
+                f"{name} has a range or an order, and elements of type {of.dtype}",
                 token,
                 required="an integer array",
             )
         if self.next.kind == "name" and self.next.text == "between":
             self.advance()
             between[name] = self.next
-            self.name("the positions between which it rises")
-            if not rises:
+            self.name("the positions")
+            if not monotonic:
                 raise self.error(f"{name} has no order", token, required="rising or strict before between")
-        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, rises))
+        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, monotonic))
 
-    def _rises(self) -> Rises:
-        """An order, if one is declared."""
-        match self.next.kind, self.next.text:
-            case "name", ("rising" | "strict") as rises:
+    def _monotonicity(self) -> Monotonicity:
+        """Parse an order, if one is declared."""
+        for monotonic, word in MONOTONIC_NOTATION.items():
+            if (self.next.kind, self.next.text) == ("name", word):
                 self.advance()
-                return rises
-            case _:
-                return ""
+                return monotonic
+        return ""
 
     def _order_between(self, declared: list[Array], between: dict[str, Token]) -> None:
-        """Gives the inputs that are ordered between positions these positions, which may be declared after them."""
+        """Set the positions of inputs that are ordered between positions, which may be declared later."""
         for at, array in enumerate(declared):
             token = between.get(array.name)
             if token is None:
@@ -216,15 +215,15 @@ class _Reader(IndexReader):
             row = positions is not None and len(positions.shape) == len(array.shape) == 1
             if positions is None or not row or not dtypes.is_integer(positions.dtype) or positions.name in between:
                 raise self.error(
-                    f"{array.name} is ordered between {token.text}",
+                    f"{array.name} cannot be ordered between {token.text}",
                     token,
-                    required="a row that is ordered between positions in it, and another input, a row of integers that "
-                    "is not itself ordered between others, for the positions",
+                    required="a one-dimensional input, ordered between positions in another one-dimensional "
+                    "integer input that is not itself ordered between others",
                 )
             declared[at] = replace(array, between=positions)
 
     def _bounds(self) -> tuple[Index | None, Index | None]:
-        """[lo, hi), or with an infinity in parentheses where there is no bound."""
+        """Parse the range [lo, hi); missing bounds are infinities in parentheses."""
         low = None
         if self.accept("("):
             self.expect("-", "before the infinity")
@@ -250,18 +249,18 @@ class _Reader(IndexReader):
         with self.placed(token.start):
             return checked(token.text)
 
-    def _announced(self) -> _Announced:
-        """The type of the result; or in parentheses the names and types of several."""
+    def _header(self) -> _Header:
+        """Parse the type of the result, or the names and types of several results in parentheses."""
         start = self.next
         found: list[tuple[Result, Type]] = []
         if not self.accept("("):
-            return _Announced(self._type(), (), start, self.last.stop)
+            return _Header(self._type(), (), start, self.last.stop)
 
         def one() -> None:
             token = self.next
             name = self.name("a result")
             if any(each.name == name for each, _ in found):
-                raise self.error(f"the result {name} is named twice", token, required="a name of its own for each")
+                raise self.error(f"the result {name} is named twice", token, required="different names")
             self.expect(":", "and the type of the result")
             of = self._type()
             if found and of.dtype != found[0][1].dtype:
@@ -274,7 +273,7 @@ class _Reader(IndexReader):
 
         self.list_of(one, ")", "results")
         results = tuple(each for each, _ in found)
-        return _Announced(Type(found[0][1].dtype, (total(results),)), results, start, self.last.stop)
+        return _Header(Type(found[0][1].dtype, (total(results),)), results, start, self.last.stop)
 
     def _given(self) -> list[Predicate]:
         if self.next.kind != "name" or self.next.text != "given":
@@ -285,27 +284,27 @@ class _Reader(IndexReader):
             out.append(self.condition())
         return out
 
-    def _check_type(self, made: Program, announced: _Announced) -> None:
-        """The type in the first line must be that of the body."""
-        computed, told = Type(made.dtype, made.type.shape), announced.type
-        if told.dtype != computed.dtype:
+    def _check_type(self, made: Program, header: _Header) -> None:
+        """Check the declared type of the result against the body."""
+        computed, declared_type = Type(made.dtype, made.type.shape), header.type
+        if declared_type.dtype != computed.dtype:
             raise DtypeError(
-                f"the body of {made.name} has elements of type {computed.dtype}, not {told.dtype}",
-                place=announced.place(self.text), required="the type of the body",
+                f"the body of {made.name} has elements of type {computed.dtype}, not {declared_type.dtype}",
+                place=header.place(self.text), required="the type of the body",
             )  # fmt: skip
         facts = outermost(made).facts
-        alike = told.rank == computed.rank and all(
+        alike = declared_type.rank == computed.rank and all(
             a == b or isinstance(prove(facts, equal(a, b)), Proved)
-            for a, b in zip(told.shape, computed.shape, strict=True)
+            for a, b in zip(declared_type.shape, computed.shape, strict=True)
         )
         if not alike:
-            said, place = _of_shape(made.name, computed), announced.place(self.text)
-            raise ShapeError(said, place=place, required="the shape of the body")
+            summary, place = _of_shape(made.name, computed), header.place(self.text)
+            raise ShapeError(summary, place=place, required="the shape of the body")
 
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def expression(self, at_least: int = Level.BINDER) -> Expr:
-        """As much as can be a tensor expression whose operators bind at least so tightly."""
+        """Parse a tensor expression with operators of at least this precedence."""
         start = self.next.start
         left = self._prefix()
         while True:
@@ -313,13 +312,13 @@ class _Reader(IndexReader):
             if token.kind == "symbol" and token.text == "[":
                 left = self._access(left, start)
                 continue
-            binds = _BINDS.get(token.text, -1) if token.kind == "symbol" else -1
+            binds = _PRECEDENCE.get(token.text, -1) if token.kind == "symbol" else -1
             if binds < at_least:
                 return left
             self.advance()
             right = self.expression(binds + 1)
             with self.placed(start):
-                left = _joined(token.text, left, right)
+                left = _binary(token.text, left, right)
 
     def _access(self, tensor: Expr, start: int) -> Expr:
         self.advance()
@@ -334,14 +333,14 @@ class _Reader(IndexReader):
             case "number", _:
                 return self._literal()
             case "word", "inf":
-                raise self.error("an infinity stands where a number does", required="a finite number")
+                raise self.error("an infinity cannot be used as a literal", required="a finite number")
             case "word", "max" | "min" if self.after_next.text == "(":
                 return self._extreme()
             case "word", ("gen" | "sum" | "prod" | "max" | "min"):
                 return self._binder()
             case "word", "let":
                 return self._let()
-            case "word", word if word in OPERATOR_CALLED:
+            case "word", word if word in OPERATORS_BY_WORD:
                 return self._reshape()
             case "symbol", "-":
                 return self._minus()
@@ -383,7 +382,7 @@ class _Reader(IndexReader):
         right = self.expression()
         self.expect(")", "after the operands")
         with self.placed(token.start):
-            return _joined(token.text, left, right)
+            return _binary(token.text, left, right)
 
     def _binder(self) -> Expr:
         start = self.advance()
@@ -433,9 +432,9 @@ class _Reader(IndexReader):
         return Guard(condition, self.expression(Level.GUARD))
 
     def _reshape(self) -> Expr:
-        """An operator before its operand, with its amounts between them; also as a call, split(k, e)."""
+        """Parse a reshape operator with its amounts, in prefix form or as a call, split(k, e)."""
         token = self.advance()
-        of = OPERATOR_CALLED[token.text]
+        of = OPERATORS_BY_WORD[token.text]
         wanted = len(of.form.indices)
         amounts: list[Index] = []
         called = False
@@ -490,7 +489,7 @@ class _Reader(IndexReader):
         name = token.text
         for position, (known, of, depth) in enumerate(reversed(self.tensors)):
             if known == name:
-                return Local(position, _moved(of, len(self.indices) - depth))
+                return Local(position, _shifted(of, len(self.indices) - depth))
         if name in self.arrays:
             return Input(self.arrays[name])
         if self.sees("(") and name not in self.indices:
@@ -501,12 +500,12 @@ class _Reader(IndexReader):
         raise self.unknown(token, "tensor", tensors, *(scalar if is_index else ()))
 
 
-def _moved(of: Type, binders: int) -> Type:
-    """A type, seen from under so many more index binders."""
+def _shifted(of: Type, binders: int) -> Type:
+    """Return a type as seen under `binders` more index binders."""
     return map_type(of, lambda extent: shift(extent, binders))
 
 
-def _joined(sign: str, left: Expr, right: Expr) -> Expr:
+def _binary(sign: str, left: Expr, right: Expr) -> Expr:
     if sign == "++":
         return Concat(*agree(left, right))
     return arithmetic(_OPERATIONS[sign], left, right)

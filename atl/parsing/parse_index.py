@@ -1,4 +1,4 @@
-"""Reading index expressions and conditions from text: the lower half of the parser, with its scopes and errors.
+"""The parser for index expressions and conditions, with the scopes and errors of the whole parser.
 
 condition  ::= comparisons joined by and (∧, &), or (∨, |), not (¬, ~); chains as in 0 <= i < n
 index      ::= + - * // % with their usual precedence, ⌈a / b⌉ or ceildiv(a, b), ⌊a / b⌋, min(…), max(…), idx[i]
@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final, Literal, TypeVar
 
 from atl.core import dtypes
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.index import Array, Index, bound, ceildiv, exclusive_or, extremum, floordiv, index, read, size
 from atl.core.marks import M, marks, read_mark
 from atl.core.node import MAX_DEPTH
@@ -23,8 +23,8 @@ from atl.parsing.tokens import Token, tokens
 
 T = TypeVar("T")
 
-MANY_NAMES: Final = 20
-"""More names than this are not listed in a message."""
+MAX_NAMES: Final = 20
+"""Number of names from which a message does not list them."""
 
 _RELATIONS: Final[dict[str, Callable[[Index, Index], Predicate]]] = {
     "<": less,
@@ -36,13 +36,13 @@ _RELATIONS: Final[dict[str, Callable[[Index, Index], Predicate]]] = {
 }
 
 
-SHOWN: Final = 40
-"""A longer text is not said again in a suggestion."""
+MAX_SUGGESTION: Final = 40
+"""Maximum length of a text that is repeated in a suggestion."""
 
 
 @contextmanager
 def _refuse_deep_text() -> Iterator[None]:
-    """A text that nests too deeply for the reader gets an `ATLError`, not a RecursionError."""
+    """Raise an `ATLError` instead of RecursionError for deeply nested text."""
     try:
         yield
     except RecursionError:
@@ -54,9 +54,9 @@ def _refuse_deep_text() -> Iterator[None]:
 
 
 class IndexReader:
-    """A text, how far it has been read, and the names in scope there.
+    """A text with the current position and the names in scope.
 
-    `sizes` are the sizes that may occur; while it is None, any name that means nothing else is one.
+    `sizes` are the allowed sizes; if None, every unknown name is a size.
     """
 
     def __init__(self, text: str, arrays: Iterable[Array] = (), sizes: set[str] | None = None) -> None:
@@ -84,7 +84,7 @@ class IndexReader:
         return self._tokens[max(self._at - 1, 0)]
 
     def sees(self, *texts: str) -> bool:
-        """Whether the next token is one of these words or symbols."""
+        """Return True if the next token is one of these words or symbols."""
         return self.next.kind in ("word", "symbol") and self.next.text in texts
 
     def advance(self) -> Token:
@@ -96,17 +96,17 @@ class IndexReader:
         return self.advance() if self.sees(*texts) else None
 
     def expect(self, text: str, purpose: str) -> Token:
-        """Reads this word or symbol, which is there `purpose`."""
+        """Consume this word or symbol; `purpose` is part of the error message."""
         if not self.sees(text):
             raise self.error(f"expected '{text}' {purpose}, found {self.next}", required=f"'{text}'")
         return self.advance()
 
     def name(self, what: str) -> str:
-        """Reads a name."""
+        """Consume a name."""
         token = self.next
         if token.kind == "word":
             raise self.error(
-                f"'{token.text}' cannot name {what}: the word has a meaning of its own",
+                f"'{token.text}' cannot name {what}: it is a reserved word",
                 required="a name",
                 suggestions=(f"write it between back quotes: `{token.text}`", "choose another name"),
             )
@@ -115,7 +115,7 @@ class IndexReader:
         return self.advance().text
 
     def whole(self, read: Callable[[], T], expected: str = "the end of the text", *suggestions: str) -> T:
-        """Reads all of the text. Raises `ParseError` where something follows, `TooLarge` where it nests too deeply."""
+        """Parse the whole text. Raise `ParseError` for superfluous text, `TooLarge` for deep nesting."""
         with _refuse_deep_text():
             made = read()
             if self.next.kind != "end":
@@ -129,34 +129,34 @@ class IndexReader:
     def error(
         self, summary: str, at: Token | None = None, *, required: str | None = None, suggestions: tuple[str, ...] = ()
     ) -> ParseError:
-        """What is wrong with the next token, or with this one."""
+        """Return an error at the next token, or at `at`."""
         token = at or self.next
         place = Location(self.text, token.start, max(token.stop, token.start + 1))
         if token.kind == "end":
-            # A caret needs something to stand under.
+            # Place the caret under the last character.
             written = self.text.rstrip()
             place = Location(written, max(len(written) - 1, 0), len(written))
         if token.text == "/" and not suggestions:
-            # A tensor's quotient is read where it stands: what is left over stands among indices.
+            # Quotients of tensors are parsed elsewhere, so a remaining "/" is between indices.
             whole = f"{self.text[: token.start]}//{self.text[token.stop :]}"
-            shown = whole if len(whole) <= SHOWN else "a // b"
+            shown = whole if len(whole) <= MAX_SUGGESTION else "a // b"
             suggestions = (f"indices have no exact division: write {shown} to round down, ceildiv(a, b) to round up",)
         return ParseError(summary, place=place, required=required, suggestions=suggestions)
 
     def unknown(self, token: Token, what: str, known: Iterable[str], *advice: str) -> ParseError:
-        """What to say of a name that is not there; similar ones are suggested."""
+        """Return an error for an unknown name, with similar names as suggestions."""
         names = list(dict.fromkeys(known))
         close = tuple(f"write {name}" for name in get_close_matches(token.text, names, n=2))
         return self.error(
             f"there is no {what} called {token} here",
             token,
-            required=f"one of {', '.join(names)}" if 0 < len(names) < MANY_NAMES else f"the name of a {what} in scope",
+            required=f"one of {', '.join(names)}" if 0 < len(names) < MAX_NAMES else f"the name of a {what} in scope",
             suggestions=(*close, *advice),
         )
 
     @contextmanager
     def placed(self, start: int) -> Iterator[None]:
-        """An error in what is made of the text since `start` is shown there."""
+        """Give errors inside a `with` block the place from `start` to the last token."""
         try:
             yield
         except ATLError as error:
@@ -165,7 +165,7 @@ class IndexReader:
             raise
 
     def list_of(self, read_one: Callable[[], T], close: str, what: str) -> list[T]:
-        """Things separated by commas, up to the closing symbol."""
+        """Parse a list separated by commas, up to the closing symbol."""
         out = [read_one()]
         while self.accept(","):
             out.append(read_one())
@@ -173,7 +173,7 @@ class IndexReader:
         return out
 
     def mark(self, of: type[M]) -> M:
-        """| and a mark, if there is one here: words, with dots between them."""
+        """Parse `|` and a mark, if present: words with dots between them."""
         if not self.accept("|"):
             return of("")
         first = self.next
@@ -187,12 +187,12 @@ class IndexReader:
     # -- conditions and index expressions -----------------------------------------------------------------------------
 
     def index(self) -> Index:
-        """A sum: as much as can be an index expression."""
+        """Parse an index expression."""
         start = self.next
         return self._as_index(self._sum(), start)
 
     def index_operand(self) -> Index:
-        """A name, a number or something in parentheses."""
+        """Parse a name, a number or a parenthesised index."""
         start = self.next
         return self._as_index(self._primary(), start)
 
@@ -203,13 +203,13 @@ class IndexReader:
     def _as_index(self, value: Index | Predicate, start: Token) -> Index:
         if isinstance(value, Index):
             return value
-        raise self.error("a condition stands where an index is needed", start, required="an index expression")
+        raise self.error("expected an index, found a condition", start, required="an index expression")
 
     def _as_condition(self, value: Index | Predicate, start: Token) -> Predicate:
         if not isinstance(value, Index):
             return value
         raise self.error(
-            "an index expression stands where a condition is needed",
+            "expected a condition, found an index expression",
             start,
             required="a comparison, such as i < n",
         )
@@ -286,9 +286,11 @@ class IndexReader:
             case "number", text:
                 if not text.isdigit():
                     compared = self.after_next.text in ("<", "<=", ">", ">=", "==", "!=")
-                    by_values = "conditions are about indices: to choose by values, write min(…) and max(…)"
+                    by_values = (
+                        "conditions can only contain indices: to select by element values, use min(…) and max(…)"
+                    )
                     raise self.error(
-                        f"the index {text} is not whole",
+                        f"the index {text} is not an integer",
                         required="an integer",
                         suggestions=(by_values,) if compared else (),
                     )
@@ -296,7 +298,7 @@ class IndexReader:
                 with self.placed(token.start):
                     return index(int(text))
             case "name", "imin" | "imax" if self.after_next.text == "(":
-                # As in Python: atl.imin and atl.imax.
+                # As in Python programs: atl.imin and atl.imax.
                 self.advance()
                 return self._extremum("min" if token.text == "imin" else "max")
             case "name", "xor" if self.after_next.text == "(":
@@ -337,13 +339,13 @@ class IndexReader:
             return ceildiv(left, right)
 
     def _between_bars(self) -> Index:
-        """⌈a / b⌉ or ⌊a / b⌋."""
+        """Parse ⌈a / b⌉ or ⌊a / b⌋."""
         start = self.advance()
         up = start.text == "⌈"
         left = self._as_index(self._product(), start)
         if self.sees("+", "-"):
-            raise self.error("a sum is divided without parentheses", required="⌈(a + b) / c⌉")
-        self.expect("/", "between what is divided and the divisor")
+            raise self.error("the dividend is a sum without parentheses", required="⌈(a + b) / c⌉")
+        self.expect("/", "between dividend and divisor")
         right = self._as_index(self._product(), start)
         self.expect("⌉" if up else "⌋", "after the divisor")
         with self.placed(start.start):
@@ -362,7 +364,7 @@ class IndexReader:
             return size(name)
         if any(known == name for known, _, _ in self.tensors):
             raise self.error(
-                f"the tensor {name} is used as an index",
+                f"the tensor {name} cannot be used as an index",
                 token,
                 required="an index, a size, or an element of an integer input",
             )
@@ -370,13 +372,13 @@ class IndexReader:
             token,
             "index or size",
             (*reversed(self.indices), *self.sizes),
-            f"declare a size that no input mentions in the first line: {name} : size",
+            f"declare a size that no input mentions: {name} : size",
         )
 
     def _element(self, array: Array, token: Token) -> Index | Predicate:
-        if not dtypes.is_integer(array.dtype) and not is_truths(array):
+        if not dtypes.is_integer(array.dtype) and not is_bool_array(array):
             raise self.error(
-                f"an element of {array.name}, of type {array.dtype}, is used as an index",
+                f"an element of {array.name}, of type {array.dtype}, cannot be used as an index",
                 token,
                 required="an integer array",
                 suggestions=("compare values with min(…) and max(…)",),
@@ -384,9 +386,9 @@ class IndexReader:
         indices = self.list_of(self.index, "]", "indices") if array.shape and self.accept("[") else []
         if len(indices) != len(array.shape):
             raise self.error(
-                f"{array.name} has {len(array.shape)} dimensions and is read with {len(indices)} indices",
+                f"{array.name} has {len(array.shape)} dimensions, but {len(indices)} indices",
                 token,
-                required="an index for every dimension",
+                required="one index for each dimension",
             )
         element = read(array, tuple(indices))
-        return truth(element) if is_truths(array) else element
+        return truth(element) if is_bool_array(array) else element

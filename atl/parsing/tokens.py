@@ -1,4 +1,4 @@
-"""The tokens of programs as text. Both spellings give the same tokens: `⊞` is the word `gen`, `≤` the symbol `<=`."""
+"""The tokenizer. Both spellings give the same tokens: `⊞` becomes the word `gen`, `≤` the symbol `<=`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from atl.text.names import RESERVED
 
 Kind: TypeAlias = Literal["name", "word", "number", "symbol", "end"]
 
-_SAME: Final = {
+_SYNONYMS: Final = {
     "⊞": "gen", "Σ": "sum", "∑": "sum", "Π": "prod", "∏": "prod", "∧": "and", "&": "and", "∨": "or", "¬": "not",
     "~": "not", "∞": "inf", "≤": "<=", "≥": ">=", "≠": "!=", "==": "=", "·": ".", "⊕": "+", "∘": "++", "−": "-",
     "×": "*",
@@ -28,13 +28,13 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-MANY_DIGITS: Final = 400
+MAX_DIGITS: Final = 400
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of text: what it means, and where it is. A word is a name with a meaning of its own."""
+    """A token with its place in the text. A word is a reserved name."""
 
     kind: Kind
     text: str
@@ -46,7 +46,7 @@ class Token:
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The tokens of a text, the last one of kind "end". Raises `ParseError`."""
+    """Yield the tokens of a text; the last one has kind "end". Raise `ParseError`."""
     at = 0
     while at < len(text):
         found = _TOKEN.match(text, at)
@@ -58,34 +58,34 @@ def tokens(text: str) -> Iterator[Token]:
                 continue
             case "elided":
                 raise ParseError(
-                    "this text was abridged: it is not the whole program",
+                    "this text was abridged and is incomplete",
                     place=Location(text, start, at),
-                    required="the text that str(program) gives",
+                    required="the complete text, as printed by str(program)",
                 )
             case "quoted":
                 name = _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], found["quoted"])
                 yield Token("name", name, start, at)
             case "number":
-                if at - start > MANY_DIGITS:
+                if at - start > MAX_DIGITS:
                     raise ParseError(
                         f"a number of {at - start} digits",
                         place=Location(text, start, at),
-                        required=f"at most {MANY_DIGITS} digits",
+                        required=f"at most {MAX_DIGITS} digits",
                     )
                 yield Token("number", found.group(), start, at)
             case _:
-                meant = _SAME.get(found.group(), found.group())
-                plain: Kind = "name" if meant[0].isalpha() or meant[0] == "_" else "symbol"
-                yield Token("word" if meant in RESERVED else plain, meant, start, at)
+                symbol = _SYNONYMS.get(found.group(), found.group())
+                plain: Kind = "name" if symbol[0].isalpha() or symbol[0] == "_" else "symbol"
+                yield Token("word" if symbol in RESERVED else plain, symbol, start, at)
     yield Token("end", "", len(text), len(text))
 
 
 def _unknown(text: str, at: int) -> ParseError:
     unclosed = text[at] == "`"
     return ParseError(
-        f"a quotation that starts with {text[at]} does not end on its line"
+        f"the quoted name that starts with {text[at]} is not closed on its line"
         if unclosed
-        else f"{text[at]!r} means nothing here",
+        else f"unexpected character {text[at]!r}",
         place=Location(text, at, at + 1),
         required=f"a closing {text[at]}" if unclosed else "names, numbers and the operators of the language",
         suggestions=() if unclosed else ("write names in ASCII letters, or between back quotes: `α`",),

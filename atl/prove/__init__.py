@@ -1,7 +1,7 @@
-"""The prover: the one place that decides facts about indices.
+"""The prover: decides predicates on indices under assumptions.
 
-`prove(facts, goal)` answers `Proved`, `Refuted` with concrete numbers that were checked, or `Unknown`, which never
-counts as proved.
+`prove(facts, goal)` returns `Proved`, `Refuted` with numbers that were checked, or `Unknown`. `Unknown` never counts as
+proved.
 
     >>> from atl.core.index import ZERO, Var, index, size
     >>> from atl.core.predicate import less, within

@@ -1,4 +1,4 @@
-"""What the prover answers: proved, refuted with concrete numbers, or unknown."""
+"""Answers of the prover: proved, refuted by numbers, or unknown."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from atl.core.index import Array, Bound, Index, Leaf, Size, Var, value_of
 from atl.core.predicate import Predicate, holds
 
 Layer: TypeAlias = Literal["trivial", "linear", "z3", "structure", "table", "isl"]
-"""What proved something: the first three are of the prover; of layouts their form decides too, and tables of values."""
+"""The layer that proved a goal. Layouts are also proved by structure, a table of values, or isl."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Values of sizes, index variables and array elements; an element outside of its array is zero."""
+    """Values of sizes, index variables and array elements. Elements outside their array are zero."""
 
     leaves: tuple[tuple[Leaf, int], ...] = ()
     elements: tuple[tuple[str, tuple[int, ...], int], ...] = ()
 
     def leaf(self, leaf: Leaf) -> int:
-        """The value of a size or variable; of one that the query did not mention, 0."""
+        """Return the value of a size or variable; 0 if the query does not mention it."""
         return next((value for known, value in self.leaves if known == leaf), 0)
 
     def element(self, array: Array, indices: tuple[int, ...]) -> int:
-        """The element of `array` at `indices`; of one that the query did not read, 0."""
+        """Return the element of `array` at `indices`; 0 if the query does not read it."""
         for name, known, value in self.elements:
             if name == array.name and known == indices:
                 return value
         return 0
 
     def value(self, expression: Index) -> int:
-        """What the expression is here. Raises `ZeroDivisionError` where a divisor is not positive."""
+        """Evaluate an expression. Raise `ZeroDivisionError` if a divisor is not positive."""
         return value_of(expression, self.leaf, self.element)
 
     def satisfies(self, predicate: Predicate) -> bool:
-        """Whether the predicate holds here. Raises `ZeroDivisionError` where a divisor is not positive."""
+        """Evaluate a predicate. Raise `ZeroDivisionError` if a divisor is not positive."""
         return holds(predicate, self.leaf, self.element)
 
     def joined(self, other: Model) -> Model:
-        """Both models as one; they speak of different leaves and arrays."""
+        """Return the union of two models of disjoint leaves and arrays."""
         leaves = sorted((*self.leaves, *other.leaves), key=lambda pair: pair[0].order)
         return Model(tuple(leaves), tuple(sorted((*self.elements, *other.elements))))
 
     def named(self, variables: Iterable[Var]) -> Model:
-        """The model with the names that these variables have: equal variables may be called otherwise elsewhere."""
+        """Return the model with the names of `variables`, as equal variables may have other names."""
         named = {variable: variable for variable in variables}
         return Model(
             tuple((named.get(leaf, leaf) if isinstance(leaf, Var) else leaf, value) for leaf, value in self.leaves),
@@ -53,7 +53,7 @@ class Model:
         )
 
     def of_variables(self, variables: Sequence[Var]) -> Model:
-        """The model of what was asked of these variables, from that of the same asked of variables 0, 1, …."""
+        """Replace the variables 0, 1, … by `variables`; the inverse of `facts.renumbered`."""
         return Model(
             tuple((variables[leaf.uid] if isinstance(leaf, Var) else leaf, value) for leaf, value in self.leaves),
             self.elements,
@@ -81,24 +81,24 @@ def _name(leaf: Leaf) -> str:
             return f"#{position}"
 
 
-def _distinct(name: str, taken: Mapping[str, int]) -> str:
-    """Names of variables are hints only: a second `i` is shown as `i_2`."""
-    if name not in taken:
+def _distinct(name: str, used: Mapping[str, int]) -> str:
+    """Return `name`, or `i_2` for a second `i`: names of variables need not be unique."""
+    if name not in used:
         return name
     number = 2
-    while f"{name}_{number}" in taken:
+    while f"{name}_{number}" in used:
         number += 1
     return f"{name}_{number}"
 
 
 def model_of(leaves: Iterable[tuple[Leaf, int]], elements: Iterable[tuple[str, tuple[int, ...], int]]) -> Model:
-    """The model with these values, in canonical order."""
+    """Return the model with these values, in canonical order."""
     return Model(tuple(sorted(leaves, key=lambda pair: pair[0].order)), tuple(sorted(elements)))
 
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """The goal follows from the facts; `vacuous` when it was seen that the facts contradict each other."""
+    """The goal follows from the facts. `vacuous` means that the facts were found to be contradictory."""
 
     layer: Layer
     vacuous: bool = False
@@ -106,14 +106,14 @@ class Proved:
 
 @dataclass(frozen=True, slots=True)
 class Refuted:
-    """In `model` the facts hold and the goal does not: this was checked by evaluating them."""
+    """The facts hold in `model` and the goal does not. Both were checked by evaluation."""
 
     model: Model
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Neither a proof nor a counterexample was found. This never counts as proved."""
+    """The prover found neither a proof nor a counterexample. This never counts as proved."""
 
     reason: str
 
@@ -123,7 +123,7 @@ Answer: TypeAlias = Proved | Refuted | Unknown
 
 @dataclass(slots=True)
 class Statistics:
-    """How many queries each layer has answered."""
+    """Number of queries that each layer answered."""
 
     memo: int = 0
     trivial: int = 0
@@ -134,11 +134,11 @@ class Statistics:
     unknown: int = 0
 
     def snapshot(self) -> Statistics:
-        """A copy that no longer changes."""
+        """Return a copy."""
         return Statistics(self.memo, self.trivial, self.linear, self.search, self.z3, self.z3_refuted, self.unknown)
 
     def since(self, earlier: Statistics) -> Statistics:
-        """The counts added after `earlier` was taken."""
+        """Return the counts since `earlier`."""
         return Statistics(
             self.memo - earlier.memo,
             self.trivial - earlier.trivial,

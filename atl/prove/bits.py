@@ -1,8 +1,8 @@
-"""Index expressions by their bits: a number is a sum of weights times sums over F2 of the bits of variables.
+"""Decomposition of index expressions into bits: weighted sums of forms over F2.
 
-Functions x -> f(x) of bits, where f is a sum over F2, are linearly independent over the integers but for 1 ^ f = 1 - f
-(they are halves of characters, shifted). So where an expression is made of bits altogether, what is gathered here is a
-normal form: two are equal exactly where their weights are. What is no bits stays as it is, beside the weights.
+Forms, which are sums over F2 of bits, are linearly independent over the integers, except that 1 ^ f = 1 - f. (They are
+shifted and halved characters.) So the weights are a normal form: two values without rest are equal exactly if their
+weights are. Parts that do not consist of bits are kept in the rest.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from atl.core.index import (
 from atl.core.predicate import NonNegative, Predicate, Zero, conjuncts, expressions, non_negative, zero
 from atl.prove.facts import Facts
 
-MOST_BITS: Final = 24
-"""A variable has at most so many bits that are looked at one by one."""
+MAX_BITS: Final = 24
+"""Maximum number of bits of a variable that are considered separately."""
 
 Bit: TypeAlias = tuple[Leaf, int]
 Form: TypeAlias = frozenset[Bit]
@@ -46,23 +46,23 @@ Form: TypeAlias = frozenset[Bit]
 
 @dataclass(slots=True)
 class Value:
-    """Σ weight · form + rest, the rest being what is not made of bits."""
+    """The sum of weight · form, plus a rest that does not consist of bits."""
 
     weights: dict[Form, int]
     rest: Index
 
     def least(self) -> Index:
-        """At least this, whatever the bits are."""
+        """Return a lower bound for all values of the bits."""
         return self.rest + sum(min(weight, 0) for weight in self.weights.values())
 
 
 def by_bits(facts: Facts, goal: Predicate) -> Predicate | None:
-    """A predicate from which the goal follows, given the facts, with the bits of variables worked out.
+    """Return a predicate that implies the goal under the facts, after decomposing variables into bits.
 
-    Of an equality the weights must vanish, by themselves or by what the facts say over F2; an inequality is asked for
-    the bits that make it false if any do. None where bits have no say, or say nothing.
+    For an equality, all weights must vanish, possibly by the facts' equations over F2. For an inequality, the bits take
+    their worst values. Return None if this does not apply or gives nothing new.
     """
-    if not isinstance(goal, Zero | NonNegative) or not (_speaks_of_bits(goal) or _equates_bits(facts, goal)):
+    if not isinstance(goal, Zero | NonNegative) or not (_contains_bits(goal) or _equates_bits(facts, goal)):
         return None
     reading = _Reading(facts, goal)
     value = reading.value(goal.expression)
@@ -74,19 +74,19 @@ def by_bits(facts: Facts, goal: Predicate) -> Predicate | None:
     return None if least == goal.expression else non_negative(least)
 
 
-def _speaks_of_bits(goal: Predicate) -> bool:
-    """Whether there is an exclusive or, or a quotient by a power of two of one that may be taken apart."""
+def _contains_bits(goal: Predicate) -> bool:
+    """Return True if the goal contains an exclusive or, or a quotient by a power of two."""
     return any(_power(atom) for part in expressions(goal) for atom in atoms(part))
 
 
 def _equates_bits(facts: Facts, goal: Predicate) -> bool:
-    """Whether the goal is an equality, and so is a fact about an exclusive or."""
+    """Return True if the goal is an equality, and some fact is an equality with an exclusive or."""
     equalities = (fact for fact in facts.predicates if isinstance(fact, Zero)) if isinstance(goal, Zero) else ()
     return any(isinstance(atom, Xor) for fact in equalities for part in expressions(fact) for atom in atoms(part))
 
 
 def _power(atom: AnyAtom) -> int:
-    """The bits that a quotient takes off, and that the last part of an exclusive or has: 1 if it is no number."""
+    """Return the number of bits that a quotient drops, or of the last part of an exclusive or (1 if not constant)."""
     if isinstance(atom, Quotient):
         divisor = atom.denominator.constant or 0
         return divisor.bit_length() - 1 if divisor > 1 and not divisor & (divisor - 1) else 0
@@ -99,17 +99,17 @@ def _parts(atom: AnyAtom) -> tuple[Index, ...]:
     return atom.parts if isinstance(atom, Xor) else (atom.numerator,) if isinstance(atom, Quotient) else ()
 
 
-# -- what an expression is --------------------------------------------------------------------------------------------
+# -- expressions as bits ----------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Reading:
-    """How variables are read: as so many bits if they lie below a power of two, others as low bits and a quotient."""
+    """Reads expressions as bits. Bounded variables become bits, and other variables low bits and a quotient."""
 
     facts: Facts
     goal: Predicate
     extents: dict[Leaf, int] = field(default_factory=dict)
-    taken_apart: frozenset[Hashable] = frozenset()
+    decomposed: frozenset[Hashable] = frozenset()
     bits: int = 0
     done: dict[AnyAtom, Value] = field(default_factory=dict)
 
@@ -117,9 +117,9 @@ class _Reading:
         self.extents = dict(_extents(self.facts))
         asked = [self.goal, *(fact for fact in self.facts.predicates if isinstance(fact, Zero))]
         found = [atom for each in asked for part in expressions(each) for atom in atoms(part) if _power(atom)]
-        self.taken_apart = frozenset(leaf for atom in found for part in _parts(atom) for leaf in atoms(part))
+        self.decomposed = frozenset(leaf for atom in found for part in _parts(atom) for leaf in atoms(part))
         largest = max(self.extents.values(), default=0)
-        self.bits = min(max([*map(_power, found), largest]), MOST_BITS)
+        self.bits = min(max([*map(_power, found), largest]), MAX_BITS)
 
     def value(self, expression: Index) -> Value:
         weights: dict[Form, int] = {}
@@ -130,7 +130,7 @@ class _Reading:
                 continue
             part = self._atom(monomial[0])
             rest.append((coefficient, part.rest))
-            _gather(weights, ((form, coefficient * weight) for form, weight in part.weights.items()))
+            _accumulate(weights, ((form, coefficient * weight) for form, weight in part.weights.items()))
         return Value(weights, linear(rest))
 
     def _atom(self, atom: AnyAtom) -> Value:
@@ -143,7 +143,7 @@ class _Reading:
         match atom:
             case Size() | Bound() | Var():
                 known = self.extents.get(atom)
-                if known is None and atom not in self.taken_apart:
+                if known is None and atom not in self.decomposed:
                     return Value({}, index(atom))
                 count = self.bits if known is None else known
                 high = floordiv(index(atom), constant(1 << count)) if known is None else ZERO
@@ -159,7 +159,7 @@ class _Reading:
         assert_never(atom)
 
     def folded(self, value: Value) -> Value:
-        """The value with the bits of a variable that stand as they do in it taken together: as a quotient of it."""
+        """Recombine the bits of a variable that occur with consecutive weights into a quotient of the variable."""
         weights, rest = dict(value.weights), value.rest
         for leaf in dict.fromkeys(bit[0] for form in value.weights if len(form) == 1 for bit in form):
             known = self.extents.get(leaf)
@@ -192,12 +192,12 @@ class _Reading:
             form = reduce(xor, (form for form, _ in at))
             odd = sum(one for _, one in at) % 2
             offset += odd << k
-            _gather(weights, [(form, (-1 if odd else 1) << k)])
+            _accumulate(weights, [(form, (-1 if odd else 1) << k)])
         high = exclusive_or(*(each.high for each in known))
         return Value(weights, high * (1 << length) + offset)
 
 
-def _gather(weights: dict[Form, int], more: Iterable[tuple[Form, int]]) -> None:
+def _accumulate(weights: dict[Form, int], more: Iterable[tuple[Form, int]]) -> None:
     for form, weight in more:
         total = weights.get(form, 0) + weight
         if total and form:
@@ -207,9 +207,9 @@ def _gather(weights: dict[Form, int], more: Iterable[tuple[Form, int]]) -> None:
 
 
 def _extents(facts: Facts) -> Iterator[tuple[Leaf, int]]:
-    """Leaves that are not negative, with the bits of the largest number that they may be."""
+    """Yield the non-negative leaves with a constant upper bound, and the bit length of this bound."""
     most: dict[Leaf, int] = {}
-    natural: set[Leaf] = set()
+    non_negative_leaves: set[Leaf] = set()
     for fact in facts.predicates:
         for part in conjuncts(fact):
             if not isinstance(part, NonNegative):
@@ -219,16 +219,16 @@ def _extents(facts: Facts) -> Iterator[tuple[Leaf, int]]:
             if not isinstance(leaf, Size | Bound | Var) or (part.expression - factor * index(leaf)).constant is None:
                 continue
             if factor == 1 and part.expression.offset <= 0:
-                natural.add(leaf)
+                non_negative_leaves.add(leaf)
             elif factor == -1:
                 most[leaf] = min(most.get(leaf, part.expression.offset), part.expression.offset)
     for leaf, value in most.items():
-        if (leaf in natural or isinstance(leaf, Size)) and 0 <= value < 1 << MOST_BITS:
+        if (leaf in non_negative_leaves or isinstance(leaf, Size)) and 0 <= value < 1 << MAX_BITS:
             yield leaf, value.bit_length()
 
 
 def _shifted(value: Value, bits: int) -> Value | None:
-    """value // 2**bits, if what is not divided lies within one multiple of it."""
+    """Return value // 2**bits, if the remaining low part is within one multiple of 2**bits."""
     step = 1 << bits
     out = {form: weight // step for form, weight in value.weights.items() if weight % step == 0}
     low = [weight for weight in value.weights.values() if weight % step]
@@ -245,14 +245,14 @@ def _shifted(value: Value, bits: int) -> Value | None:
 
 @dataclass(slots=True)
 class _String:
-    """Bits from the lowest on, each a form and whether 1 is added, and the number that stands above them."""
+    """Bits from the lowest up, each as a form and a flag for adding 1, and the number above these bits."""
 
     bits: list[tuple[Form, bool]]
     high: Index
 
 
 def _string(value: Value) -> _String | None:
-    """The value as a string of bits, if no two of its weights are at one place and none is beside a power of two."""
+    """Return the value as a string of bits, if the weights are distinct powers of two."""
     places: dict[int, tuple[Form, bool]] = {}
     offset = value.rest.offset
     for form, weight in value.weights.items():
@@ -277,11 +277,11 @@ def _string(value: Value) -> _String | None:
     return _String(bits, high)
 
 
-# -- what facts say over F2 -------------------------------------------------------------------------------------------
+# -- equations over F2 from the facts ---------------------------------------------------------------------------------
 
 
 def _relations(reading: _Reading, facts: Facts) -> dict[Bit, Form]:
-    """What equalities of numbers say of their bits, solved: what each leading bit is, by others."""
+    """Solve the equations over F2 that follow from equalities: each leading bit in terms of other bits."""
     solved: dict[Bit, Form] = {}
     for fact in facts.predicates:
         for part in conjuncts(fact):
@@ -292,9 +292,9 @@ def _relations(reading: _Reading, facts: Facts) -> dict[Bit, Form]:
 
 
 def _equal_bits(value: Value) -> Iterator[Form]:
-    """Two numbers are equal, so their bits are: those with weights 2^k and -2^k, if there is one each for a k.
+    """Yield sums over F2 that vanish because value = 0 equates two strings of bits.
 
-    What is given are sums of bits that are even.
+    The weights must be powers of two, each at most once with either sign.
     """
     ups: dict[int, Form] = {}
     downs: dict[int, Form] = {}
@@ -307,13 +307,13 @@ def _equal_bits(value: Value) -> Iterator[Form]:
     length = max([*ups, *downs], default=-1) + 1
     if any(step < length for step in steps):
         return
-    # Modulo 2^length both sides are strings of bits: one is the other, bit by bit.
+    # Modulo 2^length both sides are strings of bits, which are equal bit by bit.
     for place in sorted({*ups, *downs}):
         yield ups.get(place, frozenset()) ^ downs.get(place, frozenset())
 
 
 def _solve(solved: dict[Bit, Form], relation: Form) -> None:
-    form = _put(relation, solved)
+    form = _substitute(relation, solved)
     if not form:
         return
     lead = max(form, key=_order)
@@ -328,7 +328,7 @@ def _order(bit: Bit) -> tuple[str, int]:
     return repr(bit[0].order), bit[1]
 
 
-def _put(form: Form, solved: dict[Bit, Form]) -> Form:
+def _substitute(form: Form, solved: dict[Bit, Form]) -> Form:
     less = form
     for bit in form:
         if bit in solved:
@@ -339,5 +339,5 @@ def _put(form: Form, solved: dict[Bit, Form]) -> Form:
 def _reduced(value: Value, solved: dict[Bit, Form]) -> Value:
     weights: dict[Form, int] = {}
     for form, weight in value.weights.items():
-        _gather(weights, [(_put(form, solved), weight)])
+        _accumulate(weights, [(_substitute(form, solved), weight)])
     return Value(weights, value.rest)

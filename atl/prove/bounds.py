@@ -1,4 +1,4 @@
-"""Bounds of an expression over loops: what it cannot exceed, said without the loops' variables."""
+"""Bounds of an expression over loops, without the loop variables."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from atl.prove.simplify import holds, simplify
 
 
 def upper_bound(facts: Facts, expression: Index, ranges: Sequence[tuple[Var, Index, Index]]) -> Index | None:
-    """An expression that is at least `expression` for all variables low <= v < high; None when none was found.
+    """Return an upper bound of `expression` for all variables low <= v < high; None if none was found.
 
-    `ranges` lists (variable, low, high) with the innermost last; a range may speak of the variables before it, the
-    result speaks of none. Each variable is replaced by the end of its range that monotonicity selects.
+    `ranges` lists (variable, low, high), innermost last. A range may contain earlier variables; the bound contains no
+    variable of `ranges`. Each variable is replaced by the end of its range that monotonicity selects.
     """
     return _bound(facts, expression, ranges, up=True)
 
 
 def lower_bound(facts: Facts, expression: Index, ranges: Sequence[tuple[Var, Index, Index]]) -> Index | None:
-    """The same, for an expression that is at most `expression`."""
+    """Return a lower bound of `expression`, as in `upper_bound`."""
     return _bound(facts, expression, ranges, up=False)
 
 
@@ -62,7 +62,7 @@ def _bound(facts: Facts, expression: Index, ranges: Sequence[tuple[Var, Index, I
 
 @dataclass(frozen=True, slots=True)
 class _Elimination:
-    """One variable of range first <= v <= last, to be removed from expressions."""
+    """Eliminates one variable with range first <= v <= last."""
 
     facts: Facts
     variable: Var
@@ -70,7 +70,7 @@ class _Elimination:
     last: Index
 
     def extreme(self, expression: Index, up: bool) -> Index | None:
-        """A bound of the expression without the variable."""
+        """Return a bound of the expression without the variable."""
         if self.absent(expression):
             return expression
         if (bound := self._by_remainder(expression, up)) is not None:
@@ -87,7 +87,7 @@ class _Elimination:
         return self.variable.uid not in part.free
 
     def _grouped(self, expression: Index) -> dict[Monomial, Index]:
-        """The expression as a sum of coefficients, without the variable, times products of atoms that hold it."""
+        """Group the terms: map each product of atoms with the variable to its coefficient without the variable."""
         groups: dict[Monomial, dict[Monomial, int]] = {}
         for monomial, value in expression.terms:
             varying = tuple(atom for atom in monomial if not self.absent(atom))
@@ -96,7 +96,7 @@ class _Elimination:
         return {varying: polynomial(part) for varying, part in groups.items()}
 
     def _term(self, varying: Monomial, coefficient: Index, up: bool) -> Index | None:
-        """A bound of coefficient times the product of the varying atoms."""
+        """Return a bound of coefficient times the product of the varying atoms."""
         if not varying:
             return coefficient
         sign = self._sign(coefficient)
@@ -109,13 +109,13 @@ class _Elimination:
         return extremum("max" if up else "min", coefficient * low, coefficient * high)
 
     def _sign(self, coefficient: Index) -> int:
-        """1 for >= 0, -1 for <= 0, 0 when neither is seen."""
+        """Return 1 for >= 0, -1 for <= 0, 0 for unknown."""
         if holds(self.facts, at_most(ZERO, coefficient)):
             return 1
         return -1 if holds(self.facts, at_most(coefficient, ZERO)) else 0
 
     def _positive(self, divisor: Index) -> bool:
-        """Whether a divisor is seen to be positive; a number that is not is none even where the facts contradict."""
+        """Return True if a divisor is positive. Constants are checked even under contradictory facts."""
         return divisor.constant > 0 if divisor.constant is not None else holds(self.facts, less(ZERO, divisor))
 
     def _product(self, varying: Monomial, up: bool) -> Index | None:
@@ -152,7 +152,7 @@ class _Elimination:
         assert_never(atom)
 
     def _exclusive_or(self, parts: Sequence[Index], up: bool) -> Index | None:
-        """Between 0 and the largest number of as many bits, of parts that are none of them negative."""
+        """Bound an exclusive or of non-negative parts by 0 and the largest number with as many bits."""
         if not all(holds(self.facts, at_most(ZERO, part)) for part in parts):
             return None
         if not up:
@@ -162,7 +162,7 @@ class _Elimination:
         return constant((1 << max(numbers).bit_length()) - 1) if len(numbers) == len(parts) else None
 
     def _element(self, read: Read, up: bool) -> Index | None:
-        """The declared bound of an element; one outside of its array is zero."""
+        """Return the declared bound of an element, extended to include 0 if it may be outside the array."""
         wanted = Below if up else AtLeast
         limit = next((fact.bound for fact in bounds_of(read.array) if isinstance(fact, wanted)), None)
         if limit is None:
@@ -173,7 +173,7 @@ class _Elimination:
         return imax(limit - 1, ZERO) if up else imin(limit, ZERO)
 
     def _by_remainder(self, expression: Index, up: bool) -> Index | None:
-        """0 <= a % b <= b - 1, where the expression holds a multiple of a - b * (a // b)."""
+        """Use 0 <= a % b <= b - 1 if the expression contains a multiple of a - b * (a // b)."""
         for varying, coefficient in self._grouped(expression).items():
             if len(varying) != 1 or not isinstance(varying[0], Quotient):
                 continue

@@ -1,7 +1,4 @@
-"""Cases into which a question falls, for when it is open as a whole: all of them proved, it is proved.
-
-Nothing is lost by a case: what it says more is the other cases' denial.
-"""
+"""Case splits for queries that are open as a whole."""
 
 from __future__ import annotations
 
@@ -29,12 +26,12 @@ from atl.prove.facts import Facts
 Case: TypeAlias = tuple[Facts, Predicate]
 
 LARGEST_DIVISOR: Final = 4
-"""A remainder by a number up to this is looked at value by value."""
+"""Largest divisor for which each remainder becomes a case."""
 _WHOLE: Final = 1 << 56
 
 
-def of_alternatives(facts: Facts, goal: Predicate) -> Case | None:
-    """p or (q and r): where p fails, q and r, each a question of its own. Not for goals of another form."""
+def split_alternatives(facts: Facts, goal: Predicate) -> Case | None:
+    """Prove p or (q and r) as (q and r) under the assumption not p. None for goals of another form."""
     if not isinstance(goal, Any):
         return None
     compound = [part for part in goal.parts if isinstance(part, All)]
@@ -44,19 +41,19 @@ def of_alternatives(facts: Facts, goal: Predicate) -> Case | None:
     return facts.assume(*others), compound[0]
 
 
-def of_remainders(facts: Facts, goal: Predicate) -> list[Case]:
-    """The question for each remainder of an index by a small number: i is d*q, d*q + 1, … of some q.
+def split_remainders(facts: Facts, goal: Predicate) -> list[Case]:
+    """Split on the remainder of a variable by a small divisor: i = d*q, i = d*q + 1, …, with a new variable q.
 
-    So rows that turn at every second line are two questions without a quotient. None where no such remainder occurs.
+    The cases contain no such quotient. Return an empty list if the goal has none.
     """
     for variable, divisor in _divided(goal):
         whole = index(Var(_WHOLE + variable.uid, variable.name))
-        return [_placed(facts, goal, variable, whole * divisor + constant(rest)) for rest in range(divisor)]
+        return [_substituted(facts, goal, variable, whole * divisor + constant(rest)) for rest in range(divisor)]
     return []
 
 
 def _divided(goal: Predicate) -> Iterator[tuple[Var, int]]:
-    """Variables of which the goal has a quotient by a small number."""
+    """Yield (variable, divisor) for each quotient by a small number in the goal."""
     for atom in atoms_of(goal):
         if isinstance(atom, Quotient) and 1 < (divisor := atom.denominator.constant or 0) <= LARGEST_DIVISOR:
             for variable in dict.fromkeys(each for each in atoms(atom.numerator) if isinstance(each, Var)):
@@ -66,14 +63,14 @@ def _divided(goal: Predicate) -> Iterator[tuple[Var, int]]:
 
 
 def with_plain_limits(facts: Facts) -> Facts:
-    """The facts with k < max(0, n) as k < n, where k is not negative: what of a maximum cannot be meant is left out."""
+    """Return the facts with k < max(0, n) replaced by k < n if k >= 0."""
     least = dict(_least(facts))
     found = [_plain(fact, least) for fact in facts.predicates]
     return facts if all(new is old for new, old in zip(found, facts.predicates, strict=True)) else Facts(tuple(found))
 
 
 def _least(facts: Facts) -> Iterator[tuple[Monomial, int]]:
-    """Leaves that are at least a number."""
+    """Yield leaves with constant lower bounds."""
     for fact in facts.predicates:
         if isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2:
             leaf = next((monomial[0] for monomial, _ in fact.expression.terms if len(monomial) == 1), None)
@@ -93,13 +90,13 @@ def _plain(fact: Predicate, known: Mapping[Monomial, int]) -> Predicate:
         if len(most) < sum(1 for at, _ in rest.terms if at):
             continue
         reach = rest.offset + sum(most)
-        meant = [choice for choice in monomial[0].choices if choice.constant is None or choice.constant + reach >= 0]
-        if 0 < len(meant) < len(monomial[0].choices):
-            return non_negative(extremum("max", *meant) + rest)
+        possible = [choice for choice in monomial[0].choices if choice.constant is None or choice.constant + reach >= 0]
+        if 0 < len(possible) < len(monomial[0].choices):
+            return non_negative(extremum("max", *possible) + rest)
     return fact
 
 
-def _placed(facts: Facts, goal: Predicate, variable: Var, value: Index) -> Case:
+def _substituted(facts: Facts, goal: Predicate, variable: Var, value: Index) -> Case:
     def leaf(at: Leaf) -> Index:
         return value if at == variable else index(at)
 

@@ -1,4 +1,4 @@
-"""Whether the elements of a model are those of arrays that a call could pass."""
+"""Realisability of models: do arrays with the declared properties contain these elements?"""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from atl.core.index import Array
 from atl.prove.answer import Model
 
 
-def lawful(arrays: Iterable[Array], model: Model) -> bool:
-    """Whether there are such arrays that hold what is declared, and have the elements of the model, zero outside.
+def realisable(arrays: Iterable[Array], model: Model) -> bool:
+    """Return True if arrays with the declared properties contain the elements of the model, and zero outside.
 
-    Raises `ZeroDivisionError` where a declaration divides by what is not positive.
+    Raise `ZeroDivisionError` if a declaration divides by a number that is not positive.
     """
-    return all(_lawful(array, model) for array in {array.name: array for array in arrays}.values())
+    return all(_realisable(array, model) for array in {array.name: array for array in arrays}.values())
 
 
-def _lawful(array: Array, model: Model) -> bool:
+def _realisable(array: Array, model: Model) -> bool:
     shape = [model.value(extent) for extent in array.shape]
     inside: list[tuple[tuple[int, ...], int]] = []
     for name, position, value in model.elements:
@@ -50,23 +50,23 @@ def _lawful(array: Array, model: Model) -> bool:
     rows: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for position, value in inside:
         rows.setdefault(position[:-1], []).append((position[-1], value))
-    stretches = [(0, shape[-1])] if order.between is None else _stretches(order.between, shape[-1], model)
-    # What is not among the elements of the model must have room too: in a row by itself, before, behind and between.
+    segments = [(0, shape[-1])] if order.between is None else _segments(order.between, shape[-1], model)
+    # Elements that are not in the model must fit before, between and behind those that are.
     return all(
-        _rises([each for each in row if first <= each[0] < end], (first, end), low, high, step=int(order.strict))
+        _fits([each for each in row if first <= each[0] < end], (first, end), low, high, step=int(order.strict))
         for row in (*rows.values(), [])
-        for first, end in stretches
+        for first, end in segments
     )
 
 
-def _stretches(between: Array, extent: int, model: Model) -> list[tuple[int, int]]:
-    """The parts of a row that rise, where positions that the model does not give are chosen like the one before.
+def _segments(between: Array, extent: int, model: Model) -> list[tuple[int, int]]:
+    """Return the parts of a row that are ordered. Segment boundaries missing in the model repeat the previous one.
 
-    Where these may not be so chosen, the whole row: a row that rises, rises between any positions.
+    If `between` is strictly ordered, boundaries cannot repeat: then the whole row is ordered, which is stronger.
     """
     count = model.value(between.shape[0])
     known = sorted((at[0], value) for name, at, value in model.elements if name == between.name and 0 <= at[0] < count)
-    if len(known) < count and between.rises == "strict":
+    if len(known) < count and between.monotonic == "increasing":
         return [(0, extent)]
     found: list[tuple[int, int]] = []
     for first, end in sorted((max(a, 0), min(b, extent)) for (_, a), (_, b) in pairwise(known)):
@@ -77,10 +77,10 @@ def _stretches(between: Array, extent: int, model: Model) -> list[tuple[int, int
     return found
 
 
-def _rises(
+def _fits(
     row: Sequence[tuple[int, int]], part: tuple[int, int], low: int | None, high: int | None, *, step: int
 ) -> bool:
-    """Whether part of a row of whole numbers that rise by a step at least has these at their positions, sorted."""
+    """Return True if part of a row, ordered with at least this step, can have these (position, value) pairs."""
     begin, end = part
     if low is not None and high is not None and high - low <= step * (end - begin - 1):
         return False

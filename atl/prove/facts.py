@@ -1,4 +1,4 @@
-"""What is known at a place in a program: a growing, immutable list of predicates."""
+"""Facts: an immutable list of the predicates known at a place in a program."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from atl.core.predicate import NonNegative, Predicate, atoms_of, conjuncts, map_
 from atl.core.traversal import never_negative
 
 NOTHING: Final = Identity(())
-"""The identity of no facts."""
+"""The identity of an empty list of facts."""
 Topics: TypeAlias = frozenset[Hashable]
-"""The sizes and variables that a predicate speaks about, and the names of the arrays that it reads."""
+"""The sizes, variables and array names that occur in a predicate."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """The facts in scope, oldest first. Every size is non-negative without being told.
+    """The facts in scope, oldest first. Sizes are non-negative without an explicit fact.
 
-    Two are equal when they hold the same predicates in the same order.
+    Facts are equal if they contain the same predicates in the same order.
     """
 
     predicates: tuple[Predicate, ...] = ()
     topics: tuple[Topics, ...] = field(default=(), repr=False, compare=False)
     known: frozenset[Identity] = field(default=frozenset(), repr=False, compare=False)
     identity: Identity = field(default=NOTHING, repr=False, compare=False)
-    """What equal facts share: of some and further ones it is found without looking at all of them again."""
+    """An identity shared by equal facts, which is extended in constant time for each further predicate."""
 
     def __post_init__(self) -> None:
-        """Conjunctions are flattened (what is true anyway is one of nothing), repetitions drop."""
+        """Flatten conjunctions and drop trivial and repeated predicates."""
         if len(self.topics) != len(self.predicates) or not self.predicates:
             flat: dict[Predicate, None] = {}
             for predicate in self.predicates:
@@ -65,7 +65,7 @@ class Facts:
         return hash(self.identity)
 
     def assume(self, *predicates: Predicate) -> Facts:
-        """These facts and the given ones."""
+        """Return these facts extended by `predicates`."""
         new: dict[Predicate, None] = {}
         for predicate in predicates:
             for part in conjuncts(predicate):
@@ -74,28 +74,28 @@ class Facts:
         if not new:
             return self
         longer = object.__new__(Facts)
-        put = object.__setattr__
-        put(longer, "predicates", (*self.predicates, *new))
-        put(longer, "topics", (*self.topics, *map(topics_of, new)))
-        put(longer, "known", self.known.union([predicate.identity for predicate in new]))
-        put(longer, "identity", _longer(self.identity, new))
+        set_field = object.__setattr__
+        set_field(longer, "predicates", (*self.predicates, *new))
+        set_field(longer, "topics", (*self.topics, *map(topics_of, new)))
+        set_field(longer, "known", self.known.union([predicate.identity for predicate in new]))
+        set_field(longer, "identity", _longer(self.identity, new))
         return longer
 
     def about(self, topics: Topics) -> tuple[Facts, Facts]:
-        """The facts connected to these topics, directly or through other facts, and the rest of them."""
-        return _parted(self, topics)
+        """Split into the facts connected to `topics`, directly or through other facts, and the rest."""
+        return _partition(self, topics)
 
     def only(self, wanted: Callable[[Predicate], bool]) -> Facts:
-        """The facts that are wanted, in their order."""
+        """Return the facts that satisfy `wanted`, in order."""
         return self.at([position for position, predicate in enumerate(self.predicates) if wanted(predicate)])
 
     def at(self, positions: Sequence[int]) -> Facts:
-        """Those at these positions."""
+        """Return the facts at these positions."""
         return Facts(tuple(self.predicates[k] for k in positions), tuple(self.topics[k] for k in positions))
 
 
 def _longer(before: Identity, predicates: Iterable[Predicate]) -> Identity:
-    """The identity of facts and further ones."""
+    """Return the identity of facts extended by `predicates`."""
     for predicate in predicates:
         before = identity((before, predicate.identity))
     return before
@@ -104,20 +104,22 @@ def _longer(before: Identity, predicates: Iterable[Predicate]) -> Identity:
 EMPTY = Facts()
 
 
-def adds_naturals(facts: Facts, expression: Index) -> bool:
-    """Whether it is seen at once that it is not negative: a polynomial of what is not, no coefficient negative.
+def has_only_non_negative_terms(facts: Facts, expression: Index) -> bool:
+    """Return True if `expression` is a polynomial of non-negative atoms with positive coefficients.
 
-    4*i + crd[p] is one, where 0 <= i is a fact and the elements of crd are declared not to be negative.
+    An example is 4*i + crd[p], if 0 <= i is a fact and the elements of crd are declared to be non-negative.
     """
-    return all(value > 0 and all(_is_natural(facts, atom) for atom in monomial) for monomial, value in expression.terms)
+    return all(
+        value > 0 and all(_is_non_negative(facts, atom) for atom in monomial) for monomial, value in expression.terms
+    )
 
 
-def _is_natural(facts: Facts, atom: AnyAtom) -> bool:
+def _is_non_negative(facts: Facts, atom: AnyAtom) -> bool:
     match atom:
         case Size():
             return True
         case Read(array) if array.low is not None and never_negative(array.low):
-            return True  # outside of its array it is zero
+            return True  # an element outside the array is zero
         case Read() | Bound() | Var() | Quotient() | Extremum() | Xor():
             return NonNegative(index(atom)).identity in facts.known
         case _:
@@ -125,7 +127,7 @@ def _is_natural(facts: Facts, atom: AnyAtom) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _parted(facts: Facts, topics: Topics) -> tuple[Facts, Facts]:
+def _partition(facts: Facts, topics: Topics) -> tuple[Facts, Facts]:
     reached = set(topics)
     left = list(range(len(facts.predicates)))
     grown = True
@@ -147,13 +149,13 @@ def _parted(facts: Facts, topics: Topics) -> tuple[Facts, Facts]:
 
 @lru_cache(maxsize=8192)
 def topics_of(predicate: Predicate) -> Topics:
-    """What a predicate speaks about."""
+    """Return the sizes, variables and array names of a predicate."""
     found: set[Hashable] = set()
-    _gather(atoms_of(predicate), found)
+    _collect(atoms_of(predicate), found)
     return frozenset(found)
 
 
-def _gather(among: Iterable[AnyAtom], found: set[Hashable]) -> None:
+def _collect(among: Iterable[AnyAtom], found: set[Hashable]) -> None:
     for atom in among:
         match atom:
             case Size() | Bound() | Var():
@@ -161,7 +163,7 @@ def _gather(among: Iterable[AnyAtom], found: set[Hashable]) -> None:
             case Read(array):
                 found.add(array.name)
                 for part in declared(array):
-                    _gather(atoms(part), found)
+                    _collect(atoms(part), found)
             case Quotient() | Extremum() | Xor():
                 pass
             case _:
@@ -169,15 +171,15 @@ def _gather(among: Iterable[AnyAtom], found: set[Hashable]) -> None:
 
 
 def declared(array: Array) -> Iterable[Index]:
-    """The expressions in an array's declaration: its shape and the bounds of its elements."""
+    """Return the expressions in an array's declaration: its shape and the bounds of its elements."""
     return (*array.shape, *(fact.bound for fact in bounds_of(array)))
 
 
 def renumbered(facts: Facts, goal: Predicate) -> tuple[Facts, Predicate, Sequence[Var]]:
-    """The question with its variables numbered 0, 1, …, and what they were.
+    """Return the query with its variables numbered 0, 1, …, and the original variables.
 
-    Loops beside each other ask the same of variables of their own: so that is one question. Variables keep their order,
-    by which the prover takes them up and terms are written; so it is answered in the same way.
+    Queries from different loops are then equal and share a memo entry. Variables keep their order,
+    because the order of terms and the search depend on it.
     """
     numbered, variables = _numbered(facts, frozenset(one for one in topics_of(goal) if isinstance(one, Var)))
     return numbered, _with_numbers(goal, topics_of(goal), variables), variables
@@ -185,17 +187,17 @@ def renumbered(facts: Facts, goal: Predicate) -> tuple[Facts, Predicate, Sequenc
 
 @lru_cache(maxsize=4096)
 def _numbered(facts: Facts, others: frozenset[Var]) -> tuple[Facts, tuple[Var, ...]]:
-    """The facts with their variables and these others numbered, and what they were."""
-    spoken_of = {topic for topics in facts.topics for topic in topics if isinstance(topic, Var)}
-    variables = tuple(sorted(spoken_of | others, key=lambda one: one.uid))
+    """Number the variables of the facts and `others`, and return the facts and the original variables."""
+    occurring = {topic for topics in facts.topics for topic in topics if isinstance(topic, Var)}
+    variables = tuple(sorted(occurring | others, key=lambda one: one.uid))
     if all(variable.uid == number for number, variable in enumerate(variables)):
         return facts, variables
-    told = zip(facts.predicates, facts.topics, strict=True)
-    return Facts(tuple(_with_numbers(fact, topics, variables) for fact, topics in told)), variables
+    numbered = zip(facts.predicates, facts.topics, strict=True)
+    return Facts(tuple(_with_numbers(fact, topics, variables) for fact, topics in numbered)), variables
 
 
 def _with_numbers(predicate: Predicate, topics: Topics, variables: Sequence[Var]) -> Predicate:
-    """The predicate about numbered variables, each of which stands at its number."""
+    """Replace each variable in a predicate by its position in `variables`."""
     changed = tuple((one, number) for number, one in enumerate(variables) if one.uid != number and one in topics)
     return _renumbered(predicate, changed) if changed else predicate
 
@@ -207,5 +209,5 @@ def _renumbered(predicate: Predicate, numbers: tuple[tuple[Var, int], ...]) -> P
     def leaf(one: Leaf) -> Index:
         return after[one] if one in after else index(one)
 
-    # Quotients stay as they are written: of dead code some are by zero, and none is made of that.
+    # Keep quotients as they are: dead code may divide by zero.
     return map_indices(predicate, lambda e: map_leaves(e, leaf, lambda a, b: index(Quotient(a, b))))

@@ -1,4 +1,4 @@
-"""Decides index facts, in layers: what is written already, the own prover, a search for a counterexample, z3."""
+"""The prover's layers: trivial goals, linear arithmetic, a search for counterexamples, and z3."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
 from atl.prove.bits import by_bits
-from atl.prove.cases import of_alternatives, of_remainders, with_plain_limits
-from atl.prove.elements import lawful
+from atl.prove.cases import split_alternatives, split_remainders, with_plain_limits
+from atl.prove.elements import realisable
 from atl.prove.ends import is_least_at_ends
-from atl.prove.facts import Facts, adds_naturals, declared, renumbered, topics_of
+from atl.prove.facts import Facts, declared, has_only_non_negative_terms, renumbered, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.linear.solver import EFFORT, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
@@ -68,45 +68,46 @@ LAST_TRIES: Final = 480
 CONSISTENCY_EFFORT: Final = 1_000
 
 statistics: Final = Statistics()
-"""How many queries each layer has answered in this process."""
+"""Number of queries that each layer answered in this process."""
 
 _inconsistencies: Final[dict[Facts, bool]] = {}
 Key: TypeAlias = tuple[Identity, Identity, bool, bool]
-"""All that an answer depends on: the facts, the goal, whether the slow layers, and whether z3, may be asked too."""
+"""The memo key: the facts, the goal, and whether the slow layers and z3 are allowed."""
 _memo: Final[dict[Key, Answer]] = {}
 _smt: Final[ContextVar[bool]] = ContextVar("smt", default=True)
 
 
 def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
-    """Whether the facts imply the goal, for all integers (and sizes >= 0).
+    """Decide whether the facts imply the goal, for all integers (and sizes >= 0).
 
-    `Proved` is a proof and `Refuted` holds numbers that were checked; `Unknown` is neither. A quotient means something
-    only where its divisor is positive: elsewhere it stands for any integer in a proof, and never refutes; but 0 // n is
-    written as 0, whatever n is, also where an equality gives the 0. An array element read outside of its array is zero.
-    Without `thorough`, z3 and long searches are left out.
+    `Proved` is a proof, and `Refuted` contains numbers that were checked. A quotient is defined only if its divisor
+    is positive. In a proof, an undefined quotient may be any integer, and a counterexample must not contain one.
+    Exception: 0 // n is always simplified to 0. An array element outside the array is zero. Without `thorough`, z3 and
+    long searches are skipped.
     """
-    answer = _answered(facts, goal, thorough)
+    answer = _decide(facts, goal, thorough)
     return Refuted(answer.model.named(_variables(facts, goal))) if isinstance(answer, Refuted) else answer
 
 
 def proves(facts: Facts, goal: Predicate, *, thorough: bool = True) -> bool:
-    """Whether the goal is proved: neither an answer that is unknown nor one that refutes it says so."""
-    return isinstance(_answered(facts, goal, thorough), Proved)
+    """Return True if the goal is proved, and False if it is refuted or unknown."""
+    return isinstance(_decide(facts, goal, thorough), Proved)
 
 
-def _answered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
-    """The answer, of which a model may call variables as an equal question did that was asked before."""
-    asked = goal.identity
-    stated = asked is TRUE.identity or asked in facts.known
-    if stated or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
+def _decide(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """Decide a query with the memo. A model may use the variable names of an equal earlier query."""
+    known = goal.identity is TRUE.identity or goal.identity in facts.known
+    if known or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
         statistics.trivial += 1
         return Proved("trivial")
-    key = (facts.identity, asked, thorough, _smt.get())
+    key = (facts.identity, goal.identity, thorough, _smt.get())
     found = _memo.get(key)
     if found is not None:
         statistics.memo += 1
         return found
-    answer = _conjunction(facts, goal, thorough) if isinstance(goal, All) else _simple(facts, goal, thorough)
+    answer = (
+        _decide_conjunction(facts, goal, thorough) if isinstance(goal, All) else _decide_simple(facts, goal, thorough)
+    )
     _remember(key, answer)
     return answer
 
@@ -118,7 +119,7 @@ def _variables(facts: Facts, goal: Predicate) -> Iterator[Var]:
 
 @contextmanager
 def without_smt() -> Iterator[None]:
-    """What is asked within it is not asked of z3: what only z3 would prove is unknown there.
+    """Disable z3 inside a `with` block: goals that only z3 proves are unknown there.
 
     >>> from atl.core.index import size
     >>> from atl.core.predicate import at_most
@@ -128,7 +129,7 @@ def without_smt() -> Iterator[None]:
     Proved(layer='z3', vacuous=False)
     >>> with without_smt():
     ...     prove(Facts(), square)
-    Unknown(reason='z3 was not asked')
+    Unknown(reason='z3 was not used')
     """
     before = _smt.set(False)
     try:
@@ -138,9 +139,9 @@ def without_smt() -> Iterator[None]:
 
 
 def contradictory(facts: Facts) -> bool | None:
-    """True when no integers meet the facts, False when some do, None when neither could be shown.
+    """Return True if no integers satisfy the facts, False if some do, and None if unknown.
 
-    `prove(facts, FALSE)` says the same with the numbers that meet them.
+    `prove(facts, FALSE)` returns the same answer with the integers.
     """
     match prove(facts, FALSE):
         case Proved():
@@ -152,7 +153,7 @@ def contradictory(facts: Facts) -> bool | None:
 
 
 def forget() -> None:
-    """Empties the memo; answers do not depend on it."""
+    """Clear the memo. Answers do not depend on it."""
     _memo.clear()
     _inconsistencies.clear()
 
@@ -164,11 +165,11 @@ def _remember(key: Key, answer: Answer) -> None:
     _memo[key] = answer
 
 
-def _conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
-    """Every part is proved by itself; the first that is refuted decides."""
+def _decide_conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
+    """Prove each part separately; a refuted part decides the answer."""
     worst: Answer = Proved("trivial")
     for part in goal.parts:
-        answer = _answered(facts, part, thorough)
+        answer = _decide(facts, part, thorough)
         match answer:
             case Refuted():
                 return answer
@@ -182,34 +183,34 @@ def _conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
 
 
 def _by_cases(facts: Facts, goal: Predicate) -> bool:
-    """Whether each of the cases into which an open question falls is proved."""
-    alternative = of_alternatives(facts, goal)
+    """Split an open query into cases, and return True if all of them are proved."""
+    alternative = split_alternatives(facts, goal)
     if alternative is not None:
         return isinstance(prove(*alternative), Proved)
-    cases = of_remainders(facts, goal)
+    cases = split_remainders(facts, goal)
     return bool(cases) and all(isinstance(prove(*case, thorough=False), Proved) for case in cases)
 
 
-def _simple(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
-    """Of a quick question, many facts that say nothing of it are left out; a counterexample would have to meet them."""
+def _decide_simple(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """Decide a goal that is not a conjunction. Quick queries ignore irrelevant facts, and then are never refuted."""
     near = facts if thorough else relevant(facts, goal)
     if near is facts:
-        return _connected(facts, goal, thorough)
-    answer = _answered(near, goal, thorough)
+        return _decide_connected(facts, goal, thorough)
+    answer = _decide(near, goal, thorough)
     return answer if isinstance(answer, Proved) else Unknown("the quick layers of the prover found no proof")
 
 
-def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
-    """Only the facts connected to the goal matter, unless the others are contradictory.
+def _decide_connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """Decide the goal from the connected facts, and check the other facts for contradictions.
 
-    Whether facts contradict each other is asked of those connected to the first one, and of the others by themselves.
+    A goal without leaves is decided from the facts connected to the first fact.
     """
     topics = topics_of(goal) or frozenset().union(*facts.topics[:1])
     near, rest = facts.about(topics)
-    answer = _numbered(near, goal, thorough)
+    answer = _decide_numbered(near, goal, thorough)
     if isinstance(answer, Proved) or not rest.predicates:
         return answer
-    match _answered(rest, FALSE, thorough):
+    match _decide(rest, FALSE, thorough):
         case Proved(layer):
             return Proved(layer, vacuous=True)
         case Refuted(model):
@@ -218,13 +219,13 @@ def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
             return Unknown(reason) if isinstance(answer, Refuted) else answer
 
 
-def _numbered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
-    """Questions that differ in the numbers of their variables only are asked once."""
-    numbered, asked, variables = renumbered(facts, goal)
-    key = (numbered.identity, asked.identity, thorough, _smt.get())
+def _decide_numbered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """Decide a query with its variables numbered, so that renamed queries share a memo entry."""
+    numbered, numbered_goal, variables = renumbered(facts, goal)
+    key = (numbered.identity, numbered_goal.identity, thorough, _smt.get())
     answer = _memo.get(key)
     if answer is None:
-        answer = _Query(numbered, asked, thorough=thorough).answer()
+        answer = _Query(numbered, numbered_goal, thorough=thorough).answer()
         _remember(key, answer)
     else:
         statistics.memo += 1
@@ -236,10 +237,10 @@ def _numbered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A question on its way through the layers.
+    """One query, which is passed through the layers.
 
-    `thorough` asks the slow ones too; of a goal that is `simplified`, or whose quotients are taken `as_written`, no
-    other way to write it is tried.
+    `thorough` enables the slow layers. `simplified` and `as_written` record which rewritings of the goal were tried, so
+    that each is tried once.
     """
 
     facts: Facts
@@ -251,11 +252,11 @@ class _Query:
     def answer(self) -> Answer:
         if any(isinstance(atom, Xor) for atom in atoms_of(self.goal)) and self._by_bits(thorough=False):
             return self._proved("linear")
-        if isinstance(self.goal, NonNegative) and adds_naturals(self.facts, self.goal.expression):
+        if isinstance(self.goal, NonNegative) and has_only_non_negative_terms(self.facts, self.goal.expression):
             return self._proved("linear")
-        stated = self.facts.predicates, negation(self.goal)
-        asked = stated if self.as_written else self._divided_out()
-        solution = _solve_equalities(*asked)
+        original = self.facts.predicates, negation(self.goal)
+        predicates = original if self.as_written else self._divided_out()
+        solution = _solve_equalities(*predicates)
         table, known, denied = Table(), System(), System()
         for predicate in solution.facts:
             read_predicate(table, predicate, known)
@@ -264,7 +265,7 @@ class _Query:
         whole.add(denied)
         if any(not case for case in whole.cases):
             return self._proved("linear")
-        # Most that is asked in passing does not follow: then numbers are found sooner than it is seen that no proof is.
+        # Most quick queries do not follow, and finding a counterexample is faster than exhausting the proof search.
         samples = None if self.thorough else search(table, whole, undefined=not _divides(self.goal))
         if samples and (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
             return Refuted(model)
@@ -285,7 +286,7 @@ class _Query:
         products = any(len(monomial) > 1 for monomial in table.monomials)
         if products and refuted(table, known, denied, effort=effort, wide=True):
             return self._proved("linear")
-        if asked != stated and not self.simplified:
+        if predicates != original and not self.simplified:
             return replace(self, as_written=True).answer()
         if not self.thorough:
             statistics.unknown += 1
@@ -296,8 +297,8 @@ class _Query:
             if simpler == TRUE:
                 return self._proved("linear")
             answer = _Query(self.facts, simpler, thorough=True, simplified=True).answer()
-            if isinstance(answer, Refuted) and not lawful(self._arrays(table), answer.model):
-                return Unknown("no array holds what is declared, with the numbers that were found")
+            if isinstance(answer, Refuted) and not realisable(self._arrays(table), answer.model):
+                return Unknown("no array has the declared properties and the elements that were found")
             return answer
         if self._by_bits(thorough=True) or _by_cases(self.facts, self.goal) or self._with_solved(solution):
             return self._proved("linear")
@@ -307,12 +308,12 @@ class _Query:
         return self._by_z3(table, whole, solution)
 
     def _by_bits(self, *, thorough: bool) -> bool:
-        """Whether what the goal says of bits holds, and what is left of it is proved."""
+        """Decompose the goal into bits, and prove the remaining goal."""
         left = by_bits(self.facts, self.goal)
-        return left is not None and isinstance(_answered(self.facts, left, thorough), Proved)
+        return left is not None and isinstance(_decide(self.facts, left, thorough), Proved)
 
     def _with_solved(self, solution: _Solution) -> bool:
-        """Whether the goal is proved once what equalities give is put in: the parts of an exclusive or cancel then."""
+        """Prove the goal after substituting solved equalities, as this may cancel parts of an exclusive or."""
         if not solution.solved or not any(isinstance(atom, Xor) for atom in atoms_of(self.goal)):
             return False
         facts, goal = list(self.facts.predicates), self.goal
@@ -322,25 +323,25 @@ class _Query:
         return isinstance(prove(Facts().assume(*facts), goal, thorough=self.thorough), Proved)
 
     def _divided_out(self) -> tuple[tuple[Predicate, ...], Predicate]:
-        """The facts, and the goal denied, with multiples of positive divisors taken out of quotients.
+        """Return the facts and the negated goal, with multiples of positive divisors taken out of quotients.
 
-        So (n + k) // k and n // k are seen to be one quotient and another plus one.
+        For example, (n + k) // k becomes n // k + 1.
         """
-        stated = self.facts.predicates, negation(self.goal)
-        facts, denied = stated
+        original = self.facts.predicates, negation(self.goal)
+        facts, denied = original
         if not any(map(_may_be_divided_out, (*facts, denied))):
-            return stated
+            return original
         everything = [expression for predicate in (*facts, denied) for expression in expressions(predicate)]
         found = {divisor: None for expression in everything for divisor in divisors(expression)}
-        # Facts without quotients decide, so that the question does not come back.
+        # Use only facts without quotients, so that this query does not recur.
         plain = self.facts.only(lambda fact: not _divides(fact))
         positive = {d for d in found if proves(plain, less(ZERO, d), thorough=False)}
         if not positive:
-            return stated
+            return original
 
         def divide(a: Index, b: Index) -> Index:
             if b.constant is not None and b.constant <= 0:
-                return index(Quotient(a, b))  # a divisor that turned out not to be positive: the quotient means nothing
+                return index(Quotient(a, b))  # an undefined quotient
             return divide_out(a, b) if b in positive else floordiv(a, b)
 
         def taken_out(predicate: Predicate) -> Predicate:
@@ -351,18 +352,18 @@ class _Query:
         return tuple(taken_out(fact) for fact in facts), taken_out(denied)
 
     def _at_ends(self) -> bool:
-        """Whether the goal holds at the ends of ranges that make it least; asked where there are products."""
+        """Prove a nonlinear inequality at the ends of the variables' ranges."""
         if not isinstance(self.goal, NonNegative):
             return False
         nonlinear = any(len(monomial) > 1 for monomial, _ in self.goal.expression.terms)
-        return nonlinear and is_least_at_ends(self.facts, self.goal.expression, self._shown)
+        return nonlinear and is_least_at_ends(self.facts, self.goal.expression, self._can_prove)
 
-    def _shown(self, predicate: Predicate) -> bool:
+    def _can_prove(self, predicate: Predicate) -> bool:
         return proves(self.facts, predicate, thorough=False)
 
     def _simpler(self) -> Predicate:
-        """The goal with its quotients, minima and maxima made smaller by what the quick layers see."""
-        return map_indices(self.goal, lambda expression: reduced(expression, self._shown))
+        """Return the goal with its quotients, minima and maxima simplified by the quick layers."""
+        return map_indices(self.goal, lambda expression: reduced(expression, self._can_prove))
 
     def _sampled(self, samples: Search, tries: int, table: Table, solution: _Solution) -> Model | None:
         sample = samples.sample(tries)
@@ -380,8 +381,8 @@ class _Query:
     def _by_z3(self, table: Table, whole: System, solution: _Solution) -> Answer:
         if not _smt.get():
             statistics.unknown += 1
-            return Unknown("z3 was not asked")
-        if self._by_its_own_facts(table):
+            return Unknown("z3 was not used")
+        if self._by_related_facts(table):
             return self._proved("z3")
         reason = ""
         for defined in (False, True):
@@ -390,7 +391,7 @@ class _Query:
                 case Contradiction():
                     if not defined:
                         return self._proved("z3")
-                    reason = "where every divisor is positive it holds, but nothing shows that they are"
+                    reason = "the goal holds if every divisor is positive, which was not proved"
                     break
                 case Sample():
                     if model := self._checked(table, verdict, solution):
@@ -401,19 +402,19 @@ class _Query:
         statistics.unknown += 1
         return Unknown(reason or "z3's counterexample needs a quotient by zero or less")
 
-    def _by_its_own_facts(self, table: Table) -> bool:
-        """Whether facts about nothing but what the goal speaks of prove it: z3 loses its way in products."""
-        asked = topics_of(self.goal)
-        own = self.facts.only(lambda fact: topics_of(fact) <= asked)
-        if len(own.predicates) == len(self.facts.predicates) or all(len(each) < 2 for each in table.monomials):
+    def _by_related_facts(self, table: Table) -> bool:
+        """Prove a nonlinear goal with z3 from the facts about its leaves only, as z3 often fails on more products."""
+        topics = topics_of(self.goal)
+        related = self.facts.only(lambda fact: topics_of(fact) <= topics)
+        if len(related.predicates) == len(self.facts.predicates) or all(len(each) < 2 for each in table.monomials):
             return False
         few, system = Table(), System()
-        for predicate in (*own.predicates, negation(self.goal)):
+        for predicate in (*related.predicates, negation(self.goal)):
             read_predicate(few, predicate, system)
         return isinstance(solve(few, system, defined=False, steps=STEPS_AGAIN), Contradiction)
 
     def _checked(self, table: Table, sample: Sample, solution: _Solution) -> Model | None:
-        """The sample as a model, if the facts hold there and the goal does not."""
+        """Return the sample as a model if it satisfies the facts and not the goal."""
         leaves: dict[Leaf, int] = {}
         for column, atom in table.atoms.items():
             if isinstance(atom, Size | Bound | Var):
@@ -424,7 +425,7 @@ class _Query:
                 leaves[leaf] = model_of(leaves.items(), elements).value(value)
             model = model_of(leaves.items(), elements)
             negative = any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves)
-            if negative or model.satisfies(self.goal) or not lawful(self._arrays(table), model):
+            if negative or model.satisfies(self.goal) or not realisable(self._arrays(table), model):
                 return None
         except ZeroDivisionError:
             return None
@@ -439,14 +440,14 @@ class _Query:
         return model
 
     def _arrays(self, table: Table) -> Iterator[Array]:
-        """The arrays that are read, also where an equality has taken the read away."""
+        """Yield the arrays that are read in the query, also if a substitution removed the read."""
         for predicate in (*self.facts.predicates, self.goal):
             yield from (atom.array for atom in atoms_of(predicate) if isinstance(atom, Read))
         yield from (atom.array for atom in table.atoms.values() if isinstance(atom, Read))
 
 
 def _inconsistent(facts: Facts) -> bool:
-    """Whether the own prover, without case splits, sees at once that the facts contradict each other."""
+    """Return True if linear arithmetic without case splits proves that the facts are contradictory."""
     found = _inconsistencies.get(facts)
     if found is None:
         table, known = Table(), System()
@@ -461,12 +462,12 @@ def _inconsistent(facts: Facts) -> bool:
 
 
 def _may_be_divided_out(predicate: Predicate) -> bool:
-    """Whether dividing out may change a quotient in it."""
-    return any(map(_holds_multiple, atoms_of(predicate)))
+    """Return True if dividing out may change a quotient of the predicate."""
+    return any(map(_contains_multiple, atoms_of(predicate)))
 
 
-def _holds_multiple(atom: AnyAtom) -> bool:
-    """Whether a term of a quotient's numerator holds every factor of its divisor, which is a single product."""
+def _contains_multiple(atom: AnyAtom) -> bool:
+    """Return True if some term of the numerator contains the divisor, a single product."""
     if not isinstance(atom, Quotient) or len(atom.denominator.terms) != 1:
         return False
     ((factors, _),) = atom.denominator.terms
@@ -476,7 +477,7 @@ def _holds_multiple(atom: AnyAtom) -> bool:
 
 
 def _divides(predicate: Predicate) -> bool:
-    """Whether a quotient occurs."""
+    """Return True if the predicate contains a quotient."""
     return any(isinstance(atom, Quotient) for atom in atoms_of(predicate))
 
 
@@ -485,7 +486,7 @@ def _divides(predicate: Predicate) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
-    """The predicates after leaves were replaced by what equalities say that they are."""
+    """The predicates after substituting the leaves that equalities determine."""
 
     facts: Sequence[Predicate]
     denied: Predicate
@@ -493,7 +494,7 @@ class _Solution:
 
 
 def _solve_equalities(facts: Sequence[Predicate], denied: Predicate) -> _Solution:
-    """Replaces a leaf that an equality gives, everywhere, also inside of quotients and reads."""
+    """Substitute each leaf that an equality determines, also inside quotients and reads."""
     left = [*facts, *conjuncts(denied)]
     declaring = {leaf for predicate in left for leaf in _declaring(predicate)}
     solved: list[tuple[Leaf, Index]] = []
@@ -523,7 +524,7 @@ def _substituted(predicate: Predicate, leaf: Leaf, value: Index) -> Predicate:
 
 
 def _declaring(predicate: Predicate) -> Iterator[AnyAtom]:
-    """The sizes in the declarations of the arrays that are read: those are not rewritten."""
+    """Yield the atoms in the declarations of arrays that are read; these sizes are not substituted."""
     for atom in atoms_of(predicate):
         if isinstance(atom, Read):
             for part in declared(atom.array):
@@ -531,7 +532,7 @@ def _declaring(predicate: Predicate) -> Iterator[AnyAtom]:
 
 
 def _solvable(expression: Index, kept: set[AnyAtom]) -> tuple[Leaf, Index] | None:
-    """A leaf with coefficient 1 or -1 that occurs nowhere else in the expression, and what it equals if that is 0."""
+    """Solve expression = 0 for a leaf that has coefficient 1 or -1 and occurs only once."""
     best: tuple[Leaf, int] | None = None
     for monomial, coefficient in expression.terms:
         if len(monomial) != 1 or abs(coefficient) != 1:

@@ -1,6 +1,6 @@
-"""Index expressions made smaller, given what can be shown about them.
+"""Simplification of index expressions with a predicate `can_prove` that answers simple queries.
 
-Nothing here decides anything: `shown` is asked, and every step is an equation that holds where its answers are right.
+Each step is an equation that holds if the answers of `can_prove` are correct.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from atl.core.index import (
 from atl.core.predicate import Predicate, at_most, less, within
 
 MAX_STEPS: Final = 24
-"""Steps of one polynomial division."""
+"""Maximum number of steps of a polynomial division."""
 
-Shown: TypeAlias = Callable[[Predicate], bool]
-"""Whether a predicate is seen to hold."""
+CanProve: TypeAlias = Callable[[Predicate], bool]
+"""A function that returns True for predicates that it can prove."""
 
 
-def reduced(expression: Index, shown: Shown) -> Index:
-    """An equal expression with quotients, minima and maxima decided, merged or made smaller where that is shown."""
-    return _simplified(_Cache(shown, {}), expression)
+def reduced(expression: Index, can_prove: CanProve) -> Index:
+    """Return an equal expression with quotients, minima and maxima simplified or evaluated."""
+    return _simplified(_Cache(can_prove, {}), expression)
 
 
 class _Cache:
-    """What can be shown, and the atoms made smaller so far."""
+    """The prover function and the atoms simplified so far."""
 
-    __slots__ = ("done", "shown")
+    __slots__ = ("can_prove", "done")
 
-    def __init__(self, shown: Shown, done: dict[AnyAtom, Index]) -> None:
-        self.shown = shown
+    def __init__(self, can_prove: CanProve, done: dict[AnyAtom, Index]) -> None:
+        self.can_prove = can_prove
         self.done = done
 
 
@@ -88,7 +88,7 @@ def _new_atom(cache: _Cache, atom: AnyAtom) -> Index:
         case Quotient(numerator, denominator):
             return _quotient(cache, _simplified(cache, numerator), _simplified(cache, denominator))
         case Extremum(kind, choices):
-            return _extremum(cache.shown, kind, [_simplified(cache, choice) for choice in choices])
+            return _extremum(cache.can_prove, kind, [_simplified(cache, choice) for choice in choices])
         case Xor(parts):
             return exclusive_or(*(_simplified(cache, part) for part in parts))
         case Read(array, indices):
@@ -96,14 +96,14 @@ def _new_atom(cache: _Cache, atom: AnyAtom) -> Index:
     assert_never(atom)
 
 
-def _extremum(shown: Shown, kind: Literal["min", "max"], choices: list[Index]) -> Index:
-    """Drops each choice that some other one is always as good as."""
+def _extremum(can_prove: CanProve, kind: Literal["min", "max"], choices: list[Index]) -> Index:
+    """Drop each choice that is never better than another one."""
     kept = list(choices)
     for choice in choices:
         others = [other for other in kept if other is not choice]
         for other in others:
-            beaten = at_most(other, choice) if kind == "min" else at_most(choice, other)
-            if shown(beaten):
+            dominated = at_most(other, choice) if kind == "min" else at_most(choice, other)
+            if can_prove(dominated):
                 kept = others
                 break
     return extremum(kind, *kept)
@@ -113,45 +113,45 @@ def _extremum(shown: Shown, kind: Literal["min", "max"], choices: list[Index]) -
 
 
 def _quotient(cache: _Cache, a: Index, b: Index) -> Index:
-    """a // b, in the first of these forms that applies."""
-    shown = cache.shown
+    """Simplify a // b, with the first form that applies."""
+    can_prove = cache.can_prove
     if b.constant is not None and b.constant <= 0:
-        return index(Quotient(a, b))  # dead code: the facts contradict that a divisor is positive
-    if b.constant is None and not shown(less(ZERO, b)):
+        return index(Quotient(a, b))  # dead code: the divisor is not positive
+    if b.constant is None and not can_prove(less(ZERO, b)):
         return floordiv(a, b)
     out, rest = _divided(a, b)
     if out.terms:
         reduced_rest = _quotient(cache, rest, b)
         if reduced_rest.atom == Quotient(rest, b) and rest.offset < 0 < out.offset:
-            # A ceiling stays (n + k - 1) // k: its numerator is not negative, as that of (n - 1) // k + 1 can be.
+            # Keep a ceiling as (n + k - 1) // k: its numerator is non-negative, that of (n - 1) // k + 1 need not be.
             return out - 1 + index(Quotient(rest + b, b))
         return out + reduced_rest
-    if (value := _decided(shown, a, b)) is not None:
+    if (value := _decided(can_prove, a, b)) is not None:
         return constant(value)
     inner = a.atom
     if isinstance(inner, Xor) and b.constant is not None and not b.constant & (b.constant - 1):
-        parts = [_quotient(cache, part, b) for part in inner.parts]  # bits are dropped from each part by itself
+        parts = [_quotient(cache, part, b) for part in inner.parts]  # shifting distributes over exclusive or
         if sum(part != ZERO for part in parts) < len(parts):
             return exclusive_or(*parts)
-    if isinstance(inner, Quotient) and shown(less(ZERO, inner.denominator)):
+    if isinstance(inner, Quotient) and can_prove(less(ZERO, inner.denominator)):
         return _quotient(cache, inner.numerator, inner.denominator * b)
     for factor, whole, remainder in _shared_factors(a, b):
-        if shown(within(ZERO, remainder, factor)):  # so the factor is positive
+        if can_prove(within(ZERO, remainder, factor)):  # so the factor is positive
             return _quotient(cache, whole, _divided(b, factor)[0])
     return floordiv(a, b)
 
 
-def _decided(shown: Shown, a: Index, b: Index) -> int | None:
-    """The value of a // b, if it is shown to be 0, -1 or 1."""
-    if shown(at_most(ZERO, a)):
-        if shown(less(a, b)):
+def _decided(can_prove: CanProve, a: Index, b: Index) -> int | None:
+    """Return the value of a // b if it is proved to be 0, -1 or 1."""
+    if can_prove(at_most(ZERO, a)):
+        if can_prove(less(a, b)):
             return 0
-        return 1 if shown(at_most(b, a)) and shown(less(a, b * 2)) else None
-    return -1 if shown(less(a, ZERO)) and shown(at_most(-b, a)) else None
+        return 1 if can_prove(at_most(b, a)) and can_prove(less(a, b * 2)) else None
+    return -1 if can_prove(less(a, ZERO)) and can_prove(at_most(-b, a)) else None
 
 
 def _divided(a: Index, b: Index) -> tuple[Index, Index]:
-    """a = out * b + rest, by polynomial division; a divisor of several terms only where that shortens the rest."""
+    """Divide polynomials: a = out * b + rest. If b has several terms, each step must shorten the rest."""
     divisor = b.constant
     if divisor is not None:
         whole = {monomial: value // divisor for monomial, value in a.terms if not monomial or value % divisor == 0}
@@ -171,7 +171,7 @@ def _divided(a: Index, b: Index) -> tuple[Index, Index]:
 
 
 def _leading_multiple(a: Index, lead: Monomial, coefficient: int) -> Index | None:
-    """The first term of `a` that the leading term divides, over it."""
+    """Return the quotient of the first term of `a` that the leading term of the divisor divides."""
     for monomial, value in a.terms:
         left = list(monomial)
         for atom in lead:
@@ -185,7 +185,10 @@ def _leading_multiple(a: Index, lead: Monomial, coefficient: int) -> Index | Non
 
 
 def _shared_factors(a: Index, b: Index) -> Iterable[tuple[Index, Index, Index]]:
-    """Factors f of b with a = f * whole + rest: then a // b = whole // (b / f), where 0 <= rest < f. Largest first."""
+    """Yield (f, whole, rest), largest first: f divides b and a = f * whole + rest.
+
+    If 0 <= rest < f, then a // b = whole // (b / f).
+    """
     divisor = b.constant
     if divisor is not None:
         sizes = {gcd(divisor, value) for monomial, value in a.terms if monomial}
@@ -208,7 +211,7 @@ def _shared_factors(a: Index, b: Index) -> Iterable[tuple[Index, Index, Index]]:
 
 
 def exact_multiple(a: Index, b: Index) -> Index | None:
-    """a / b, where polynomial division leaves no rest; by zero there is none."""
+    """Return a / b if polynomial division leaves no remainder, and None otherwise or for b = 0."""
     if not b.terms:
         return None
     out, rest = _divided(a, b)

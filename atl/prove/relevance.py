@@ -1,7 +1,7 @@
-"""Facts that say nothing of a goal, and are left out where there are many of them.
+"""Relevance filter: drops facts that cannot contribute to a goal, if there are many.
 
-A condition such as i % 4 < 3 says something of i // 4; of i alone, no elimination learns anything from it. Of forty of
-them, each with a quotient of its own, a question about one quotient needs one.
+A condition such as i % 4 < 3 constrains i // 4, but elimination learns nothing about i alone. Of forty such conditions
+with different quotients, a query about one quotient needs one.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Final, TypeAlias
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor, atoms
 from atl.core.predicate import Predicate, expressions
 from atl.prove.facts import Facts
-from atl.prove.linear.elimination import Budget, leaves_nothing
+from atl.prove.linear.elimination import Budget, leaves_no_rows
 from atl.prove.linear.rows import Row, System, Table, combined, plus, read_predicate
 
-MANY: Final = 6
-"""Fewer facts than this are all looked at."""
+MIN_FACTS: Final = 6
+"""Minimum number of facts for filtering."""
 GROUP_EFFORT: Final = 200
-CHOICES: Final = 8
-"""In how many ways the cases of a group of facts are decided."""
+MAX_CHOICES: Final = 8
+"""Maximum number of combinations of alternatives that are tried for a group."""
 
 _Group: TypeAlias = tuple[Predicate, ...]
-"""Facts that are tied to each other by common quotients."""
+"""Facts that share quotients, directly or through other facts of the group."""
 
 
 def relevant(facts: Facts, goal: Predicate) -> Facts:
-    """The facts without those that are only about quotients of their own, if there are many of these.
+    """Drop facts that only constrain quotients which do not occur in the goal, if there are many.
 
-    What follows from them follows from all. Lost may be what needs such a fact for a whole number that others pin down.
+    This is sound, as fewer facts prove less. It may lose proofs that need a fact's effect on integers.
     """
-    if len(facts.predicates) < MANY:
+    if len(facts.predicates) < MIN_FACTS:
         return facts
-    asked = _quotients(goal)
-    alone = {fact for group, quotients in _independent(facts) if asked.isdisjoint(quotients) for fact in group}
-    return facts.only(lambda fact: fact not in alone) if len(alone) >= MANY else facts
+    needed = _quotients(goal)
+    alone = {fact for group, quotients in _independent(facts) if needed.isdisjoint(quotients) for fact in group}
+    return facts.only(lambda fact: fact not in alone) if len(alone) >= MIN_FACTS else facts
 
 
 @lru_cache(maxsize=256)
 def _independent(facts: Facts) -> tuple[tuple[_Group, frozenset[Quotient]], ...]:
-    """The groups of facts that say nothing of what is not in their quotients, with these quotients."""
+    """Return the groups of facts that only constrain their own quotients, with these quotients."""
     groups: list[tuple[_Group, frozenset[Quotient]]] = []
     for fact in facts.predicates:
         if own := _quotients(fact):
@@ -49,7 +49,7 @@ def _independent(facts: Facts) -> tuple[tuple[_Group, frozenset[Quotient]], ...]
             groups = [group for group in groups if own.isdisjoint(group[1])]
             together = (*(other for group, _ in tied for other in group), fact)
             groups.append((together, own.union(*(quotients for _, quotients in tied))))
-    return tuple(group for group in groups if _says_nothing_else(group[0]))
+    return tuple(group for group in groups if _constrains_only_quotients(group[0]))
 
 
 @lru_cache(maxsize=4096)
@@ -63,32 +63,32 @@ def _atoms(predicate: Predicate) -> Iterator[AnyAtom]:
 
 
 @lru_cache(maxsize=4096)
-def _says_nothing_else(group: _Group) -> bool:
-    """Whether real quotients by constants could meet the facts, whatever the values of the variables are."""
+def _constrains_only_quotients(group: _Group) -> bool:
+    """Return True if real values of the quotients satisfy the facts for all values of the variables."""
     table, system = Table(), System()
     for fact in group:
         if any(isinstance(atom, Read | Extremum | Xor) for atom in _atoms(fact)):
             return False
         read_predicate(table, fact, system)
-    rows = [*_meant(table), *system.rows]
+    rows = [*_definitions(table), *system.rows]
     if system.equalities or any(len(monomial) > 1 for monomial in table.monomials):
         return False
     kept = frozenset(column for column, atom in table.atoms.items() if isinstance(atom, Size | Bound | Var))
-    return any(_leave_free(rows, chosen, kept) for chosen in islice(product(*system.cases), CHOICES))
+    return any(_unconstrained(rows, chosen, kept) for chosen in islice(product(*system.cases), MAX_CHOICES))
 
 
-def _leave_free(rows: list[Row], chosen: Iterable[System], kept: frozenset[int]) -> bool:
-    """Whether the rows and those of the alternatives say nothing of the kept columns."""
+def _unconstrained(rows: list[Row], chosen: Iterable[System], kept: frozenset[int]) -> bool:
+    """Return True if the rows and those of the alternatives do not constrain the kept columns."""
     more: list[Row] = []
     for alternative in chosen:
         if alternative.equalities or alternative.cases:
             return False
         more += alternative.rows
-    return leaves_nothing([*rows, *more], kept, Budget(GROUP_EFFORT))
+    return leaves_no_rows([*rows, *more], kept, Budget(GROUP_EFFORT))
 
 
-def _meant(table: Table) -> list[Row]:
-    """Euclid's facts for the quotients; one that is not by a constant makes a product."""
+def _definitions(table: Table) -> list[Row]:
+    """Return the rows b*q <= a < b*q + b of the quotients q = a // b."""
     rows: list[Row] = []
     for column, atom in table.atoms.items():
         if isinstance(atom, Quotient):

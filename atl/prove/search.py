@@ -1,7 +1,7 @@
-"""A seeded, bounded search for a counterexample: small numbers, chosen along the hypotheses.
+"""A seeded and bounded search for counterexamples with small numbers.
 
-Leaves and array elements get their values one after the other. A hypothesis that is linear in the last of its leaves
-bounds that leaf's choice, so that most samples meet the hypotheses; the others are tested as soon as they can be.
+Leaves and array elements are assigned one after the other. A hypothesis that is linear in its last leaf bounds the
+choice of this leaf, so that most samples satisfy the hypotheses. Other hypotheses are tested as soon as possible.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, 
 from atl.prove.linear.rows import Row, System, Table
 
 SPREAD: Final = 6
-"""How far from a bound a value without another bound is chosen."""
+"""Distance from a bound within which a value without another bound is chosen."""
 
 Elements: TypeAlias = dict[tuple[str, tuple[int, ...]], int]
 
 
 @dataclass(slots=True)
 class Sample:
-    """Values by column of the leaves and reads, and the elements of the arrays."""
+    """Values of the leaves and reads by column, and the array elements."""
 
     leaves: dict[int, int]
     elements: Elements
@@ -32,7 +32,7 @@ class Sample:
 
 @dataclass(slots=True)
 class _Plan:
-    """The order in which columns get values, and what is computed and tested after each."""
+    """The order of assigning columns, and the columns computed after each assignment."""
 
     table: Table
     unknowns: list[int]
@@ -42,7 +42,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """A row that is tested once the unknown at `position` is known; `slope` is what multiplies it, if it is linear."""
+    """A row tested once the unknown at `position` is assigned. If linear, it is slope * unknown + rest."""
 
     row: Row
     slope: tuple[tuple[int, tuple[int, ...]], ...]
@@ -57,18 +57,18 @@ _Stage: TypeAlias = dict[int, list[_Test]]
 
 @dataclass(slots=True)
 class _Choice:
-    """What holds in one alternative: its tests by position, and further cases inside."""
+    """One alternative: its tests by position, and nested cases."""
 
     tests: _Stage
     cases: list[list[_Choice]]
 
 
-class _Stuck(Exception):
-    """This sample cannot meet the hypotheses."""
+class _Failed(Exception):
+    """This sample cannot satisfy the hypotheses."""
 
 
 class _Random:
-    """A small linear congruential generator: the same numbers on every machine and in every version."""
+    """A linear congruential generator, which gives the same numbers on every platform."""
 
     __slots__ = ("state",)
 
@@ -82,7 +82,7 @@ class _Random:
 
 @dataclass(slots=True)
 class Search:
-    """Samples for one system; `sample` may be called again and again."""
+    """A sampler for one system; `sample` may be called repeatedly."""
 
     plan: _Plan
     root: _Choice
@@ -90,11 +90,11 @@ class Search:
     random: _Random
 
     def sample(self, tries: int) -> Sample | None:
-        """Values that meet the system, or None after so many tries."""
+        """Return values that satisfy the system, or None after `tries` attempts."""
         for attempt in range(tries):
             try:
                 return self._attempt(attempt)
-            except _Stuck:
+            except _Failed:
                 continue
         return None
 
@@ -103,7 +103,7 @@ class Search:
         self._choose_cases(self.root, tests)
         values: dict[int, int] = {}
         elements: Elements = {}
-        self._meet(tests.get(-1, ()), values)
+        self._check(tests.get(-1, ()), values)
         for position, column in enumerate(self.plan.unknowns):
             atom = self.plan.table.atoms[column]
             known = self._known_element(column, atom, values, elements)
@@ -117,7 +117,7 @@ class Search:
                 elements[self._position(column, atom, values)] = values[column]
             for derived in self.plan.computed[position]:
                 values[derived] = self._derived(derived, values)
-            self._meet(here, values)
+            self._check(here, values)
         return Sample({column: values[column] for column in self.plan.unknowns}, elements)
 
     # -- cases ---------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Search:
             tests.setdefault(position, []).extend(group)
         for case in choice.cases:
             if not case:
-                raise _Stuck
+                raise _Failed
             self._choose_cases(case[self.random.below(len(case))], tests)
 
     # -- values --------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Search:
             slope, rest = _sum(test.slope, values), _sum(test.rest, values)
             if slope == 0:
                 if rest < 0 or (rest and test.equality):
-                    raise _Stuck
+                    raise _Failed
                 continue
             if slope > 0 or test.equality:
                 least = -(rest // slope)
@@ -158,11 +158,11 @@ class Search:
         elif high is None:
             high = low + spread
         if high < low:
-            raise _Stuck
+            raise _Failed
         return self._between(low, high)
 
     def _between(self, low: int, high: int) -> int:
-        """Both ends, and what is near the lower one, are likelier than the rest."""
+        """Choose a value; both ends and values near the lower end are more likely."""
         pick = self.random.below(4)
         if pick == 0:
             return low
@@ -207,10 +207,10 @@ class Search:
         high: int | None,
         step: int,
     ) -> tuple[int | None, int | None]:
-        """The range that the elements known already leave to one of a row that rises by a step at least."""
+        """Return the range that known elements leave for an element of an ordered row with at least this step."""
         _, position = self._position(column, read, values)
         rank = len(position)
-        # Those before it need room above the least one, and those after it below the greatest.
+        # The elements before and after it must fit between the bounds as well.
         after = self._value(self.plan.table.parts[column][2 * rank - 1], values) - 1 - position[-1]
         low = None if low is None else low + step * position[-1]
         high = None if high is None else high - step * after
@@ -250,7 +250,7 @@ class Search:
             case Quotient():
                 if parts[1] <= 0:
                     if not self.undefined:
-                        raise _Stuck
+                        raise _Failed
                     return self.random.below(SPREAD)
                 return parts[0] // parts[1]
             case Extremum(kind, _):
@@ -271,11 +271,11 @@ class Search:
             total += product
         return total
 
-    def _meet(self, tests: Sequence[_Test], values: dict[int, int]) -> None:
+    def _check(self, tests: Sequence[_Test], values: dict[int, int]) -> None:
         for test in tests:
             value = self._value(test.row, values)
             if value < 0 or (value and test.equality):
-                raise _Stuck
+                raise _Failed
 
 
 def _sum(terms: tuple[tuple[int, tuple[int, ...]], ...], values: dict[int, int]) -> int:
@@ -292,35 +292,35 @@ def _sum(terms: tuple[tuple[int, tuple[int, ...]], ...], values: dict[int, int])
 
 
 def search(table: Table, system: System, *, undefined: bool, seed: int = 1) -> Search:
-    """A search for values that meet the system; with `undefined`, quotients by zero may have any value."""
-    plan = _planned(table)
-    return Search(plan, _choice(plan, system), undefined, _Random(seed))
+    """Return a sampler for values that satisfy the system. If `undefined`, quotients by zero may have any value."""
+    plan = _plan(table)
+    return Search(plan, _make_choice(plan, system), undefined, _Random(seed))
 
 
-def _planned(table: Table) -> _Plan:
-    """Sizes first, then variables from the outermost on; a read as soon as its position is known."""
+def _plan(table: Table) -> _Plan:
+    """Order the unknowns: sizes, then variables from the outermost; reads as soon as their position is known."""
     plan = _Plan(table, [])
     leaves = [column for column, atom in table.atoms.items() if isinstance(atom, Size | Bound | Var)]
     leaves.sort(key=lambda column: table.atoms[column].order)
     others = [column for column in table.atoms if column in table.parts]
 
-    def settle() -> None:
-        """Everything that can be known once the unknowns so far are."""
+    def schedule_ready() -> None:
+        """Schedule all columns that depend only on the unknowns so far."""
         for column in list(others):
             if column in plan.ready or not _depends_only(table, column, plan.ready):
                 continue
             others.remove(column)
             if isinstance(table.atoms[column], Read) or not plan.unknowns:
-                # A quotient of constants is one by zero or less, of dead code: it may be anything.
+                # A quotient of constants divides by zero or less (dead code): it may have any value.
                 _next_unknown(plan, column)
             else:
                 plan.ready[column] = len(plan.unknowns) - 1
                 plan.computed[-1].append(column)
 
-    settle()
+    schedule_ready()
     for leaf in leaves:
         _next_unknown(plan, leaf)
-        settle()
+        schedule_ready()
     return plan
 
 
@@ -334,16 +334,16 @@ def _depends_only(table: Table, column: int, ready: dict[int, int]) -> bool:
     return all(atom in ready for part in table.parts[column] for key in part for atom in table.monomials[key])
 
 
-def _choice(plan: _Plan, system: System) -> _Choice:
+def _make_choice(plan: _Plan, system: System) -> _Choice:
     tests: _Stage = {}
     for equality, rows in ((False, system.rows), (True, system.equalities)):
         for row in rows:
-            test = _tested(plan, row, equality)
+            test = _test(plan, row, equality)
             tests.setdefault(test.position, []).append(test)
-    return _Choice(tests, [[_choice(plan, part) for part in case] for case in system.cases])
+    return _Choice(tests, [[_make_choice(plan, part) for part in case] for case in system.cases])
 
 
-def _tested(plan: _Plan, row: Row, equality: bool) -> _Test:
+def _test(plan: _Plan, row: Row, equality: bool) -> _Test:
     monomials, ready = plan.table.monomials, plan.ready
     position = max((ready[atom] for column in row for atom in monomials[column]), default=-1)
     slope: list[tuple[int, tuple[int, ...]]] = []

@@ -1,7 +1,4 @@
-"""Index expressions and predicates, made smaller by what is known of their leaves.
-
-Every step is an equation that holds under the facts; what only the deeper layers of the prover would see stays.
-"""
+"""Simplification of index expressions and predicates under facts, with the quick layers of the prover."""
 
 from __future__ import annotations
 
@@ -28,20 +25,19 @@ from atl.prove.reduction import reduced
 
 
 def simplify(facts: Facts, expression: Index) -> Index:
-    """An expression equal to the given one wherever the facts hold.
+    """Return an expression equal to `expression` wherever the facts hold.
 
-    Quotients: 0 <= a < b gives a // b = 0; multiples of the divisor and factors common to both sides leave the
-    quotient; (a // b) // c = a // (b * c). All of it for divisors proved positive only, constant or symbolic. Of a
-    minimum or maximum the choices that another one beats are dropped.
+    Quotients by positive divisors: a // b = 0 for 0 <= a < b; multiples of the divisor and common factors are taken
+    out; (a // b) // c = a // (b * c). Redundant choices of a minimum or maximum are dropped.
     """
     return reduced(expression, lambda predicate: holds(facts, predicate))
 
 
 def simplify_predicate(facts: Facts, predicate: Predicate) -> Predicate:
-    """A predicate equivalent to the given one wherever the facts hold.
+    """Return a predicate equivalent to `predicate` wherever the facts hold.
 
-    What the facts decide is dropped. A part of a conjunction counts as a fact for the later parts, and its negation
-    for the later parts of a disjunction: both are tested from left to right.
+    Decided parts are dropped. Parts are processed left to right: each part of a conjunction is a fact for the later
+    parts, and so is the negation of each part of a disjunction.
     """
     match predicate:
         case All(parts):
@@ -71,5 +67,5 @@ def simplify_predicate(facts: Facts, predicate: Predicate) -> Predicate:
 
 
 def holds(facts: Facts, goal: Predicate) -> bool:
-    """Whether the quick layers of the prover see that the goal follows."""
+    """Return True if the quick layers of the prover prove the goal."""
     return proves(facts, goal, thorough=False)

@@ -1,4 +1,4 @@
-"""The last resort: z3, on quotient-free rows, with a fixed seed and a limit on its steps, never on its time."""
+"""The last layer: z3 on rows without quotients, with a fixed seed and a limit on steps instead of time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from atl.prove.linear.rows import Row, System, Table, combined, declared_rows, p
 from atl.prove.search import Elements, Sample
 
 STEPS: Final = 2_000_000
-"""z3's own measure of work (`rlimit`): 0.2 to 0.5 s."""
+"""Limit in z3's unit of work (`rlimit`): 0.2 to 0.5 s."""
 STEPS_AGAIN: Final = 300_000
 BITS: Final = range(1, 9)
-"""So many bits of numbers whose exclusive or is known to have as many."""
+"""Bit lengths for which the bound of an exclusive or is stated."""
 MAX_READ_PAIRS: Final = 40
 
 Term: TypeAlias = Any
-"""A z3 term: z3 is optional and carries no types."""
+"""A z3 term. z3 is optional and has no types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """z3 found nothing within its limit, or is not installed."""
+    """z3 found no answer within its limit, or is not installed."""
 
     reason: str
 
@@ -38,7 +38,7 @@ Verdict: TypeAlias = Contradiction | Sample | GaveUp
 
 
 def solve(table: Table, system: System, *, defined: bool, steps: int = STEPS) -> Verdict:
-    """Whether the system has a solution; with `defined`, only ones whose divisors are positive are looked for."""
+    """Decide if the system has a solution; if `defined`, only solutions with positive divisors count."""
     try:
         import z3
     except ImportError:
@@ -114,20 +114,20 @@ class _Translation:
                 assert_never(atom)
 
     def _add_xor(self, solver: Any, column: int) -> None:
-        """Bounds of an exclusive or, and of its bits only the lowest: what follows holds, and models are checked.
+        """Add bounds and the lowest bit of an exclusive or. These are consequences only, so models are checked later.
 
-        Each of a, b, … and their exclusive or is that of all the others, and so is at most their sum.
+        Each of a, b, … and their exclusive or c is the exclusive or of the others, and so is at most their sum.
         """
         z3, term = self.z3, self.terms[column]
         parts = [self.value(part) for part in self.table.parts[column]]
-        natural = z3.And([part >= 0 for part in parts])
+        non_negative = z3.And([part >= 0 for part in parts])
         whole = z3.Sum([*parts, term])
         carried = z3.Int(f"c{column}", self.context)
         bounds = [term >= 0, *(2 * each <= whole for each in (*parts, term)), whole == 2 * carried]
-        solver.add(z3.Implies(natural, z3.And(bounds)))
+        solver.add(z3.Implies(non_negative, z3.And(bounds)))
         for bits in BITS:
             fits = z3.And([part < 1 << bits for part in parts])
-            solver.add(z3.Implies(z3.And(natural, fits), term < 1 << bits))
+            solver.add(z3.Implies(z3.And(non_negative, fits), term < 1 << bits))
 
     def _add_read(self, solver: Any, column: int, read: Read) -> None:
         z3 = self.z3
@@ -151,7 +151,7 @@ class _Translation:
         return self.truth(tests, True)
 
     def add_pairs(self, solver: Any) -> None:
-        """An ordered array keeps the order of its positions; a strictly ordered one their distance."""
+        """State that ordered arrays are monotone, and strictly ordered ones increase by at least the distance."""
         z3 = self.z3
         reads = [(column, atom) for column, atom in self.table.atoms.items() if isinstance(atom, Read)]
         pairs = [(a, b) for a, b in combinations(reads, 2) if order_of(a[1].array) and a[1].array == b[1].array]
@@ -172,7 +172,7 @@ class _Translation:
             solver.add(z3.Implies(z3.And([*both, steps[-1] < 0]), rise <= least))
 
     def _in_segment(self, a: int, b: int, first: int, last: int) -> Term:
-        """That two elements stand from one position up to before the next one."""
+        """Return a term that is true if both elements are in the segment between two neighbouring boundaries."""
         ends = [
             self.inside(column, atom) for column in (first, last) if isinstance(atom := self.table.atoms[column], Read)
         ]

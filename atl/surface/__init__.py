@@ -1,1 +1,1 @@
-"""What a person writes: symbolic values with operators, and the functions of `import atl`."""
+"""Surface language: symbolic values with operators, and the functions of `import atl`."""

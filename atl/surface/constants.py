@@ -1,4 +1,4 @@
-"""Small tables of numbers as tensors: a choice between constants, by the index."""
+"""Small constant tensors, represented as selections between literals by the index."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from atl.errors import InvalidArgument, brief
 from atl.surface.numpy_forms import over
 from atl.surface.values import Tensor, located
 
-MOST: Final = 256
-"""A larger table is an input: what is chosen of so many by comparisons would be slow to run, and long to read."""
+MAX_ELEMENTS: Final = 256
+"""Maximum number of elements. A selection between more literals would be slow and long; larger tables are inputs."""
 
 
 def constant(numbers: Any, *, dtype: str | None = None) -> Tensor:
-    """The tensor of these numbers, at most 256: an array of NumPy's, or nested lists; `dtype` is another element type.
+    """Return a constant tensor from at most 256 numbers: a NumPy array or nested lists, converted to `dtype` if given.
 
-    It is a generation that chooses between constants by its indices, half by half, so that nothing new has a meaning:
-    programs, theorems and certificates hold the numbers themselves. Where the index is a number, as in a loop that is
-    written out, the choice is gone. Shape: the array's. Raises `InvalidArgument`.
+    The constant is a generation that selects between literals by binary search over the indices. Programs, theorems and
+    certificates contain the numbers. For a constant index, as in an unrolled loop, the selection is simplified away.
+    Shape: the array's. Raises `InvalidArgument`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n", min=4)
@@ -36,17 +36,17 @@ def constant(numbers: Any, *, dtype: str | None = None) -> Tensor:
     try:
         held = np.asarray(numbers)
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"{brief(numbers)} is no array: {error}", required="an array of numbers") from None
+        raise InvalidArgument(f"{brief(numbers)} is not an array: {error}", required="an array of numbers") from None
     kind = str(held.dtype) if dtype is None else dtypes.checked_dtype(dtype)
     if kind not in dtypes.DTYPES or held.dtype.kind not in "iuf":
         raise InvalidArgument(
-            f"a constant of elements of {held.dtype}",
-            required=f"numbers of {', '.join(dtypes.DTYPES)}, or dtype= with one of these",
+            f"a constant with elements of type {held.dtype}",
+            required=f"numbers of type {', '.join(dtypes.DTYPES)}, or dtype= with one of these",
         )
-    if not 1 <= held.size <= MOST:
+    if not 1 <= held.size <= MAX_ELEMENTS:
         raise InvalidArgument(
             f"a constant of {held.size} numbers",
-            required=f"1 to {MOST} of them",
+            required=f"1 to {MAX_ELEMENTS} numbers",
             suggestions=('declare an input, A = atl.tensor("A", n), and pass the array to the call',),
         )
     with np.errstate(all="ignore"):
@@ -54,16 +54,16 @@ def constant(numbers: Any, *, dtype: str | None = None) -> Tensor:
     whole = not dtypes.is_integer(kind) or np.array_equal(fits.astype(held.dtype), held)
     if not whole or not np.isfinite(fits.astype(float)).all():
         raise InvalidArgument(
-            f"the numbers of a constant are none of {kind}",
-            required=f"finite numbers that {kind} holds; floats may be rounded",
-            suggestions=('dtype="float64" holds more of them',),
+            f"the numbers of a constant do not fit into {kind}",
+            required=f"finite numbers in the range of {kind}; floats may be rounded",
+            suggestions=('use a wider type: dtype="float64"',),
         )
     exact = fits if dtypes.is_integer(kind) else held
     return Tensor(located(over(tuple(map(number, exact.shape)), lambda at: _chosen(exact, list(at), kind))))
 
 
 def _chosen(held: Any, at: list[Index], kind: str) -> Expr:
-    """The element at some indices: of the first half, if the first index is in it, or of the second."""
+    """Return the element at some indices, by binary search over the first index."""
     if not at:
         value = held.item()
         return Constant(value if dtypes.is_integer(kind) else float(value), kind)

@@ -1,4 +1,4 @@
-"""What annotations and texts declare: names, extents, and the type of an input."""
+"""Declarations in annotations and texts: names, extents, and types of inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atl.errors import InvalidArgument, InvalidName, brief
 
 
 def checked_name(name: object, what: str) -> str:
-    """The name, if it can be one of a size, an input, a let or a program."""
+    """Return the name if it is valid for a size, an input, a let or a program. Raises `InvalidName`."""
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
         raise InvalidName(
             f"{brief(name)} cannot name {what}",
@@ -22,13 +22,13 @@ def checked_name(name: object, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What `atl.Tensor["n k", "float64"]` in an annotation says: extents, separated by spaces, and an element type."""
+    """The annotation `atl.Tensor["n k", "float64"]`: extents, separated by spaces, and an element type."""
 
     extents: tuple[str, ...]
     dtype: str = dtypes.DEFAULT
 
     @staticmethod
-    def written(item: str | tuple[str, ...]) -> TensorSpec:
+    def parse(item: str | tuple[str, ...]) -> TensorSpec:
         parts = item if isinstance(item, tuple) else (item,)
         if not parts or len(parts) > 2 or not all(isinstance(part, str) for part in parts):
             raise InvalidArgument(
@@ -39,8 +39,8 @@ class TensorSpec:
         )
 
 
-def extent_written(text: str) -> Index:
-    """The index expression that a text without spaces, such as "2*n+1", means; its names are sizes."""
+def parse_extent(text: str) -> Index:
+    """Parse an index expression over sizes without spaces, such as "2*n+1"."""
     try:
         return _extent(ast.parse(text, mode="eval").body)
     except SyntaxError:

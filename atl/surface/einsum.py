@@ -1,4 +1,4 @@
-"""Einstein's sums, as NumPy spells them, as generations and sums."""
+"""Einstein summation in NumPy's notation, converted to generations and sums."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from atl.errors import InvalidArgument, RankError, ShapeError, Source, brief
 from atl.surface.values import IndexExpr, Tensor, TensorLike, as_tensor
 
 _DOTS = "..."
-_FORM = 'a letter for each dimension, operands apart by commas, then the result: "ij,jk->ik"'
+_FORM = 'a letter for each dimension, commas between operands, then the result: "ij,jk->ik"'
 
 
 @dataclass(frozen=True, slots=True)
 class _Subscripts:
-    """The labels of the dimensions of each operand and of the result; `None` stands for the dots."""
+    """Labels of the dimensions of each operand and of the result; `None` represents the ellipsis."""
 
     operands: tuple[tuple[str | None, ...], ...]
     result: tuple[str | None, ...] | None
@@ -26,13 +26,13 @@ class _Subscripts:
 
 @refuse_runaway_recursion
 def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
-    """The product of the operands, whose dimensions are labelled, summed over the labels that the result lacks.
+    """Multiply operands with labelled dimensions, and sum over the labels that the result does not have.
 
-    "ij,jk->ik" is ⊞i ⊞k Σj A[i, j] * B[j, k]; without "->" the result has the labels that occur once, in the order of
-    the alphabet. A label twice in one operand is its diagonal. The dots of "...ij" are the dimensions that have no
-    label, matched from the last one; an extent of 1 there goes with any, as in NumPy. Loops run in the order of the
-    result, and sums in that of the first occurrence: `s.interchange` gives another. Shape: the extents of the labels of
-    the result, those between its dots being those of the dots. Source: NumPy's `einsum`.
+    "ij,jk->ik" means ⊞i ⊞k Σj A[i, j] * B[j, k]. Without "->", the result has the labels that occur once, in
+    alphabetical order. A repeated label in one operand takes the diagonal. The ellipsis in "...ij" matches all
+    dimensions without a label, aligned at the last one and broadcast as in NumPy. The loops follow the order of the
+    result, then the sums follow the order of first occurrence; `s.interchange` changes the order. Shape: the extents of
+    the labels of the result, including those of the ellipsis. Source: NumPy's `einsum`.
 
     >>> import atl
     >>> n, m, k = atl.sizes("n m k")
@@ -41,8 +41,8 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     matmul (A : float32[n, k], B : float32[k, m]) : float32[n, m] :=
       ⊞[i < n] ⊞[j < m] Σ[k1 < k] A[i, k1] * B[k1, j]
 
-    Raises `InvalidArgument` for subscripts that are none, `RankError` where an operand has other dimensions, and
-    `ShapeError` where a label stands for two extents.
+    Raises `InvalidArgument` for invalid subscripts, `RankError` for an operand of another rank, and `ShapeError` for a
+    label with two extents.
     """
     if not isinstance(subscripts, str):
         raise InvalidArgument(f"the subscripts {brief(subscripts)}", required=_FORM)
@@ -50,7 +50,7 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     read = _read(subscripts)
     if not tensors or len(read.operands) != len(tensors):
         raise InvalidArgument(
-            f"{brief(subscripts)} has subscripts for {len(read.operands)} operands, and there are {len(tensors)}",
+            f"{brief(subscripts)} has subscripts for {len(read.operands)} operands, but got {len(tensors)}",
             required="one tensor for each part between commas",
         )
     dots = [
@@ -58,17 +58,17 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
         for at, (labels, tensor) in enumerate(zip(read.operands, tensors, strict=True), 1)
     ]
     spread = max(dots, default=0)
-    labels = [_spelled(held, count) for held, count in zip(read.operands, dots, strict=True)]
-    result = _spelled(_result_of(read) if read.result is None else read.result, spread)
+    labels = [_expanded(held, count) for held, count in zip(read.operands, dots, strict=True)]
+    result = _expanded(_result_of(read) if read.result is None else read.result, spread)
     if spread and read.result is not None and None not in read.result:
         raise InvalidArgument(
-            f"the result of {brief(subscripts)} lacks the dots of its operands",
-            required="dots in the result too, or a label for each dimension that is summed",
+            f"the result of {brief(subscripts)} has no ellipsis, unlike its operands",
+            required="... in the result too, or a label for each dimension that is summed",
         )
     extents = _extents(subscripts, labels, tensors)
     if unknown := [label for label in result if label not in extents]:
         raise InvalidArgument(
-            f"the result of {brief(subscripts)} has {unknown[0]}, and no operand does", required=_FORM
+            f"the result of {brief(subscripts)} has the label {unknown[0]}, which no operand has", required=_FORM
         )
     variables = {label: Var(next(fresh_uid), name) for label, name in _named(extents).items()}
     return Tensor(_looped(_product(labels, tensors, variables), result, extents, variables))
@@ -81,10 +81,12 @@ def _read(subscripts: str) -> _Subscripts:
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     result = _labels(subscripts, right) if arrow else None
     if result is not None and len(set(result)) < len(result):
-        raise InvalidArgument(f"the result of {brief(subscripts)} has a label twice", required="each label once")
+        raise InvalidArgument(f"the result of {brief(subscripts)} repeats a label", required="distinct labels")
     read = _Subscripts(tuple(_labels(subscripts, part) for part in left.split(",")), result)
     if result is not None and None in result and not any(None in labels for labels in read.operands):
-        raise InvalidArgument(f"the result of {brief(subscripts)} has dots, and no operand does", required=_FORM)
+        raise InvalidArgument(
+            f"the result of {brief(subscripts)} has an ellipsis, but no operand has one", required=_FORM
+        )
     return read
 
 
@@ -92,38 +94,38 @@ def _labels(subscripts: str, part: str) -> tuple[str | None, ...]:
     before, dots, after = part.partition(_DOTS)
     for letter in before + after:
         if not (letter.isascii() and letter.isalpha()):
-            raise InvalidArgument(f"{brief(subscripts)} has {letter!r} in it", required=_FORM)
+            raise InvalidArgument(f"{brief(subscripts)} contains {letter!r}", required=_FORM)
     return (*before, *((None,) if dots else ()), *after)
 
 
 def _result_of(read: _Subscripts) -> tuple[str | None, ...]:
-    """The labels of a result that is not given: the dots, then what occurs once."""
+    """Return the labels of an implicit result: the ellipsis, then the labels that occur once."""
     every = [label for labels in read.operands for label in labels]
     once = sorted(label for label in set(every) if label is not None and every.count(label) == 1)
     return (*((None,) if None in every else ()), *once)
 
 
 def _between_dots(labels: Sequence[str | None], tensor: Tensor, number: int) -> int:
-    """How many dimensions of an operand the dots stand for."""
+    """Return the number of dimensions that the ellipsis of an operand matches."""
     named = sum(label is not None for label in labels)
     left = tensor.rank - named
     if left < 0 or (left and None not in labels):
         raise RankError(
-            f"operand {number} has {tensor.rank} dimensions, and {named} labels",
-            required="a label for each dimension, or dots for the others",
+            f"operand {number} has {tensor.rank} dimensions, but {named} labels",
+            required="a label for each dimension, or ... for the others",
         )
     return left
 
 
-def _spelled(labels: Sequence[str | None], count: int) -> tuple[str, ...]:
-    """The labels, with numbers in the place of the dots: the last dimension there is 0, the one before it 1."""
+def _expanded(labels: Sequence[str | None], count: int) -> tuple[str, ...]:
+    """Replace the ellipsis by numbers, which count its dimensions from the last one."""
     out: list[str] = []
     for label in labels:
         out += [label] if label is not None else [str(at) for at in reversed(range(count))]
     return tuple(out)
 
 
-# -- what they mean ---------------------------------------------------------------------------------------------------
+# -- conversion -------------------------------------------------------------------------------------------------------
 
 
 def _extents(subscripts: str, labels: Sequence[Sequence[str]], tensors: Sequence[Tensor]) -> dict[str, Index]:
@@ -134,17 +136,16 @@ def _extents(subscripts: str, labels: Sequence[Sequence[str]], tensors: Sequence
             if label.isdigit() and ONE in (extent, other):
                 found[label] = extent if other == ONE else other
             elif extent != other:
-                what = "the dots" if label.isdigit() else f"the label {label}"
+                what = "the ellipsis" if label.isdigit() else f"the label {label}"
                 raise ShapeError(
-                    f"{what} of {brief(subscripts)} stand{'' if label.isdigit() else 's'} for dimensions of {other} "
-                    f"and of {extent}",
-                    required="one extent for a label: sizes that are always equal have one name",
+                    f"{what} of {brief(subscripts)} has two extents, {other} and {extent}",
+                    required="one extent for each label; use one name for sizes that are always equal",
                 )
     return found
 
 
 def _named(extents: Mapping[str, Index]) -> dict[str, str]:
-    """What the indices are called: as their labels are, and of the dots by letters that are no label."""
+    """Return the names of the indices: their labels, and unused letters for the dimensions of the ellipsis."""
     spare = iter([letter for letter in "abcdefghpqrstuvwxyz" if letter not in extents] * len(extents))
     return {label: next(spare, "i") if label.isdigit() else label for label in extents}
 

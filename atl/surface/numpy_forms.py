@@ -1,7 +1,7 @@
-"""NumPy's spellings, as generations, sums and accesses: broadcasting, products of matrices, folds along axes, slices.
+"""NumPy operations on terms: broadcasting, matrix products, reductions along axes, slices, and elementwise functions.
 
-They work on terms. Where NumPy looks at sizes when it runs, such as a slice that ends behind the array, the size must
-be provable here, and what is not is refused where the program is checked.
+They are converted to generations, reductions and accesses. NumPy clips slices to the array at run time. Here slices
+must be provably in range; the checks of the program refuse other slices.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from atl.errors import InvalidArgument, RankError, ShapeError, brief
 
 Shape: TypeAlias = tuple[Index, ...]
 Cut: TypeAlias = tuple[Index | None, Index | None, int]
-"""A slice with bounds as they are written, counted from the end where they are negative numbers."""
+"""Bounds and step of a slice; negative constant bounds count from the end."""
 
 _NAMES = "ijlpqrstuvwabcdefgh"
 
 
 def over(shape: Shape, body: Callable[[Sequence[Index]], Expr], make: Callable[..., Expr] | None = None) -> Expr:
-    """The generation of body(indices) over a shape; `make` is another binder than that."""
+    """Return the generation of body(indices) over a shape; `make` builds another binder instead."""
     variables = [Var(next(fresh_uid), _NAMES[at % len(_NAMES)]) for at in range(len(shape))]
     node = body([index(variable) for variable in variables])
     for variable, extent in zip(reversed(variables), reversed(shape), strict=True):
@@ -49,14 +49,14 @@ def over(shape: Shape, body: Callable[[Sequence[Index]], Expr], make: Callable[.
 
 
 def element(e: Expr, at: Sequence[Index]) -> Expr:
-    """The element at some indices, or the tensor that is left where there are fewer of them."""
+    """Return the access of a tensor at some indices."""
     for position in at:
         e = Access(e, position)
     return e
 
 
 def within(e: Expr, at: Sequence[Index]) -> Expr:
-    """The same for indices that are within the tensor: of a generation, its body there (`get_gen`)."""
+    """Return the access at indices that are in range: for a generation, its instantiated body (`get_gen`)."""
     for position in at:
         plain = isinstance(e, Gen) and e.low == ZERO and e.mark is LoopMark.NONE
         e = instantiate(e.body, position) if plain and isinstance(e, Gen) else Access(e, position)
@@ -66,25 +66,25 @@ def within(e: Expr, at: Sequence[Index]) -> Expr:
 # -- broadcasting -----------------------------------------------------------------------------------------------------
 
 
-_AS_THEY_ARE: Final = ContextVar("_AS_THEY_ARE", default=False)
+_BROADCASTING_DISABLED: Final = ContextVar("_BROADCASTING_DISABLED", default=False)
 
 
 @contextmanager
-def shapes_as_they_are() -> Iterator[None]:
-    """Within this nothing is spread: what a rule states is the same for all extents, 1 too."""
-    before = _AS_THEY_ARE.set(True)
+def without_broadcasting() -> Iterator[None]:
+    """Disable broadcasting, because the statement of a rule must be the same for all extents, including 1."""
+    before = _BROADCASTING_DISABLED.set(True)
     try:
         yield
     finally:
-        _AS_THEY_ARE.reset(before)
+        _BROADCASTING_DISABLED.reset(before)
 
 
 def broadcast(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """Two tensors with the shape that NumPy gives both: dimensions are added in front, an extent of 1 is spread.
+    """Broadcast two tensors as NumPy does: add leading dimensions, and repeat along extents of 1.
 
-    Where neither is needed, it is left to the program to prove that the extents are equal.
+    If neither is needed, the tensors are returned unchanged, and the program must prove that their extents are equal.
     """
-    if _AS_THEY_ARE.get():
+    if _BROADCASTING_DISABLED.get():
         return left, right
     a, b = left.type.shape, right.type.shape
     if not a or not b or (len(a) == len(b) and not any(_spreads(x, y) for x, y in zip(a, b, strict=True))):
@@ -92,15 +92,15 @@ def broadcast(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     shape = _common(a, b)
     if shape is None:
         raise ShapeError(
-            f"tensors of shapes ({_listed(a)}) and ({_listed(b)}) do not go together",
-            required="extents that are equal, or 1, from the last one on",
-            suggestions=("write A[:, None] to add a dimension where it is meant",),
+            f"tensors of shapes ({_listed(a)}) and ({_listed(b)}) cannot be broadcast together",
+            required="extents that are equal or 1, compared from the last dimension",
+            suggestions=("add a dimension with A[:, None]",),
         )
     return _spread(left, shape), _spread(right, shape)
 
 
 def _common(a: Shape, b: Shape) -> Shape | None:
-    """The shape that two are spread to; nothing where an extent is neither the other's nor 1."""
+    """Return the shape to which two shapes are broadcast; None if they are incompatible."""
     rank = max(len(a), len(b))
     pairs = list(zip(*((ONE,) * (rank - len(shape)) + shape for shape in (a, b)), strict=True))
     if any(x != y and ONE not in (x, y) for x, y in pairs):
@@ -109,7 +109,7 @@ def _common(a: Shape, b: Shape) -> Shape | None:
 
 
 def _read_at(own: Shape, shape: Shape, at: Sequence[Index]) -> list[Index]:
-    """Where a tensor of its own shape is read, at indices in the shape that it is spread to."""
+    """Return the indices at which a tensor of shape `own` is read, for indices in the broadcast shape."""
     missing = len(shape) - len(own)
     return [ZERO if x == ONE != y else i for i, x, y in zip(at[missing:], own, shape[missing:], strict=True)]
 
@@ -131,23 +131,23 @@ def _listed(shape: Shape) -> str:
 
 
 def matmul(left: Expr, right: Expr) -> Expr:
-    """`A @ B`, as NumPy's: of vectors, of matrices, and of stacks of matrices, whose other dimensions are broadcast."""
+    """Return `A @ B` as in NumPy: for vectors, matrices, and stacks of matrices, which are broadcast."""
     a, b = left.type.shape, right.type.shape
     if not a or not b:
         raise RankError(
-            "a scalar is an operand of @", required="tensors of one dimension or more", suggestions=("write a * b",)
+            "a scalar is an operand of @", required="tensors of rank 1 or more", suggestions=("write a * b",)
         )
     inner, other = a[-1], b[-2] if len(b) > 1 else b[0]
     if inner != other:
         raise ShapeError(
-            f"the last dimension of the left operand of @ is {inner}, and the one that meets it is {other}",
-            required="one extent: sizes that are always equal have one name",
+            f"the inner extents of @ differ: {inner} on the left, {other} on the right",
+            required="equal extents; use one name for sizes that are always equal",
         )
     outer = _common(a[:-2], b[:-2])
     if outer is None:
         raise ShapeError(
-            f"stacks of matrices of the shapes ({_listed(a[:-2])}) and ({_listed(b[:-2])}) meet in @",
-            required="extents that are equal, or 1, from the last one on",
+            f"the stacks of matrices in @ have shapes ({_listed(a[:-2])}) and ({_listed(b[:-2])})",
+            required="extents that are equal or 1, compared from the last dimension",
         )
     rank = len(outer)
     rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
@@ -164,13 +164,13 @@ def matmul(left: Expr, right: Expr) -> Expr:
     return over((*outer, *rows, *columns), entry)
 
 
-# -- folds ------------------------------------------------------------------------------------------------------------
+# -- reductions -------------------------------------------------------------------------------------------------------
 
 
 def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object, *, mean: bool = False) -> Expr:
-    """`A.sum(axis=…)` and its like: along one axis, several, or all; with `keepdims` their extents become 1.
+    """Return a reduction such as `A.sum(axis=…)` along one axis, several, or all; `keepdims` keeps them with extent 1.
 
-    The mean is the sum divided by how many elements there are.
+    With `mean`, the result is divided by the number of elements.
     """
     shape = e.type.shape
     axes = _axes(axis, len(shape))
@@ -196,7 +196,7 @@ def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object, *, mean: boo
 
 
 def _counted(e: Expr, axes: Sequence[int]) -> Expr:
-    """How many elements a fold has, as a number."""
+    """Return the number of reduced elements as a scalar."""
     count = ONE
     for at in axes:
         count = count * e.type.shape[at]
@@ -210,14 +210,14 @@ def _axes(axis: object, rank: int) -> list[int]:
         if isinstance(each, bool) or not isinstance(each, int) or not -rank <= each < rank or each % rank in found:
             raise InvalidArgument(
                 f"axis={brief(axis)} of a tensor with {rank} dimensions",
-                required="an axis, a tuple of different ones, or None for all",
+                required="an axis, a tuple of distinct axes, or None for all",
             )
         found.append(each % rank)
     return sorted(found)
 
 
 def transposed(e: Expr) -> Expr:
-    """`A.T`: the dimensions in the opposite order."""
+    """Return `A.T`: the dimensions in reverse order."""
     match e.type.rank:
         case 0 | 1:
             return e
@@ -231,7 +231,7 @@ def transposed(e: Expr) -> Expr:
 
 
 def sliced(e: Expr, positions: Sequence[Index | Cut | None]) -> Expr:
-    """`A[1:, j, None]`: cuts keep a dimension, indices take one away, None adds one of extent 1."""
+    """Return `A[1:, j, None]`: slices keep a dimension, indices remove one, and None adds one of extent 1."""
     shape: list[Index] = []
     reads: list[Callable[[Sequence[Index]], Index]] = []
     for position in positions:
@@ -249,15 +249,15 @@ def sliced(e: Expr, positions: Sequence[Index | Cut | None]) -> Expr:
 
 
 def _cut(cut: Cut, extent: Index) -> tuple[Index, Index, int]:
-    """Where a slice begins, how many elements it has, and its step."""
+    """Return the start of a slice, its number of elements, and its step."""
     start, stop, step = cut
     if step == -1 and start is None and stop is None:
         return extent - ONE, extent, -1
     if step < 1:
         raise InvalidArgument(
             f"a slice with the step {step}",
-            required="a step from 1 on, or [::-1]",
-            suggestions=("write atl.gen(n, lambda i: A[…]) with the index that is meant",),
+            required="a positive step, or [::-1]",
+            suggestions=("write atl.gen(n, lambda i: A[…]) with the index of each element",),
         )
     low = ZERO if start is None else _from_end(start, extent)
     high = extent if stop is None else _from_end(stop, extent)
@@ -296,11 +296,11 @@ METHODS: Final = {
     "amin": "min",
     "mean": "mean",
 }
-"""NumPy's functions that are methods of a tensor."""
+"""NumPy functions that are methods of a tensor."""
 
 
-def spelled(name: str, operands: Sequence[Expr]) -> Expr | None:
-    """What one of NumPy's elementwise functions means on terms; nothing, where it means nothing here."""
+def elementwise(name: str, operands: Sequence[Expr]) -> Expr | None:
+    """Return the term for one of NumPy's elementwise functions; None for an unsupported one."""
     match name, operands:
         case str(), [left, right] if name in _BINARY:
             return arithmetic(_BINARY[name], *broadcast(left, right))

@@ -1,4 +1,4 @@
-"""The operators that a person writes programs with. Each states its law; shapes are tuples of index expressions."""
+"""Operators for writing programs. Each docstring gives the law and the shape of the result."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from atl.core.terms import (
 )
 from atl.errors import InvalidArgument, InvalidName, RankError, ShapeError, Source, brief
 from atl.surface.declarations import checked_name
-from atl.surface.results import Results, SeveralLike, joined, several_in
+from atl.surface.results import Results, ResultsLike, joined, results_in
 from atl.surface.values import (
     Binder,
     Condition,
@@ -65,23 +65,25 @@ Range = IndexLike | tuple[IndexLike, IndexLike]
 
 
 def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's name)
-    """Symbolic sizes: non-negative integers, or at least `min`. One name gives an `IndexExpr`, several a tuple of them.
+    """Declare symbolic sizes of at least `min`. Returns one `IndexExpr` for one name, or a tuple for several names.
 
-    A size *is* its name: `atl.sizes("n")` means the same wherever it is written. `min` is recorded with the programs
-    that use this size, and each call of a kernel checks it.
+    The name identifies a size: every `atl.sizes("n")` denotes the same size. `min` becomes an assumption of the
+    programs that use this size, and each call of a kernel checks it.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
     >>> k = atl.sizes("k", min=1)
     """
     if not isinstance(names, str) or not names.split():
-        raise InvalidArgument(f"{brief(names)} names no sizes", required='names separated by spaces: atl.sizes("n m")')
+        raise InvalidArgument(
+            f"{brief(names)} does not name sizes", required='names separated by spaces: atl.sizes("n m")'
+        )
     if isinstance(min, bool) or not isinstance(min, int) or min < 0:
         raise InvalidArgument(f"min={brief(min)}", required="a non-negative integer")
     if "," in names:
         spaced = " ".join(names.replace(",", " ").split())
         raise InvalidName(
-            f"{brief(names)} has commas",
+            f"{brief(names)} contains commas",
             required="names separated by spaces",
             suggestions=(f'write atl.sizes("{spaced}")',),
         )
@@ -93,10 +95,10 @@ def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's nam
 
 
 def gen(*arguments: Range | Binder) -> Tensor:
-    """The tensor whose element at i is body(i): `gen(n, body)`, `gen((lo, hi), body)`, `gen(n, m, body)`.
+    """Return the tensor with element body(i) at i: `gen(n, body)`, `gen((lo, hi), body)`, `gen(n, m, body)`.
 
-    Shape: the extents, then the body's shape. Over (lo, hi) the element at position p is body(lo + p), and lo <= hi
-    must be provable. Source: Fig. 3.2.
+    Shape: the extents, then the body's shape. For a range (lo, hi), the element at position p is body(lo + p), and
+    lo <= hi must be provable. Source: Fig. 3.2.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -107,17 +109,17 @@ def gen(*arguments: Range | Binder) -> Tensor:
 
 
 def sum(*arguments: Range | Binder) -> Tensor:  # noqa: A001 (the contract's name)
-    """The sum of body(i): `sum(n, body)`, `sum((lo, hi), body)`, `sum(n, m, body)`; over an empty range, padding.
+    """Return the sum of body(i): `sum(n, body)`, `sum((lo, hi), body)`, `sum(n, m, body)`.
 
-    Shape: the body's. Source: Fig. 3.2, Fig. 5.3.
+    For an empty range the result is padding. Shape: the body's. Source: Fig. 3.2, Fig. 5.3.
     """
     return _bind(_reducer("sum"), "sum", arguments)
 
 
 def reduce(monoid: Monoid, *arguments: Range | Binder) -> Tensor:
-    """body(i) folded by a commutative monoid, "sum", "product", "max" or "min"; the forms are those of `sum`.
+    """Reduce body(i) by a commutative monoid: "sum", "product", "max" or "min". The arguments are those of `sum`.
 
-    The fold starts at the neutral element; over an empty range the result is padding, which reads as zero.
+    The reduction starts at the neutral element. For an empty range the result is padding, which reads as zero.
     """
     if not isinstance(monoid, str) or monoid not in MONOIDS:
         raise InvalidArgument(f"there is no monoid {brief(monoid)}", required=f"one of {', '.join(MONOIDS)}")
@@ -135,8 +137,8 @@ def _reducer(monoid: Monoid) -> Make:
 def _bind(make: Make, what: str, arguments: tuple[Range | Binder, ...]) -> Tensor:
     if len(arguments) < 2 or not callable(arguments[-1]):
         raise InvalidArgument(
-            f"{what} needs one or more extents and, last, a function of as many indices",
-            required=f"for instance atl.{what}(n, lambda i: …)",
+            f"{what} needs one or more extents, then a function of as many indices",
+            required=f"for example atl.{what}(n, lambda i: …)",
         )
     *ranges, function = arguments
     body = cast_to(Binder, function)
@@ -161,11 +163,11 @@ def _bounds(what: str, range_: object) -> tuple[Index, Index]:
 
 
 def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
-    """The names a person gave to the indices; parameters that collect the rest are named i, j, k, …"""
-    plain, required, by_name, collects = _taken(function)
-    if by_name or required > wanted or (len(plain) < wanted and not collects):
+    """Return the names of a function's index parameters; for variadic parameters the names are i, j, k, …"""
+    plain, required, by_name, is_variadic = _parameters(function)
+    if by_name or required > wanted or (len(plain) < wanted and not is_variadic):
         raise InvalidArgument(
-            f"{what} over {wanted} range{'s' if wanted > 1 else ''} is given a function of {required} "
+            f"{what} over {wanted} range{'s' if wanted > 1 else ''} got a function of {required} "
             f"parameter{'' if required == 1 else 's'}",
             required=f"a function of {wanted} parameter{'s' if wanted > 1 else ''}, one for each range",
         )
@@ -176,12 +178,13 @@ def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
     return [name if name.isascii() and name.strip("_") else "i" for name in names]
 
 
-def _taken(function: Binder) -> tuple[list[str], int, bool, bool]:
-    """The names of the parameters that are taken by position, how many of them have no default, whether there are more
-    that must be given by name, and whether it collects the rest.
+def _parameters(function: Binder) -> tuple[list[str], int, bool, bool]:
+    """Return a function's positional parameters and the number of required ones among them.
+
+    Two flags follow: the function requires keyword arguments, and the function has variadic positional parameters.
     """
     if type(function) is FunctionType and not function.__dict__:
-        # What `inspect.signature` says of a function without a wrapper, at a tenth of the time: rules are full of them.
+        # Fast path: the same as `inspect.signature` at a tenth of the cost, because rules call this very often.
         code, count = function.__code__, function.__code__.co_argcount
         named = code.co_varnames[count : count + code.co_kwonlyargcount]
         by_name = any(name not in (function.__kwdefaults__ or {}) for name in named)
@@ -190,7 +193,7 @@ def _taken(function: Binder) -> tuple[list[str], int, bool, bool]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return [], 0, False, True  # of what is written in C nothing is known
+        return [], 0, False, True  # a builtin without a signature
     plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return (
         [p.name for p in plain],
@@ -201,9 +204,9 @@ def _taken(function: Binder) -> tuple[list[str], int, bool, bool]:
 
 
 def guard(condition: Condition | Tensor | bool, e: TensorLike) -> Tensor:
-    """[p] . e: e where the condition holds, else padding of e's shape, which reads as zero. Source: Fig. 3.2, Fig. 5.3.
+    """Return [p] . e: e where the condition holds, else padding of e's shape, which reads as zero.
 
-    e is not looked at where the condition is false: a guard makes an access safe.
+    e is not evaluated where the condition is false, so that a guard makes an access safe. Source: Fig. 3.2, Fig. 5.3.
     """
     return Tensor(located(Guard(as_predicate(condition), as_tensor(e).node)))
 
@@ -211,15 +214,15 @@ def guard(condition: Condition | Tensor | bool, e: TensorLike) -> Tensor:
 @overload
 def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None = ...) -> Tensor: ...
 @overload
-def let(e: TensorLike, body: Callable[[Tensor], Results | SeveralLike], *, name: str | None = ...) -> Results: ...
+def let(e: TensorLike, body: Callable[[Tensor], Results | ResultsLike], *, name: str | None = ...) -> Results: ...
 @refuse_runaway_recursion
 def let(
-    e: TensorLike, body: Callable[[Tensor], TensorLike | Results | SeveralLike], *, name: str | None = None
+    e: TensorLike, body: Callable[[Tensor], TensorLike | Results | ResultsLike], *, name: str | None = None
 ) -> Tensor | Results:
-    """let name := e in body(name): as an equation body(e); a kernel computes e once, into a buffer of its own.
+    """Return let name := e in body(name). The meaning is body(e); a kernel computes e once and stores it in a buffer.
 
-    The name is that of the function's parameter unless `name=` gives another. A body of several results, as `results`
-    takes them, gives these. Source: Fig. 3.2.
+    The default name is that of the function's parameter. If the body has several results, in a form that `results`
+    accepts, so has the let. Source: Fig. 3.2.
     """
     if not callable(body):
         raise InvalidArgument("let needs a function of the bound tensor", required="atl.let(e, lambda x: …)")
@@ -233,7 +236,7 @@ def let(
         return Tensor(located(Let(node, close_tensor(inside.node, variable), chosen)))
 
     made = body(Tensor(variable))
-    several = several_in(made)
+    several = results_in(made)
     return bound(as_tensor(made)) if several is None else several.within(bound)
 
 
@@ -241,7 +244,7 @@ def let(
 
 
 def concat(first: TensorLike, *others: TensorLike) -> Tensor:
-    """The operands one after the other along the first dimension. Shape: (n + m + …, rest). Source: Fig. 4.3."""
+    """Concatenate the operands along the first dimension. Shape: (n + m + …, rest). Source: Fig. 4.3."""
     return joined([as_tensor(part).node for part in (first, *others)])
 
 
@@ -250,48 +253,56 @@ def _reshape(op: ReshapeOp, e: TensorLike) -> Tensor:
 
 
 def transpose(e: TensorLike) -> Tensor:
-    """transpose(e)[i, j] = e[j, i]. Shape: (m, n, rest) of (n, m, rest). Source: Fig. 4.3."""
+    """Exchange the first two dimensions: transpose(e)[i, j] = e[j, i].
+
+    Shape: (m, n, rest) for (n, m, rest). Source: Fig. 4.3.
+    """
     return _reshape(Transpose(), e)
 
 
 def flatten(e: TensorLike) -> Tensor:
-    """flatten(e)[i*m + j] = e[i, j]. Shape: (n*m, rest) of (n, m, rest). Source: Fig. 4.3."""
+    """Join the first two dimensions: flatten(e)[i*m + j] = e[i, j].
+
+    Shape: (n*m, rest) for (n, m, rest). Source: Fig. 4.3.
+    """
     return _reshape(Flatten(), e)
 
 
 def split(k: IndexLike, e: TensorLike) -> Tensor:
-    """split(k, e)[i, j] = e[i*k + j] where i*k + j < n, else padding. Shape: (⌈n/k⌉, k, rest); k > 0.
+    """Split the first dimension into rows of k > 0 elements.
 
-    Source: Fig. 4.3.
+    split(k, e)[i, j] = e[i*k + j] if i*k + j < n, else padding.
+    Shape: (⌈n/k⌉, k, rest). Source: Fig. 4.3.
     """
     return _reshape(Split(as_index(k)), e)
 
 
 def padl(k: IndexLike, e: TensorLike) -> Tensor:
-    """k >= 0 elements of padding before the first. Shape: (n + k, rest). Source: Fig. 4.3."""
+    """Add k >= 0 elements of padding before the first element. Shape: (n + k, rest). Source: Fig. 4.3."""
     return _reshape(PadLeft(as_index(k)), e)
 
 
 def padr(k: IndexLike, e: TensorLike) -> Tensor:
-    """k >= 0 elements of padding after the last. Shape: (n + k, rest). Source: Fig. 4.3."""
+    """Add k >= 0 elements of padding after the last element. Shape: (n + k, rest). Source: Fig. 4.3."""
     return _reshape(PadRight(as_index(k)), e)
 
 
 def truncl(k: IndexLike, e: TensorLike) -> Tensor:
-    """The first k elements dropped, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
+    """Drop the first k elements, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
     return _reshape(TruncateLeft(as_index(k)), e)
 
 
 def truncr(k: IndexLike, e: TensorLike) -> Tensor:
-    """The last k elements dropped, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
+    """Drop the last k elements, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
     return _reshape(TruncateRight(as_index(k)), e)
 
 
 def place(n: IndexLike, i: IndexLike, e: TensorLike) -> Tensor:
-    """place(n, i, e)[k] = e where k = i, else padding. Shape: (n, shape of e), for e of any rank; 0 <= i < n.
+    """Place e at position i of a new dimension: place(n, i, e)[k] = e if k = i, else padding; 0 <= i < n.
 
-    The adjoint of an access: a kernel stores e to the cells at i, and nothing to the others. That i is a position
-    there must be provable (`ExtentError`); a guard around the whole makes it so. Source: §7.2.1, E16.
+    Placement is the adjoint of an access. A kernel stores e at i, and nothing elsewhere. The range of i must be
+    provable (`ExtentError`), for example from a guard around the placement. Shape: (n, shape of e).
+    Source: §7.2.1, E16.
 
     >>> import atl
     >>> n = atl.sizes("n", min=3)
@@ -308,11 +319,11 @@ def place(n: IndexLike, i: IndexLike, e: TensorLike) -> Tensor:
 def scatter(
     n: IndexLike, range_: Range, at: Callable[[IndexExpr], IndexLike], e: Callable[[IndexExpr], TensorLike]
 ) -> Tensor:
-    """The sum over p of place(n, at(p), e(p)): every e(p) is added to what stands at at(p). Shape: (n, shape of e).
+    """Return the sum over p of place(n, at(p), e(p)), which adds each e(p) at position at(p). Shape: (n, shape of e).
 
-    Positions may repeat; one that none hits is padding. `range_` is an extent, or a pair (lo, hi). What `place` asks
-    of a position is asked of each; a guard around it leaves one out: `sum(m, lambda p: guard(q, place(n, …)))`.
-    Raises `InvalidArgument` for what is no function of one index. Source: Fig. 7.3, E16.
+    Positions may repeat; positions without a term are padding. `range_` is an extent or a pair (lo, hi). Every position
+    must be provably in range, as for `place`. A guard excludes terms: `sum(m, lambda p: guard(q, place(n, …)))`.
+    Raises `InvalidArgument` if `at` or `e` is not a function of one index. Source: Fig. 7.3, E16.
 
     >>> import atl
     >>> n, k = atl.sizes("n k")
@@ -327,7 +338,7 @@ def scatter(
     for function in (at, e):
         if not callable(function):
             raise InvalidArgument(
-                "scatter needs an extent, a range, and two functions of an index, to a position and to a tensor",
+                "scatter needs an extent, a range, and two functions of an index that return a position and a tensor",
                 required="atl.scatter(n, m, lambda p: …, lambda p: …)",
             )
     _parameter_names(cast_to(Binder, at), 1, "scatter")
@@ -345,19 +356,19 @@ def coiter(
     when: Callable[..., Condition | Tensor | bool],
     body: Callable[..., TensorLike],
 ) -> Tensor:
-    """The sum of body(p, q, …) over positions p, q, … at which the coordinates are equal, and when(p, q, …) holds.
+    """Co-iterate: sum body(p, q, …) over positions p, q, … with equal coordinates at which when(p, q, …) holds.
 
-    Each finger (c, lo, hi) is a row of integers c, whose coordinates are read at the positions lo <= p < hi. So
-    coiter([(c, l, h), (d, m, n)], when, e) = Σ[l <= p < h] Σ[m <= q < n] [c[p] = d[q] and when(p, q)] · e(p, q), whose
-    sums are marked `merge`: a kernel walks through all coordinates together, once, if they are declared to rise
-    (`order=` of `tensor`), strictly but for those of one finger. Shape: the body's.
+    Each finger (c, lo, hi) is an integer array c with coordinates at the positions lo <= p < hi. The result of
+    coiter([(c, l, h), (d, m, n)], when, e) is Σ[l <= p < h] Σ[m <= q < n] [c[p] = d[q] and when(p, q)] · e(p, q), with
+    the mark `merge` on the sums. A kernel merges all coordinate arrays in one pass. The arrays must be declared sorted
+    (`monotonic=` of `tensor`), and all but one of them increasing. Shape: the body's.
 
-    Raises `InvalidArgument` for less than two fingers, and for what is no function of as many positions. Source: §7.2,
-    RWCOIT, E17.
+    Raises `InvalidArgument` for fewer than two fingers, and for functions with another number of positions.
+    Source: §7.2, RWCOIT, E17.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
-    >>> c, d = (atl.tensor(name, size, dtype="int32", order="strict") for name, size in (("c", n), ("d", m)))
+    >>> c, d = (atl.tensor(name, size, dtype="int32", monotonic="increasing") for name, size in (("c", n), ("d", m)))
     >>> x, y = atl.tensor("x", n), atl.tensor("y", m)
     >>> dot = atl.coiter([(c, 0, n), (d, 0, m)], lambda p, q: True, lambda p, q: x[p] * y[q])
     >>> atl.program("dot", [c, x, d, y], dot)
@@ -366,10 +377,10 @@ def coiter(
     """
     wanted = "atl.coiter([(c, lo, hi), (d, lo, hi)], lambda p, q: True, lambda p, q: x[p] * y[q])"
     if not isinstance(fingers, list | tuple) or len(fingers) < 2 or not callable(when) or not callable(body):
-        raise InvalidArgument("coiter needs two or more fingers, a condition and a term", required=wanted)
+        raise InvalidArgument("coiter needs two or more fingers, a condition and a body", required=wanted)
     for finger in fingers:
         if not isinstance(finger, tuple) or len(finger) != 3:
-            raise InvalidArgument(f"the finger {brief(finger)}", required=f"(coordinates, lo, hi): {wanted}")
+            raise InvalidArgument(f"invalid finger {brief(finger)}", required=f"(coordinates, lo, hi): {wanted}")
     _parameter_names(cast_to(Binder, when), len(fingers), "coiter")
     names = _parameter_names(cast_to(Binder, body), len(fingers), "coiter")
     variables = [Var(next(fresh_uid), name) for name in names]
@@ -383,11 +394,11 @@ def coiter(
 
 
 def shear(e: TensorLike) -> Tensor:
-    """The diagonals of a matrix as rows: row d holds the elements at [i, j] with j - i = d - (n - 1).
+    """Return the diagonals of a matrix as rows: row d contains the elements at [i, j] with j - i = d - (n - 1).
 
-    shear(e)[d, r] = e[s(d) + r, s(d) + r + d - (n - 1)] where there is such a column, else padding; the first row
-    with an element, s(d), is max(0, n - D - max(0, d - D + 1)), where D = min(n, m).
-    Shape: (max(0, n + m - 1), min(n, m), rest) of (n, m, rest). Raises `RankError` for fewer than two dimensions.
+    shear(e)[d, r] = e[s(d) + r, s(d) + r + d - (n - 1)] if this column exists, else padding. The first row of
+    diagonal d is s(d) = max(0, n - D - max(0, d - D + 1)), where D = min(n, m).
+    Shape: (max(0, n + m - 1), min(n, m), rest) for (n, m, rest). Raises `RankError` for fewer than two dimensions.
     Source: §7.2.2, E6.
 
     >>> import atl, numpy as np
@@ -409,12 +420,12 @@ def shear(e: TensorLike) -> Tensor:
 
 
 def unshear(n: IndexLike, m: IndexLike, e: TensorLike) -> Tensor:
-    """The n × m matrix whose diagonals are the rows of e: unshear(n, m, shear(t)) = t.
+    """Return the n × m matrix whose diagonals are the rows of e: unshear(n, m, shear(t)) = t.
 
     unshear(n, m, e)[i, j] = e[d, i - s(d)] with d = j - i + n - 1, and s as in `shear`.
-    Shape: (n, m, rest) of (max(0, n + m - 1), min(n, m), rest). Raises `RankError` for fewer than two dimensions,
-    `ShapeError` for a shape that is known to be another one; where that depends on the sizes, `check_safe` refuses what
-    reads outside of e. Source: §7.2.2, E6.
+    Shape: (n, m, rest) for (max(0, n + m - 1), min(n, m), rest). Raises `RankError` for fewer than two dimensions,
+    and `ShapeError` for a shape that is wrong for all sizes. If the shape may be right for some sizes, `check_safe`
+    refuses reads outside e. Source: §7.2.2, E6.
 
     >>> import atl, numpy as np
     >>> D = atl.tensor("D", 3, 2, dtype="float64")
@@ -427,7 +438,7 @@ def unshear(n: IndexLike, m: IndexLike, e: TensorLike) -> Tensor:
     needed = (imax(0, rows + columns - 1), imin(rows, columns))
     if any(_differ(found, wanted) for found, wanted in zip(diagonals.shape, needed, strict=False)):
         raise ShapeError(
-            f"unshear to a matrix of shape ({rows}, {columns}) is given a tensor of shape "
+            f"unshear to a matrix of shape ({rows}, {columns}) got a tensor of shape "
             f"({', '.join(map(str, diagonals.shape))})",
             required=f"the shape of its shear: ({', '.join(map(str, (*needed, *diagonals.shape[2:])))})",
         )
@@ -443,18 +454,18 @@ def _with_two_dimensions(what: str, e: TensorLike) -> Tensor:
     matrix = as_tensor(e)
     if matrix.rank < 2:
         raise RankError(
-            f"{what} needs 2 dimensions, this tensor has {matrix.rank}", required="a tensor of rank 2 or more"
+            f"{what} needs 2 dimensions, but this tensor has {matrix.rank}", required="a tensor of rank 2 or more"
         )
     return matrix
 
 
 def _differ(a: IndexExpr, b: IndexExpr) -> bool:
-    """Whether two extents are known to differ, whatever the sizes are."""
+    """Return whether two extents differ for all sizes."""
     return (a - b).node.constant not in (0, None)
 
 
 def _first_row(n: IndexExpr, m: IndexExpr, d: IndexExpr) -> IndexExpr:
-    """Where, in an n × m matrix, the elements of diagonal d begin to be kept: as far up as all D of them fit (E6)."""
+    """Return the first row of diagonal d in an n × m matrix: the topmost one for which all D elements fit (E6)."""
     least = imin(n, m)
     return imax(0, n - least - imax(0, d - least + 1))
 
@@ -463,18 +474,18 @@ def _first_row(n: IndexExpr, m: IndexExpr, d: IndexExpr) -> IndexExpr:
 
 
 def select(condition: Condition | Tensor | bool, a: TensorLike, b: TensorLike) -> Tensor:
-    """a where the condition holds, else b; only the chosen one is looked at. Shapes: equal."""
+    """Return a where the condition holds, else b; only the chosen operand is evaluated. The shapes must be equal."""
     left, right = agree(as_tensor(a).node, as_tensor(b).node)
     return Tensor(located(Select(as_predicate(condition), left, right)))
 
 
 def minimum(a: TensorLike, b: TensorLike) -> Tensor:
-    """The lesser of two scalars, element by element."""
+    """Return the elementwise minimum."""
     return arithmetic("min", a, b)
 
 
 def maximum(a: TensorLike, b: TensorLike) -> Tensor:
-    """The greater of two scalars, element by element."""
+    """Return the elementwise maximum."""
     return arithmetic("max", a, b)
 
 
@@ -483,32 +494,32 @@ def _unary(op: UnaryOp, e: TensorLike) -> Tensor:
 
 
 def abs(e: TensorLike) -> Tensor:  # noqa: A001 (the contract's name)
-    """The absolute value, element by element."""
+    """Return the elementwise absolute value."""
     return _unary("abs", e)
 
 
 def sqrt(e: TensorLike) -> Tensor:
-    """The square root, element by element; floating-point only."""
+    """Return the elementwise square root; floating-point only."""
     return _unary("sqrt", e)
 
 
 def exp(e: TensorLike) -> Tensor:
-    """The exponential, element by element; floating-point only."""
+    """Return the elementwise exponential; floating-point only."""
     return _unary("exp", e)
 
 
 def log(e: TensorLike) -> Tensor:
-    """The natural logarithm, element by element; floating-point only."""
+    """Return the elementwise natural logarithm; floating-point only."""
     return _unary("log", e)
 
 
 def tanh(e: TensorLike) -> Tensor:
-    """The hyperbolic tangent, element by element; floating-point only."""
+    """Return the elementwise hyperbolic tangent; floating-point only."""
     return _unary("tanh", e)
 
 
 def cast(dtype: str, e: TensorLike) -> Tensor:
-    """The elements converted to another type, as C converts them (floats to integers towards zero)."""
+    """Convert the elements to another type, as C does (floats to integers towards zero)."""
     operand = as_tensor(e)
     name = dtypes.checked_dtype(dtype)
     if operand.dtype is None:
@@ -517,7 +528,7 @@ def cast(dtype: str, e: TensorLike) -> Tensor:
 
 
 def value(i: IndexLike) -> Tensor:
-    """An index as a scalar, of the element type of what it meets."""
+    """Return an index as a scalar, whose element type is that of the other operands."""
     return Tensor(located(Value(as_index(i), None)))
 
 
@@ -525,15 +536,15 @@ def value(i: IndexLike) -> Tensor:
 
 
 def ceildiv(a: IndexLike, b: IndexLike) -> IndexExpr:
-    """a / b rounded up; b must be provably positive."""
+    """Return a / b rounded up; b must be provably positive."""
     return IndexExpr(ceiling(as_index(a), as_index(b)))
 
 
 def imin(a: IndexLike, *others: IndexLike) -> IndexExpr:
-    """The least of several index expressions."""
+    """Return the minimum of several index expressions."""
     return IndexExpr(least(as_index(a), *(as_index(other) for other in others)))
 
 
 def imax(a: IndexLike, *others: IndexLike) -> IndexExpr:
-    """The greatest of several index expressions."""
+    """Return the maximum of several index expressions."""
     return IndexExpr(greatest(as_index(a), *(as_index(other) for other in others)))

@@ -1,4 +1,4 @@
-"""How a program is declared: its inputs, then its body, in a call or as a decorated function."""
+"""Declaration of inputs and programs, by calls or by decorated functions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, TypeAlias, overload
 
 from atl.checks.assembly import make_program
 from atl.core import dtypes
-from atl.core.declared import truths
-from atl.core.index import Array, Index, Rises, Size, index
+from atl.core.declared import bool_array
+from atl.core.index import Array, Index, Monotonicity, Size, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
 from atl.core.terms import Input
 from atl.errors import ATLError, InvalidArgument, brief
-from atl.surface.declarations import TensorSpec, checked_name, extent_written
-from atl.surface.results import Results, SeveralLike, several_in
+from atl.surface.declarations import TensorSpec, checked_name, parse_extent
+from atl.surface.results import Results, ResultsLike, results_in
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
 
@@ -24,74 +24,78 @@ def tensor(
     *shape: IndexExpr | Index | int,
     dtype: str = dtypes.DEFAULT,
     range: tuple[Any, Any] | None = None,  # noqa: A002 (the contract's name)
-    order: str | tuple[str, Tensor] | None = None,
+    monotonic: str | tuple[str, Tensor] | None = None,
 ) -> Tensor:
-    """An input tensor of this name, shape and element type; no extents declare a scalar.
+    """Declare an input tensor with a name, a shape and an element type. Without extents, it is a scalar.
 
-    Of an integer array `range=(lo, hi)` states lo <= element < hi. `order="rising"` states that no element is below the
-    one before it along the last dimension, `order="strict"` that each is above it. `order=("strict", pos)` states that
-    of a row only from pos[r] up to before pos[r + 1], for each r: `pos` is another input, a row of integers. Each call
-    checks all of it, and the prover uses it. The elements of an input of `dtype="bool"` are read in conditions only.
+    Three facts can be declared for an integer array. The prover uses them, and each call checks them:
+
+    - `range=(lo, hi)`: lo <= element < hi.
+    - `monotonic="nondecreasing"` or `"increasing"`: the elements are in this order along the last dimension.
+    - `monotonic=("increasing", pos)`: each segment from pos[r] to pos[r + 1] - 1 of a one-dimensional array is in this
+      order. `pos` is another one-dimensional integer input.
+
+    The elements of an input of `dtype="bool"` are read in conditions only.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
     >>> A = atl.tensor("A", n, m, dtype="float64")
     >>> A[0].shape
     (m,)
-    >>> pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, m + 1), order="rising")
-    >>> atl.tensor("crd", m, dtype="int32", order=("strict", pos)).shape
+    >>> pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, m + 1), monotonic="nondecreasing")
+    >>> atl.tensor("crd", m, dtype="int32", monotonic=("increasing", pos)).shape
     (m,)
     """
-    return Tensor(Input(_array(name, tuple(as_index(extent) for extent in shape), dtype, range, order)))
+    return Tensor(Input(_array(name, tuple(as_index(extent) for extent in shape), dtype, range, monotonic)))
 
 
-def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, order: object) -> Array:
+def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, declared: object) -> Array:
     checked_name(name, "an input")
     kind = dtypes.checked_input(dtype)
-    if (bounds is not None or order is not None) and not dtypes.is_integer(kind):
+    if (bounds is not None or declared is not None) and not dtypes.is_integer(kind):
         raise InvalidArgument(
-            f"range= and order= of {name}, whose elements are {kind}",
+            f"range= and monotonic= are for integers, but the elements of {name} are {kind}",
             required="an integer array",
             suggestions=('declare it with dtype="int32" or "int64"',),
         )
-    rises, between = _order(name, len(shape), order)
+    monotonic, between = _monotonicity(name, len(shape), declared)
     if bounds is not None and (not isinstance(bounds, tuple) or len(bounds) != 2):
         raise InvalidArgument(f"range={brief(bounds)}", required="a pair (lo, hi), meaning lo <= element < hi")
     for extent in shape:
         value = extent.constant
         if value is not None and value < 0:
             raise InvalidArgument(f"an extent of {name} is {value}", required="a non-negative size")
-    if kind == dtypes.TRUTH:
-        return truths(name, shape)
+    if kind == dtypes.BOOL:
+        return bool_array(name, shape)
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
-    return Array(name, shape, kind, low, high, rises, between)
+    return Array(name, shape, kind, low, high, monotonic, between)
 
 
-def _order(name: str, rank: int, order: object) -> tuple[Rises, Array | None]:
-    """How the elements are declared to rise, and between which positions."""
-    match order:
+def _monotonicity(name: str, rank: int, declared: object) -> tuple[Monotonicity, Array | None]:
+    """Return the declared order, and the array with the bounds of its segments, if any."""
+    match declared:
         case None:
             return "", None
-        case ("rising" | "strict") as rises:
-            return rises, None
-        case (("rising" | "strict") as rises, Tensor(node=Input(between))) if (
+        case ("nondecreasing" | "increasing") as monotonic:
+            return monotonic, None
+        case (("nondecreasing" | "increasing") as monotonic, Tensor(node=Input(between))) if (
             rank == len(between.shape) == 1 and dtypes.is_integer(between.dtype) and between.between is None
         ):
-            return rises, between
+            return monotonic, between
         case _:
             raise InvalidArgument(
-                f"order={brief(order)} of {name}, of {rank} dimension{'' if rank == 1 else 's'}",
-                required='None, "rising" or "strict"; or of one dimension ("strict", pos), where pos is another input, '
-                "of integers, of one dimension too, and not itself ordered between others",
+                f"invalid monotonic={brief(declared)} for {name}, which has {rank} dimension{'' if rank == 1 else 's'}",
+                required='None, "nondecreasing" or "increasing"; for a one-dimensional array also ("increasing", pos), '
+                "where pos is another one-dimensional input of integers that is not itself ordered in segments",
             )
 
 
-Body: TypeAlias = Tensor | Results | SeveralLike
-"""What the body of a program is: a tensor, or several results."""
+Body: TypeAlias = Tensor | Results | ResultsLike
+"""Body of a program: a tensor, or several results."""
 
 
 class SizeAnnotation:
-    """In the signature of an `@atl.program`, a parameter that is a size of its own: `k: atl.Size`."""
+    """Annotation `k: atl.Size` for a parameter of an `@atl.program` that is a size."""
 
 
 @overload
@@ -108,11 +112,11 @@ def program(
     *,
     given: Sequence[Any] = (),
 ) -> Program | Callable[[Callable[..., Body]], Program]:
-    """A program: `atl.program("matmul", [A, B], body)`, or a decorator of a function whose annotations declare inputs.
+    """Make a program: `atl.program("matmul", [A, B], body)`, or decorate a function whose annotations declare inputs.
 
-    `given` are conditions on sizes, assumed by proofs and checked by each call. The program is checked for
-    well-formedness here: equal shapes where they must be, ranges that do not run backwards, positive divisors and tile
-    sizes. Several results are a tuple or a dictionary of tensors, or what `results` makes.
+    `given` are conditions on sizes, which proofs assume and every call checks. The program is checked for
+    well-formedness: equal shapes where required, ranges that do not run backwards, positive divisors and tile sizes.
+    A body with several results is a tuple or a dictionary of tensors, or a value of `results`.
 
     Raises `ShapeError`, `ExtentError`, `EscapedIndex`, `ContradictoryAssumptions`, each with the place in the program.
 
@@ -128,26 +132,26 @@ def program(
     if callable(name):
         return _from_function(name, given)
     if inputs is None or body is None:
-        raise InvalidArgument("a program lacks its inputs or its body", required='atl.program("name", [A, B], body)')
+        raise InvalidArgument("missing inputs or body of a program", required='atl.program("name", [A, B], body)')
     declared: list[Array] = []
     if not isinstance(inputs, list | tuple):
         raise InvalidArgument(
-            f"the inputs are {brief(inputs)}",
-            required='a list of tensors declared by atl.tensor(…): atl.program("name", [A, B], body)',
+            f"inputs must be a list of tensors, got {brief(inputs)}",
+            required='tensors declared by atl.tensor(…): atl.program("name", [A, B], body)',
         )
     for item in inputs:
         node = item.node if isinstance(item, Tensor) else None
         if not isinstance(node, Input):
             raise InvalidArgument(f"{brief(item)} is not an input", required="tensors declared by atl.tensor(…)")
         declared.append(node.array)
-    return _made(checked_name(name, "a program"), tuple(declared), body, given)
+    return _checked_program(checked_name(name, "a program"), tuple(declared), body, given)
 
 
-def _made(name: str, inputs: tuple[Array, ...], body: Any, given: Sequence[Any]) -> Program:
-    several = several_in(body)
+def _checked_program(name: str, inputs: tuple[Array, ...], body: Any, given: Sequence[Any]) -> Program:
+    several = results_in(body)
     if several is None:
-        return make_program(name, inputs, as_tensor(body).node, stated(given))
-    return make_program(name, inputs, several.tensor.node, stated(given), several.each)
+        return make_program(name, inputs, as_tensor(body).node, as_predicates(given))
+    return make_program(name, inputs, several.tensor.node, as_predicates(given), several.each)
 
 
 def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Program:
@@ -160,18 +164,18 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
             raise
         raise InvalidArgument(
             f"{brief(function)} cannot be read as a program: {error}",
-            required="a function written in Python, whose annotations have a meaning where it stands",
+            required="a Python function with annotations that can be evaluated",
         ) from None
     arguments: list[Tensor | IndexExpr] = []
     for parameter, declared_as in parameters.items():
         if declared_as.kind in (declared_as.VAR_POSITIONAL, declared_as.VAR_KEYWORD):
             raise InvalidArgument(
-                f"{function.__name__} collects its arguments in *{parameter}",
-                required="a parameter of its own for each input",
+                f"{function.__name__} has the variadic parameter *{parameter}",
+                required="one parameter for each input",
             )
         match annotations.get(parameter):
             case TensorSpec() as spec:
-                shape = (IndexExpr(extent_written(text)) for text in spec.extents)
+                shape = (IndexExpr(parse_extent(text)) for text in spec.extents)
                 arguments.append(tensor(parameter, *shape, dtype=spec.dtype))
             case annotation if annotation is SizeAnnotation:
                 arguments.append(IndexExpr(index(Size(checked_name(parameter, "a size")))))
@@ -184,11 +188,11 @@ def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Progr
                 )
     body = function(*arguments)
     inputs = tuple(a.node.array for a in arguments if isinstance(a, Tensor) and isinstance(a.node, Input))
-    return _made(function.__name__, inputs, body, given)
+    return _checked_program(function.__name__, inputs, body, given)
 
 
-def stated(given: Sequence[Any]) -> list[Predicate]:
-    """The conditions that a program is given, as predicates."""
+def as_predicates(given: Sequence[Any]) -> list[Predicate]:
+    """Return the conditions of `given=` as predicates. Raises `InvalidArgument`."""
     if isinstance(given, Condition):
         raise InvalidArgument(
             f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
@@ -200,9 +204,9 @@ def stated(given: Sequence[Any]) -> list[Predicate]:
     found = list(conditions)
     for condition in found:
         if condition is False:
-            # A true one says nothing, and may well come of `rows >= 1` where rows is a number.
+            # A condition that is True is harmless: it may come from `rows >= 1` where rows is a number.
             raise InvalidArgument(
-                "given=[False] holds for no sizes: Python has decided this condition already",
+                "given=[False] holds for no sizes: Python has evaluated a condition to False",
                 required="comparisons of sizes: given=[n > 0]",
             )
     return [as_predicate(condition) for condition in found]

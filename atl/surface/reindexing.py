@@ -1,7 +1,8 @@
-"""Reindexings: where each element of a tensor goes in another one, with the way back that proves that no two meet.
+"""Reindexings: maps from elements of a tensor to storage positions, with inverses that prove the maps injective.
 
-No question is about a flat place: places have digits, each with an extent, and that flat addresses differ where these
-do is one lemma. `back(to(x)) = x` is then an equation for each dimension, where two copies of the indices are a search.
+A position is a tuple of digits, each with an extent; one lemma shows that different digits have different flat
+addresses. `inverse(to(x)) = x` is an equation for each dimension, which is easier to prove than injectivity, a
+statement about two elements.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from atl.surface.values import IndexExpr, as_index
 
 
 class Arrangement(Protocol):
-    """Where the elements of a tensor of a given shape are to be stored, as a function of that shape."""
+    """A storage layout: a function from the shape of a tensor to its reindexing."""
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
-        """The places, and the way back from them; with `copies`, elements may share a place, and none is needed."""
+        """Return the reindexing for a shape. With `copies`, elements may share a position, and no inverse is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Places (key, position) in segments, packed: at start(key) + position, for position < length(key).
+    """Storage of segments one after the other: (key, position) is at start(key) + position, position < length(key).
 
-    There are `places` of them in all. Both functions are formulas over a key.
+    `places` is the total number of positions. Both functions are formulas over a key.
     """
 
     start: Callable[[Any], Any]
@@ -37,54 +38,54 @@ class Packing:
     places: Index
 
     def at(self, key: Index, position: Index) -> Index:
-        """Where the element at this position of a segment is."""
+        """Return the address of a position of a segment."""
         return as_index(self.start(IndexExpr(key))) + position
 
-    def inside(self, key: Index, position: Index) -> Predicate:
-        """That the segment has this position."""
+    def contains(self, key: Index, position: Index) -> Predicate:
+        """Return the condition that the segment contains this position."""
         return within(ZERO, position, self.count(key))
 
-    def apart(self, one: Index, other: Index) -> Predicate:
-        """That the one segment ends where the other begins, or before."""
+    def disjoint(self, one: Index, other: Index) -> Predicate:
+        """Return the condition that segment `one` ends before segment `other` starts."""
         return at_most(self.at(one, self.count(one)), self.at(other, ZERO))
 
     def count(self, key: Index) -> Index:
-        """How many elements a segment has."""
+        """Return the length of a segment."""
         return as_index(self.length(IndexExpr(key)))
 
 
 @dataclass(frozen=True, slots=True)
 class Reindexing:
-    """The element at x of a tensor of `shape` is at `to(x)` in one of the extents `places`; `back(to(x)) = x`.
+    """A map `to` from the indices of a tensor of `shape` to positions with extents `places`; `inverse(to(x)) = x`.
 
-    `to` takes an index for each dimension of the shape and gives one for each of the places; `back` the other way.
-    Both are formulas over index expressions. Where a tensor is only read, elements may share a place, without a `back`.
-    With a `packing` the places have two digits, a key and a position, and are kept in segments one after the other.
+    `to` takes one index for each dimension of the shape and returns one for each of `places`; `inverse` does the
+    opposite. Both are formulas over index expressions. A tensor that is only read needs no `inverse`, and its elements
+    may share positions. With a `packing`, positions have two digits, a key and a position in the key's segment.
     """
 
     shape: tuple[Index, ...]
     places: tuple[Index, ...]
     to: Callable[..., Sequence[Any]]
-    back: Callable[..., Sequence[Any]] | None
+    inverse: Callable[..., Sequence[Any]] | None
     packing: Packing | None = None
 
     def __post_init__(self) -> None:
         for extents in (self.shape, self.places):
             if not isinstance(extents, tuple) or any(not isinstance(extent, Index) for extent in extents):
-                raise InvalidArgument(f"{brief(extents)} are no extents", required="a tuple of index expressions")
-        if not callable(self.to) or not (self.back is None or callable(self.back)):
+                raise InvalidArgument(f"{brief(extents)} are not extents", required="a tuple of index expressions")
+        if not callable(self.to) or not (self.inverse is None or callable(self.inverse)):
             raise InvalidArgument(
-                f"{brief(self.back if callable(self.to) else self.to)} is no function",
+                f"{brief(self.inverse if callable(self.to) else self.to)} is not a function",
                 required="formulas: functions of indices that give indices",
             )
         if self.packing is not None and (not isinstance(self.packing, Packing) or len(self.places) != 2):
             raise InvalidArgument(
-                f"{len(self.places)} digits of a place in {brief(self.packing)}",
+                f"{len(self.places)} digits of a position in {brief(self.packing)}",
                 required="a Packing, and two digits: a key and a position",
             )
 
     def flat(self) -> Reindexing:
-        """The same as it lies in memory: of segments, at start(key) + position, to which no way back is known."""
+        """Return the reindexing to flat addresses. For segments it has no inverse."""
         packing = self.packing
         if packing is None:
             return self
@@ -97,19 +98,17 @@ class Reindexing:
         return Reindexing(self.shape, (packing.places,), to, None)
 
     def place(self, at: Sequence[Index]) -> tuple[Index, ...]:
-        """Where the element at these indices goes."""
+        """Return the position of the element at these indices."""
         return _applied(self.to, "to", at, len(self.places))
 
     def origin(self, at: Sequence[Index]) -> tuple[Index, ...]:
-        """Which element is at this place, where one is."""
-        if self.back is None:
-            raise InvalidArgument(
-                "a layout without a way back", required="back=, which leads from a place to its element"
-            )
-        return _applied(self.back, "back", at, len(self.shape))
+        """Return the indices of the element at this position, if there is one."""
+        if self.inverse is None:
+            raise InvalidArgument("a layout without an inverse", required="inverse=, which maps a place to its element")
+        return _applied(self.inverse, "inverse", at, len(self.shape))
 
     def hit(self, at: Sequence[Index]) -> Predicate:
-        """Whether an element is at this place: that which the way back names is within the tensor, and goes there."""
+        """Return the condition that an element is at this position: the inverse is in range, and `to` inverts it."""
         origin = self.origin(at)
         inside = [within(ZERO, x, extent) for x, extent in zip(origin, self.shape, strict=True)]
         there = [equal(p, q) for p, q in zip(at, self.place(origin), strict=True)]
@@ -117,8 +116,8 @@ class Reindexing:
 
     @property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What `to` calls the indices of the tensor, and `back` those of the places."""
-        return _names(self.to, "i", len(self.shape)), _names(self.back, "p", len(self.places))
+        """The names that `to` uses for indices of the tensor, and `inverse` for digits of positions."""
+        return _names(self.to, "i", len(self.shape)), _names(self.inverse, "p", len(self.places))
 
 
 def _applied(function: Callable[..., Sequence[Any]], name: str, at: Sequence[Index], count: int) -> tuple[Index, ...]:
@@ -127,10 +126,10 @@ def _applied(function: Callable[..., Sequence[Any]], name: str, at: Sequence[Ind
     except TypeError as error:
         raise InvalidArgument(
             f"{name} cannot be called with {len(at)} index expressions: {error}",
-            required=f"a function of {len(at)} indices, a formula over them",
+            required=f"a formula: a function of {len(at)} indices",
         ) from error
     if not isinstance(found, tuple | list) or len(found) != count:
-        raise InvalidArgument(f"{name} gives {brief(found)}", required=f"a tuple of {count} indices")
+        raise InvalidArgument(f"{name} returns {brief(found)}", required=f"a tuple of {count} indices")
     return tuple(as_index(part) for part in found)
 
 

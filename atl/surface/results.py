@@ -1,4 +1,4 @@
-"""Several results of one program: `atl.results`, and what stands for it in a body."""
+"""Programs with several results: `atl.results`, and tuples or dictionaries in its place."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from atl.surface.declarations import checked_name
 from atl.surface.values import Tensor, TensorLike, as_tensor, located
 from atl.text.latex import formula
 
-SeveralLike: TypeAlias = tuple[TensorLike, ...] | Mapping[str, TensorLike]
+ResultsLike: TypeAlias = tuple[TensorLike, ...] | Mapping[str, TensorLike]
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What `results` makes: the results with their names and shapes, and the tensor of all their elements."""
+    """Several results: their names and shapes, and the tensor of all their elements."""
 
     each: tuple[Result, ...]
     tensor: Tensor
 
     def within(self, around: Callable[[Tensor], Tensor]) -> Results:
-        """The same results of a tensor that has these elements within it, such as a let."""
+        """Wrap the tensor of all elements, for example in a let."""
         return Results(self.each, around(self.tensor))
 
     def _repr_latex_(self) -> str | None:
@@ -37,14 +37,14 @@ class Results:
 
 
 def results(*tensors: TensorLike, **named: TensorLike) -> Results:
-    """Several results for one program, by position or by name: `atl.results(mean=m, centred=x - m)`.
+    """Return several results for one program, by position or by name: `atl.results(mean=m, centred=x - m)`.
 
-    The body of such a program has one dimension: the elements of the first result, row by row, then those of the next.
-    So it is computed and rewritten as any other; what evaluates or calls it gives back the results, under their names,
-    as views of one array. By position they are called r0, r1, …. What several of them need is computed once where an
-    `atl.let` stands around them. In place of `atl.results`, a tuple or a dictionary can be written.
+    The body of the program has one dimension: the elements of the first result in row-major order, then those of the
+    next. Rewriting and compiling treat it like any other body. Evaluation and calls return the results under their
+    names, as views of one array. The names of positional results are r0, r1, …. An `atl.let` around the results
+    computes a common subterm once. A tuple or a dictionary may replace `atl.results`.
 
-    Raises `InvalidArgument`, also for results of different element types, and `InvalidName`.
+    Raises `InvalidArgument`, for example for different element types, and `InvalidName`.
 
     >>> import atl, numpy as np
     >>> n = atl.sizes("n", min=1)
@@ -62,14 +62,14 @@ def results(*tensors: TensorLike, **named: TensorLike) -> Results:
     given = {**{f"r{at}": each for at, each in enumerate(tensors)}, **named}
     if len(given) < len(tensors) + len(named):
         raise InvalidArgument(
-            f"a result is called {next(name for name in named if name in given)}, as one by position is",
-            required="a name of its own for each result",
+            f"two results are named {next(name for name in named if name in given)}",
+            required="distinct names, different from r0, r1, … of positional results",
         )
     return _of(given)
 
 
-def several_in(body: object) -> Results | None:
-    """The results that a body stands for, a tuple or a dictionary of tensors among them; None of any other body."""
+def results_in(body: object) -> Results | None:
+    """Return the results for a body that is a tuple, a dictionary or `Results`; None for any other body."""
     match body:
         case Results():
             return body
@@ -83,7 +83,7 @@ def several_in(body: object) -> Results | None:
 
 
 def joined(parts: Sequence[Expr]) -> Tensor:
-    """The parts one after the other along the first dimension."""
+    """Concatenate the parts along the first dimension."""
     out, *rest = agree(*parts)
     for part in rest:
         out = located(Concat(out, part))
@@ -92,23 +92,23 @@ def joined(parts: Sequence[Expr]) -> Tensor:
 
 def _of(given: Mapping[str, TensorLike]) -> Results:
     if not given:
-        raise InvalidArgument("a program without a result", required="at least one tensor: atl.results(a, b)")
+        raise InvalidArgument("a program has no results", required="at least one tensor: atl.results(a, b)")
     tensors = {checked_name(name, "a result"): as_tensor(value) for name, value in given.items()}
     kinds = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype is not None}
     for name, dtype in kinds.items():
         first = next(iter(kinds))
         if dtype != kinds[first]:
             raise InvalidArgument(
-                f"the result {name} has elements of type {dtype}, {first} of {kinds[first]}",
-                required="one element type for all results of a program: they are in one array",
-                suggestions=(f'atl.cast("{kinds[first]}", {name})', "write a program for each"),
+                f"the result {name} has element type {dtype}, but {first} has {kinds[first]}",
+                required="one element type for all results of a program, which share an array",
+                suggestions=(f'atl.cast("{kinds[first]}", {name})', "write a program for each result"),
             )
     each = tuple(Result(name, tensor.node.type.shape) for name, tensor in tensors.items())
     return Results(each, joined([_row_of(tensor.node) for tensor in tensors.values()]))
 
 
 def _row_of(node: Expr) -> Expr:
-    """The elements of a tensor in one dimension, row by row."""
+    """Flatten a tensor to one dimension, in row-major order."""
     if not node.type.rank:
         return located(Gen(ZERO, ONE, node))
     while node.type.rank > 1:

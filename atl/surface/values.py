@@ -1,7 +1,7 @@
-"""What a person writes with: index expressions, conditions and tensors with operators on them.
+"""Symbolic values with operators: index expressions, conditions and tensors.
 
-These are thin wrappers around nodes. They have no truth value and no hash, because `i == j` is a condition to be proved
-or tested later, not a fact about Python objects; the nodes beneath compare structurally.
+They are thin wrappers around nodes. They have no truth value and no hash, because `i == j` builds a condition instead
+of comparing Python objects. The nodes themselves compare structurally.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, Union, overload
 
 from atl.core import dtypes, literals, predicate
 from atl.core.index import Index, exclusive_or, floordiv, index, read
-from atl.core.node import not_made_of
+from atl.core.node import malformed
 from atl.core.predicate import Predicate
 from atl.core.terms import (
     Access,
@@ -33,7 +33,7 @@ from atl.core.terms import (
 from atl.errors import DtypeError, InvalidArgument, RankError, Source, SymbolicValue, brief
 from atl.surface import numpy_forms
 from atl.surface.declarations import TensorSpec
-from atl.surface.refused_habits import Symbolic
+from atl.surface.symbolic import Symbolic
 from atl.text.latex import formula
 from atl.text.printing import show, show_predicate
 
@@ -47,8 +47,7 @@ T = TypeVar("T", bound=Expr)
 class IndexExpr(Symbolic):
     """An integer expression over sizes, bound indices and reads of integer arrays.
 
-    `+ - *` with their meaning; `//` and `%` round down and need a divisor that is proved positive; `^` is exclusive or;
-    comparisons give conditions.
+    `//` and `%` round down and need a provably positive divisor. `^` is exclusive or. Comparisons build conditions.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
@@ -62,12 +61,12 @@ class IndexExpr(Symbolic):
 
     def __init__(self, node: Index) -> None:
         if not isinstance(node, Index):
-            raise not_made_of("an index expression", node, "what atl.sizes(…) makes")
+            raise malformed("an index expression", node, "a node, as in the result of atl.sizes(…)")
         self.node = node
 
     def __add__(self, other: IndexLike) -> IndexExpr:
         if getattr(type(other), "takes_offset", False):
-            return NotImplemented  # an offset of a layout, `n + S[...]`: the layout says what it is
+            return NotImplemented  # an offset of a layout, `n + S[...]`, which the layout implements
         return IndexExpr(self.node + as_index(other))
 
     def __radd__(self, other: int) -> IndexExpr:
@@ -141,7 +140,7 @@ class IndexExpr(Symbolic):
 
 
 class Shape(tuple[IndexExpr, ...]):
-    """The extents of a tensor, outermost first: a tuple, which a notebook shows as a formula."""
+    """Tuple of the extents of a tensor, outermost first, which notebooks show as a formula."""
 
     __slots__ = ()
 
@@ -158,7 +157,7 @@ class Condition(Symbolic):
 
     def __init__(self, node: Predicate) -> None:
         if not predicate.is_predicate(node):
-            raise not_made_of("a condition", node, "what a comparison of indices makes")
+            raise malformed("a condition", node, "a node, as in the result of a comparison")
         self.node = node
 
     def __and__(self, other: Condition | Tensor | bool) -> Condition:
@@ -178,7 +177,7 @@ class Condition(Symbolic):
 
     def __eq__(self, other: object) -> NoReturn:
         raise SymbolicValue(
-            "conditions are not compared",
+            "conditions cannot be compared",
             suggestions=("write p & q | ~p & ~q for equivalence",),
         )
 
@@ -191,8 +190,8 @@ class Condition(Symbolic):
 class Tensor(Symbolic):
     """A tensor expression; a scalar has rank 0. In an annotation, `atl.Tensor["n m", "float64"]` declares one.
 
-    `A[i, j]` accesses one dimension an index; `+ - * /` and negation work element by element on tensors of one shape,
-    and between a tensor and a scalar. `A.shape` is a tuple of index expressions.
+    `A[i, j]` accesses one dimension per index. `+ - * /` and negation work element by element on tensors of equal
+    shape, and on a tensor and a scalar. `A.shape` is a tuple of index expressions.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -207,11 +206,11 @@ class Tensor(Symbolic):
 
     def __init__(self, node: Expr) -> None:
         if not isinstance(node, Term):
-            raise not_made_of("a tensor", node, "what atl.tensor(…) makes")
+            raise malformed("a tensor", node, "a node, as in the result of atl.tensor(…)")
         self.node = node
 
     def __class_getitem__(cls, item: str | tuple[str, ...]) -> TensorSpec:
-        return TensorSpec.written(item)
+        return TensorSpec.parse(item)
 
     @property
     def shape(self) -> Shape:
@@ -225,11 +224,11 @@ class Tensor(Symbolic):
 
     @property
     def dtype(self) -> str | None:
-        """The element type; None for a literal that has met no tensor yet."""
+        """The element type; None for a literal whose type is not determined yet."""
         return self.node.type.dtype
 
     def __getitem__(self, position: Position | tuple[Position, ...]) -> Tensor:
-        """The element at some indices, a slice of tensors, or both: `A[i, j]`, `A[1:, j]`, `A[::-1]`, `A[:, None]`."""
+        """Access elements, slices, or both: `A[i, j]`, `A[1:, j]`, `A[::-1]`, `A[:, None]`."""
         positions = position if isinstance(position, tuple) else (position,)
         if any(at is None or isinstance(at, slice | EllipsisType) for at in positions):
             return Tensor(located(numpy_forms.sliced(self.node, self._cuts(positions))))
@@ -244,7 +243,7 @@ class Tensor(Symbolic):
         return Tensor(node)
 
     def _cuts(self, positions: tuple[Position, ...]) -> list[Index | numpy_forms.Cut | None]:
-        """What slices mean, with whole ones in the place of the dots."""
+        """Return indices and slices, with full slices in place of the ellipsis."""
         named = builtins.sum(at is not None and at is not ... for at in positions)
         dots = [at for at, position in enumerate(positions) if position is ...]
         if len(dots) > 1 or named > self.rank:
@@ -258,7 +257,7 @@ class Tensor(Symbolic):
         return [_as_cut(at) if isinstance(at, slice) else None if at is None else as_index(at) for at in positions]
 
     def __and__(self, other: Condition | Tensor | bool) -> Condition:
-        """The conjunction of an element of truth values and another condition; so `|` and `~`."""
+        """Return the conjunction of a Boolean element and another condition; likewise for `|` and `~`."""
         return Condition(as_predicate(self)) & other
 
     def __rand__(self, other: bool) -> Condition:
@@ -322,43 +321,43 @@ class Tensor(Symbolic):
 
     @property
     def T(self) -> Tensor:  # noqa: N802 (NumPy's name)
-        """The tensor with its dimensions in the opposite order."""
+        """The tensor with its dimensions in reverse order."""
         return Tensor(located(numpy_forms.transposed(self.node)))
 
     def sum(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """The sum along an axis, several, or all, as NumPy's; over an empty one it is padding, which reads as zero."""
+        """Return the sum along one axis, several, or all, as in NumPy. An empty axis yields padding, read as zero."""
         return self._folded("sum", axis, keepdims)
 
     def prod(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """The product along an axis, several, or all, as NumPy's."""
+        """Return the product along one axis, several, or all, as in NumPy."""
         return self._folded("product", axis, keepdims)
 
     def max(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """The largest element along an axis, several, or all; over an empty one it is padding."""
+        """Return the maximum along one axis, several, or all. An empty axis yields padding."""
         return self._folded("max", axis, keepdims)
 
     def min(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """The smallest element along an axis, several, or all; over an empty one it is padding."""
+        """Return the minimum along one axis, several, or all. An empty axis yields padding."""
         return self._folded("min", axis, keepdims)
 
     def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
-        """The sum along an axis, several, or all, divided by how many elements that are."""
+        """Return the mean along one axis, several, or all."""
         return Tensor(located(numpy_forms.folded("sum", self.node, axis, keepdims, mean=True)))
 
     def _folded(self, monoid: Monoid, axis: Axis, keepdims: bool) -> Tensor:
         return Tensor(located(numpy_forms.folded(monoid, self.node, axis, keepdims)))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
-        """NumPy's elementwise functions on tensors, as terms; those that have no meaning here are refused."""
+        """Convert an elementwise NumPy function to a term. Raises `SymbolicValue` for unsupported functions."""
         plain = [operand.item() if getattr(operand, "ndim", None) == 0 else operand for operand in operands]
         if method == "__call__" and not options and all(type(each) in (Tensor, int, float) for each in plain):
-            meant = numpy_forms.spelled(ufunc.__name__, [as_tensor(each).node for each in plain])
+            meant = numpy_forms.elementwise(ufunc.__name__, [as_tensor(each).node for each in plain])
             if meant is not None:
                 return Tensor(located(meant))
         return super().__array_ufunc__(ufunc, method, *operands, **options)
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
-        """NumPy's folds and `np.transpose` on tensors, as terms; the other functions are refused."""
+        """Convert a NumPy reduction or `np.transpose` to a term. Raises `SymbolicValue` for other functions."""
         name = function.__name__
         method = numpy_forms.METHODS.get(name)
         plain = options.keys() <= {"axis", "keepdims"} and len(arguments) < 3 and type(arguments[0]) is Tensor
@@ -369,7 +368,7 @@ class Tensor(Symbolic):
         return self._not_numpys(name)
 
     def _is_index(self) -> bool:
-        """Whether this is an element of an integer array: beside an index it is one too."""
+        """Return whether this is an element of an integer array, which is an index in arithmetic with indices."""
         return not self.rank and dtypes.is_integer(self.dtype)
 
     def __neg__(self) -> Tensor:
@@ -415,17 +414,17 @@ class Tensor(Symbolic):
         return show(self.node)
 
 
-# -- what arguments become --------------------------------------------------------------------------------------------
+# -- conversion of arguments ------------------------------------------------------------------------------------------
 
 
 def located(node: T) -> T:
-    """The node, with the user's line that made it."""
+    """Record the line of user code that created a node."""
     object.__setattr__(node, "source", Source.caller())
     return node
 
 
 def as_index(value: object) -> Index:
-    """The index expression that a person means: an integer, an index, a size, or an element of an integer array."""
+    """Convert to an index expression: an integer, an index, a size, or an element of an integer array."""
     match value:
         case IndexExpr():
             return value.node
@@ -442,11 +441,11 @@ def as_index(value: object) -> Index:
     raise InvalidArgument(
         f"{brief(value)} is not an index",
         required="an integer, a size, a bound index, or an element of an integer input",
-        suggestions=_in_place_of_index(value),
+        suggestions=_alternatives_to_index(value),
     )
 
 
-def _in_place_of_index(value: object) -> tuple[str, ...]:
+def _alternatives_to_index(value: object) -> tuple[str, ...]:
     match value:
         case slice():
             return ("write A[a:n - b] as atl.truncl(a, atl.truncr(b, A)), where n is the extent",)
@@ -457,15 +456,15 @@ def _in_place_of_index(value: object) -> tuple[str, ...]:
         case range():
             return ("write a range as a pair (lo, hi)",)
         case tuple() | list():
-            return ('write extents and indices one after the other: atl.tensor("A", n, m), A[i, j]',)
+            return ('pass extents and indices as separate arguments: atl.tensor("A", n, m), A[i, j]',)
         case None | EllipsisType():
-            return ("trailing indices may be left out; write the others",)
+            return ("omit trailing indices",)
         case _:
             return ()
 
 
 def _index_of_element(node: Expr) -> Index:
-    """An element of an integer array, used as an index; sums and products of such as well."""
+    """Convert an element of an integer array, or sums and products of such elements, to an index."""
     match node:
         case Constant(int() as value, _):
             return index(value)
@@ -486,7 +485,7 @@ def _index_of_element(node: Expr) -> Index:
 
 
 def _index_read(node: Expr, of: tuple[str, ...] = dtypes.INTEGERS) -> Index:
-    """An element of an input of such a type, used as an index."""
+    """Convert an element of an input with one of these types to an index."""
     positions: list[Index] = []
     at: Expr = node
     while isinstance(at, Access):
@@ -500,8 +499,8 @@ def _index_read(node: Expr, of: tuple[str, ...] = dtypes.INTEGERS) -> Index:
             required="an integer array",
             suggestions=(
                 "write atl.value(i) * x[i] to compute with the value of an index",
-                "conditions are about indices: to choose by values, write atl.minimum or atl.maximum",
-                f'if its elements are indices, declare it so: atl.tensor("{at.array.name}", …, dtype="int32")',
+                "conditions depend on indices, not on values: write atl.minimum or atl.maximum",
+                f'if its elements are indices, declare integers: atl.tensor("{at.array.name}", …, dtype="int32")',
             ),
         )
     raise _no_index()
@@ -511,7 +510,7 @@ def _no_index() -> InvalidArgument:
     return InvalidArgument(
         "this tensor expression is used as an index: in an access, in a comparison, or with // or %",
         required="an element of an integer input, as in idx[i]",
-        suggestions=("pass the computed indices as an input of their own",),
+        suggestions=("pass the computed indices as another input",),
     )
 
 
@@ -521,17 +520,17 @@ def as_predicate(value: object) -> Predicate:
             return value.node
         case bool():
             return predicate.TRUE if value else predicate.FALSE
-        case Tensor() if value.dtype == dtypes.TRUTH and not value.rank:
-            return predicate.truth(_index_read(value.node, (dtypes.TRUTH,)))
+        case Tensor() if value.dtype == dtypes.BOOL and not value.rank:
+            return predicate.truth(_index_read(value.node, (dtypes.BOOL,)))
         case _:
             raise InvalidArgument(
                 f"{brief(value)} is not a condition",
-                required="a comparison of indices, or several joined by & | ~",
+                required="a comparison of indices, or comparisons joined by & | ~",
             )
 
 
 def as_tensor(value: object) -> Tensor:
-    """The tensor that a person means; a number is a literal, whose type is that of what it meets."""
+    """Convert to a tensor; a number becomes an untyped literal."""
     match value:
         case Tensor():
             return value
@@ -551,46 +550,46 @@ def as_tensor(value: object) -> Tensor:
             raise InvalidArgument(
                 f"the condition {value!r} is used as a scalar",
                 required="a tensor or a number",
-                suggestions=("write atl.guard(p, 1) for the number that is 1 where p holds and 0 elsewhere",),
+                suggestions=("write atl.guard(p, 1) for 1 where p holds and 0 elsewhere",),
             )
         case _:
             pass
     raise InvalidArgument(
-        f"{brief(value)} is neither a tensor expression nor a number that tensors can hold",
+        f"{brief(value)} is neither a tensor expression nor a supported number",
         required="a tensor or a number",
-        suggestions=_in_place_of_tensor(value),
+        suggestions=_alternatives_to_tensor(value),
     )
 
 
-def _in_place_of_tensor(value: object) -> tuple[str, ...]:
+def _alternatives_to_tensor(value: object) -> tuple[str, ...]:
     match value:
         case None:
-            return ("let the function return its tensor: a lambda does, a def needs `return`",)
+            return ("return the tensor from the function: a def needs `return`",)
         case bool():
             return (f"write {int(value)}",)
         case list() | tuple() if any(isinstance(each, Tensor) for each in value):
-            return ("several results of a program are a tuple or atl.results(a, b), as the whole of its body",)
+            return ("a tuple or atl.results(a, b) is allowed only as the whole body of a program",)
         case list() | tuple():
-            return ("write atl.constant(…) of a few numbers, or pass them as an input",)
+            return ("write atl.constant(…) for a few numbers, or pass them as an input",)
         case _ if hasattr(value, "__array__"):
             return ('declare an input, A = atl.tensor("A", n), and pass the array to the call',)
         case _ if callable(value):
-            return ("call the function: a tensor is what it returns",)
+            return ("call the function to get its tensor",)
         case _:
             return ()
 
 
 def arithmetic(op: BinaryOp, left: object, right: object) -> Tensor:
-    """A scalar operation on what a person writes; where a scalar meets a tensor, it meets each of its elements."""
+    """Return a scalar operation on two values with broadcasting."""
     first, second = numpy_forms.broadcast(as_tensor(left).node, as_tensor(right).node)
     return Tensor(located(literals.arithmetic(op, first, second)))
 
 
 def _as_cut(given: slice) -> numpy_forms.Cut:
-    """The bounds of a slice as indices."""
+    """Return the bounds and the step of a slice."""
     step = 1 if given.step is None else given.step
     if isinstance(step, bool) or not isinstance(step, int):
-        raise InvalidArgument(f"a slice with the step {brief(step)}", required="a number")
+        raise InvalidArgument(f"a slice with the step {brief(step)}", required="an integer")
     return (*(None if bound is None else as_index(bound) for bound in (given.start, given.stop)), step)  # type: ignore[return-value]
 
 

@@ -1,1 +1,1 @@
-"""Programs as text and as LaTeX: names, notation, printing."""
+"""Printing of programs as text and as LaTeX: names, notation, layout."""

@@ -1,8 +1,8 @@
-"""How a person would write an index expression or a condition.
+"""Readable notation for index expressions and conditions.
 
-Canonical forms are polynomials over atoms. Here remainders (a - b*(a // b)) and ceilings ((a + b - 1) // b) are found
-again, and conditions get positive terms on both sides. What is written always means the very same canonical form: each
-step takes something out of a polynomial and leaves the exact rest.
+Canonical forms are polynomials over atoms. This module recovers remainders (a - b*(a // b)) and ceilings
+((a + b - 1) // b), and moves terms so that both sides of a condition are positive. The notation always denotes exactly
+the canonical form, because each step extracts a part of a polynomial and keeps the exact rest.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
-from atl.core.declared import is_truths
-from atl.core.dtypes import TRUTH
+from atl.core.declared import is_bool_array
+from atl.core.dtypes import BOOL
 from atl.core.index import (
     ONE,
     AnyAtom,
@@ -36,10 +36,10 @@ from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.errors import TooLarge
 
 Naming: TypeAlias = Callable[[Leaf], str]
-"""What a size or an index is called at a place."""
+"""Function that names a size or an index at a place."""
 
 MANY_QUOTIENTS: Final = 24
-"""No remainders are looked for among more quotients than this."""
+"""Maximum number of quotients in an expression for which remainders are searched."""
 
 
 # -- the notation of index expressions --------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Two or more terms, or one that is subtracted from nothing; each with whether it is subtracted."""
+    """Two or more terms, or one negated term, each with a flag that is true if the term is subtracted."""
 
     terms: tuple[tuple[bool, Written], ...]
 
@@ -84,7 +84,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The least or greatest of several, or their exclusive or."""
+    """The minimum, maximum or exclusive or of several expressions."""
 
     kind: Literal["min", "max", "xor"]
     choices: tuple[Written, ...]
@@ -114,7 +114,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Two or more conditions of which all, or some, hold."""
+    """Conjunction (`every`) or disjunction of two or more conditions."""
 
     every: bool
     parts: tuple[Condition, ...]
@@ -122,14 +122,14 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """A condition that always, or never, holds."""
+    """A constant condition."""
 
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A condition of a rule, as a function of indices, or an element of an input of truth values; or its negation."""
+    """A condition variable of a rule applied to indices, or an element of a Boolean input; possibly negated."""
 
     name: str
     indices: tuple[Written, ...]
@@ -145,7 +145,7 @@ Condition: TypeAlias = Comparison | Connected | Truth | Statement
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """coefficient * atoms * (a % b)."""
+    """A term coefficient * atoms * (a % b)."""
 
     coefficient: int
     atoms: Monomial
@@ -159,7 +159,7 @@ class _Term:
         return _Term(self.coefficient * sign, self.atoms, self.remainder)
 
     def order(self) -> tuple[object, ...]:
-        """Higher degrees, then larger strides, then outer indices come first."""
+        """Return a sort key: higher degrees, then larger strides, then outer indices first."""
         factors = [_atom_order(atom) for atom in self.atoms]
         if self.remainder is not None:
             factors.append((2, (3, self.remainder[0].order, self.remainder[1].order)))
@@ -167,7 +167,7 @@ class _Term:
 
 
 def _atom_order(atom: AnyAtom) -> Order:
-    """Indices come before sizes in a product: i*k, (i // k)*k."""
+    """Return a sort key for factors: indices precede sizes, as in i*k and (i // k)*k."""
     match atom:
         case Bound(position):
             return (0, -position)
@@ -191,13 +191,13 @@ def _terms(expression: Index) -> list[_Term]:
 
 
 def _remainder(expression: Index) -> tuple[Index, Index, Index, Index] | None:
-    """f, a, b and a shorter rest such that the expression is f * (a % b) + rest."""
+    """Return (f, a, b, rest) such that the expression is f * (a % b) + rest with a shorter rest; else None."""
     if len(expression.terms) < 2:
         return None
     quotients = {atom: None for atoms, _ in expression.terms for atom in atoms if isinstance(atom, Quotient)}
     if not quotients or len(quotients) > MANY_QUOTIENTS:
         return None
-    # An outer remainder is found before those in what it divides.
+    # Try larger quotients first, so that an outer remainder is found before remainders in its numerator.
     for quotient in sorted(quotients, key=lambda atom: -atom.size):
         for a, b in _readings(quotient, list(quotients)):
             for factor in _factors(expression, quotient, b):
@@ -211,10 +211,10 @@ def _remainder(expression: Index) -> tuple[Index, Index, Index, Index] | None:
 
 
 def _readings(quotient: Quotient, others: list[Quotient]) -> Iterator[tuple[Index, Index]]:
-    """The divisions a // b that give this quotient: its own, and (a // c) // (b / c) where a // c occurs too."""
+    """Yield the divisions a // b equal to this quotient: itself, and (a // c) // (b / c) for each quotient a // c."""
     whole = quotient.denominator.constant
     if whole is not None and whole < 1:
-        return  # where nothing is computed a divisor may turn out to be zero: there is no remainder by it
+        return  # unevaluated code may contain a constant divisor below one
     yield quotient.numerator, quotient.denominator
     for other in others:
         part = other.denominator.constant
@@ -223,7 +223,7 @@ def _readings(quotient: Quotient, others: list[Quotient]) -> Iterator[tuple[Inde
 
 
 def _factors(expression: Index, quotient: Quotient, b: Index) -> Iterator[Index]:
-    """The f for which -f * b * quotient is among the terms of the expression."""
+    """Yield the factors f such that the terms of -f * b * quotient occur in the expression."""
     lead, leading = b.terms[0]
     found: dict[Monomial, int] = {}
     for atoms, coefficient in expression.terms:
@@ -241,12 +241,12 @@ def _factors(expression: Index, quotient: Quotient, b: Index) -> Iterator[Index]
 
 
 def write_index(expression: Index, naming: Naming) -> Written:
-    """The notation of an index expression."""
+    """Return the notation of an index expression."""
     return _sum(_terms(expression), naming)
 
 
 def _sum(terms: list[_Term], naming: Naming) -> Written:
-    """Positive terms, negative terms, the constant; it comes first if nothing else is positive."""
+    """Order the terms: positive, negative, constant. A constant is first if it is the only positive term."""
     offset = sum(term.coefficient for term in terms if term.is_constant)
     others = sorted((term for term in terms if not term.is_constant), key=_Term.order)
     positive = [(False, _product(term, naming)) for term in others if term.coefficient > 0]
@@ -259,7 +259,7 @@ def _sum(terms: list[_Term], naming: Naming) -> Written:
 
 
 def _product(term: _Term, naming: Naming) -> Written:
-    """The term without its sign."""
+    """Return the notation of a term without its sign."""
     factors: list[tuple[Order, Written]] = [(_atom_order(atom), _atom(atom, naming)) for atom in term.atoms]
     if term.remainder is not None:
         a, b = term.remainder
@@ -293,7 +293,7 @@ def _atom(atom: AnyAtom, naming: Naming) -> Written:
 
 
 def _rounded_up(numerator: Index, denominator: Index) -> Index | None:
-    """What a person rounded up, if numerator // denominator looks like (a + denominator - 1) // denominator."""
+    """Return a if numerator // denominator is better written as a / denominator rounded up; else None."""
     above = numerator - denominator + ONE
     saved = len(numerator.terms) - len(above.terms)
     if not above.terms or saved < 0:
@@ -307,7 +307,7 @@ def _rounded_up(numerator: Index, denominator: Index) -> Index | None:
 
 
 def write_condition(predicate: Predicate, naming: Naming) -> Condition:
-    """The notation of a predicate."""
+    """Return the notation of a predicate."""
     match predicate:
         case NonNegative(expression):
             return _statement(expression, naming) or _inequality(_terms(expression), naming)
@@ -328,11 +328,11 @@ def write_condition(predicate: Predicate, naming: Naming) -> Condition:
 
 
 def _statement(expression: Index, naming: Naming) -> Statement | None:
-    """A condition of a rule, p(i), or an element mask[i], where 0 <= the expression says that it holds or does not."""
-    ways = ((expression, False, False), (-expression - 1, True, False), (expression + 1, False, True))
-    for truth, negated, is_element in (*ways, (-expression, True, True)):
+    """Return a rule's condition p(i) or a Boolean element mask[i] if 0 <= expression states its truth or negation."""
+    candidates = ((expression, False, False), (-expression - 1, True, False), (expression + 1, False, True))
+    for truth, negated, is_element in (*candidates, (-expression, True, True)):
         match truth.atom:
-            case Read(array, indices) if array.dtype == TRUTH and is_element == is_truths(array):
+            case Read(array, indices) if array.dtype == BOOL and is_element == is_bool_array(array):
                 return Statement(array.name, tuple(write_index(at, naming) for at in indices), negated, is_element)
             case _:
                 pass
@@ -340,14 +340,14 @@ def _statement(expression: Index, naming: Naming) -> Statement | None:
 
 
 def _inequality(terms: list[_Term], naming: Naming) -> Comparison:
-    """0 <= the sum of the terms: i < n for n - i - 1, and 1 <= i for i - 1."""
+    """Return the notation of 0 <= the sum of the terms: i < n for n - i - 1, and 1 <= i for i - 1."""
     offset = sum(term.coefficient for term in terms if term.is_constant)
     more = [term for term in terms if not term.is_constant and term.coefficient > 0]
     less = [term.times(-1) for term in terms if not term.is_constant and term.coefficient < 0]
     if not less:
         return Comparison((Number(-offset), _sum(more, naming)), ("<=",))
     if not more:
-        # A bound of an index is written like a range, a bound of a size like a fact.
+        # Write bounds of indices as i < n, and bounds of sizes as n <= 5.
         strict = any(not isinstance(atom, Size) for term in less for atom in term.atoms) or any(
             term.remainder is not None for term in less
         )
@@ -359,7 +359,7 @@ def _inequality(terms: list[_Term], naming: Naming) -> Comparison:
 
 
 def _equation(relation: Literal["=", "!="], expression: Index, naming: Naming) -> Comparison:
-    """An equation, solved for an index where that is easy: i = n - 1 for n - i - 1."""
+    """Return the notation of an equation, solved for an index if possible: i = n - 1 for n - i - 1."""
     terms = _terms(expression)
     for term in sorted(terms, key=_Term.order):
         alone = len(term.atoms) == 1 and term.remainder is None and abs(term.coefficient) == 1
@@ -374,7 +374,7 @@ def _equation(relation: Literal["=", "!="], expression: Index, naming: Naming) -
 
 
 def _chained(parts: list[Condition]) -> list[Condition]:
-    """Neighbours a <= b and b < c are written as one: a <= b < c."""
+    """Join adjacent comparisons a <= b and b < c to a <= b < c."""
     out: list[Condition] = []
     for part in parts:
         before = out[-1] if out else None

@@ -1,7 +1,7 @@
-r"""Programs as mathematics, for notebooks: the notation of `atl.text.printing` in LaTeX (MathJax, KaTeX).
+r"""LaTeX output for notebooks (MathJax, KaTeX), in the notation of `atl.text.printing`.
 
-Precedences, names, remainders and conditions are those of the text; a range stands below its operator, a quotient is a
-fraction, and every let starts a new line.
+Precedences, names, remainders and conditions are the same as in text. A range is set below its operator, a quotient is
+a fraction, and every let starts a new line.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ _INFIX: Final = {
     "mul": (r"\cdot", Level.MULTIPLY),
 }
 WIDTH: Final = 70
-"""A line of a formula is broken, where it can be, before it is about so many letters wide."""
+"""Approximate maximum width of a line, in characters."""
 _COMMAND: Final = re.compile(r"\\(?:left|right|mathop|limits|math[a-z]+|quad|[, ])|[{}]|(?<=\\)[a-z]+")
 _SPECIAL: Final = str.maketrans(
     {c: "\\" + c for c in "_&%$#{}"} | {"\\": r"\backslash{}", "~": r"\sim{}", "^": r"\hat{}"}
 )
 
 _Piece: TypeAlias = tuple[str, Level, bool]
-"""A term, how tightly it binds, and whether it takes up whatever is written after it."""
+"""LaTeX of a term, its precedence, and whether it extends as far to the right as possible."""
 
 
 def latex(what: Program | Expr) -> str:
-    r"""LaTeX for a program or a term, with the dollar signs around it.
+    r"""Return LaTeX for a program or a term, with dollar signs.
 
     >>> from atl.core.index import size
     >>> from atl.core.terms import Constant, Gen
@@ -94,14 +94,14 @@ def latex(what: Program | Expr) -> str:
     mentioned = set(sizes_of(what.inputs))
     declared.extend(f"{_name(name)} : \\mathsf{{size}}" for name in what.sizes if name not in mentioned)
     results = [f"{_name(each.name)} : {writer.type(Type(what.dtype, each.shape))}" for each in what.results]
-    announced = f"({', '.join(results)})" if results else writer.type(Type(what.dtype, what.type.shape))
-    head = f"{_name(what.name)}({', '.join(declared)}) : {announced} :="
+    result_types = f"({', '.join(results)})" if results else writer.type(Type(what.dtype, what.type.shape))
+    head = f"{_name(what.name)}({', '.join(declared)}) : {result_types} :="
     given = [r"\quad \text{given } " + ", ".join(map(writer.condition, what.assumptions))] if what.assumptions else []
     return _aligned([head, *given, *(f"\\quad {line}" for line in writer.lines(what.body))])
 
 
 def formula(what: Program | Expr | Index | Predicate | tuple[Index, ...]) -> str | None:
-    r"""What a notebook shows of a value: LaTeX, with dollar signs; nothing of what is too large to be read.
+    r"""Return LaTeX for a value, with dollar signs; None for a large value.
 
     >>> from atl.core.index import ceildiv, index, size
     >>> formula((size("n"), ceildiv(size("m"), index(8))))
@@ -111,9 +111,9 @@ def formula(what: Program | Expr | Index | Predicate | tuple[Index, ...]) -> str
         case Program():
             return None if what.body.size > WHOLE else latex(what)
         case Index():
-            return None if what.size > WHOLE else f"${_by_itself(what)}$"
+            return None if what.size > WHOLE else f"${_standalone(what)}$"
         case tuple():
-            extents = ", ".join(map(_by_itself, what))
+            extents = ", ".join(map(_standalone, what))
             return f"$\\left({extents}{',' if len(what) == 1 else ''}\\right)$"
         case Term():
             return None if what.size > WHOLE else latex(what)
@@ -122,7 +122,7 @@ def formula(what: Program | Expr | Index | Predicate | tuple[Index, ...]) -> str
             return f"${_condition(write_condition(what, names.of_leaf))}$"
 
 
-def _by_itself(expression: Index) -> str:
+def _standalone(expression: Index) -> str:
     names = names_of_index((expression,) if expression.free else ())
     return _index(write_index(expression, names.of_leaf))
 
@@ -133,7 +133,7 @@ def _aligned(lines: list[str]) -> str:
 
 
 def _name(name: str) -> str:
-    """A letter as it is, a word upright enough to be read as one, digits at its end as a subscript."""
+    """Return LaTeX for a name: single letters as variables, words in italics, trailing digits as a subscript."""
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
     if digits and len(stem) > 1:
@@ -147,7 +147,7 @@ def _name(name: str) -> str:
 
 
 def _index(written: Written, *, tight: bool = False) -> str:
-    """`tight`: in parentheses if it is a sum or a remainder."""
+    """Return LaTeX for an index expression; with `tight`, sums and remainders are in parentheses."""
     match written:
         case Number(value):
             return f"({value})" if tight and value < 0 else str(value)
@@ -204,7 +204,7 @@ def _condition(condition: Condition, *, inner: bool = False) -> str:
 
 
 class _Writer:
-    """Turns terms into LaTeX. It holds the names in use at the place where it is."""
+    """Converter of terms to LaTeX, with the names in scope at the current place."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -220,7 +220,7 @@ class _Writer:
         return f"\\mathsf{{{written(of.dtype)}}}{shape}"
 
     def lines(self, expr: Expr) -> list[str]:
-        """The term, with a new line for each let, and where operators would make a line too long to be read."""
+        """Return the lines of a term, with a line break after each let and in long chains of operators."""
         out: list[str] = []
         line, at_least, lets, indices = "", int(Level.BINDER), 0, 0
         while isinstance(expr, Let | Gen | Reduce | Guard | Reshape):
@@ -237,7 +237,7 @@ class _Writer:
                 out, line = _filled(out, line, head)
                 indices += isinstance(expr, Gen | Reduce)
             expr = children(expr)[-1].expr
-        out, line = _filled(out, line, self._reach(expr, at_least)[0])
+        out, line = _filled(out, line, self._last_operand(expr, at_least)[0])
         for _ in range(indices):
             self._names.unbind_index()
         for _ in range(lets):
@@ -245,7 +245,7 @@ class _Writer:
         return [*out, line]
 
     def _head(self, expr: Gen | Reduce | Guard | Reshape) -> tuple[str, int]:
-        """What stands before the body, and how tightly that has to bind."""
+        """Return the text before the body, and the precedence that the body needs."""
         match expr:
             case Gen() | Reduce():
                 return f"{self._range(expr)}\\, ", Level.BINDER
@@ -258,17 +258,17 @@ class _Writer:
 
     @staticmethod
     def _around(lines: list[str]) -> list[str]:
-        """Lines in parentheses, which do not grow: those that do end on the line on which they begin."""
+        """Enclose lines in parentheses of fixed size, because \\left and \\right cannot span lines."""
         return [f"({lines[0]}", *lines[1:-1], f"{lines[-1]})"]
 
     def _let_head(self, expr: Let) -> str:
-        """let x :=, after which x is bound."""
+        """Return `let x :=` and bind x."""
         return f"\\mathbf{{let}}\\ {_name(self._names.bind_tensor(expr.name))}{_mark(expr.mark)} :="
 
     def _operand(self, expr: Expr, at_least: int, *, last: bool = True) -> str:
-        text, level, takes_rest = self.piece(expr)
-        fits = level >= at_least or (level == Level.BINDER and takes_rest)
-        return text if fits and (last or not takes_rest) else f"\\left({text}\\right)"
+        text, level, is_open = self.piece(expr)
+        fits = level >= at_least or (level == Level.BINDER and is_open)
+        return text if fits and (last or not is_open) else f"\\left({text}\\right)"
 
     def piece(self, expr: Expr) -> _Piece:
         match expr:
@@ -290,8 +290,8 @@ class _Writer:
             case Gen() | Reduce():
                 return f"{self._range(expr)}\\, {self._body(expr)}", Level.BINDER, True
             case Guard(predicate, body):
-                text, takes_rest = self._reach(body, Level.GUARD)
-                return f"[{self.condition(predicate)}] \\cdot {text}", Level.GUARD, takes_rest
+                text, is_open = self._last_operand(body, Level.GUARD)
+                return f"[{self.condition(predicate)}] \\cdot {text}", Level.GUARD, is_open
             case Let(value, body):
                 bound = self._operand(value, Level.BINDER, last=not isinstance(value, Let))
                 text = f"{self._let_head(expr)} {bound} \\ \\mathbf{{in}}\\ {self.piece(body)[0]}"
@@ -300,8 +300,8 @@ class _Writer:
             case Access():
                 return self._access(expr), Level.POSTFIX, False
             case Reshape(op, operand):
-                text, takes_rest = self._reach(operand, Level.RESHAPE)
-                return f"{self._reshape(op)}\\ {text}", Level.RESHAPE, takes_rest
+                text, is_open = self._last_operand(operand, Level.RESHAPE)
+                return f"{self._reshape(op)}\\ {text}", Level.RESHAPE, is_open
             case Select(predicate, left, right):
                 where, otherwise = self.piece(left)[0], self.piece(right)[0]
                 cases = f"{where} & {self.condition(predicate)} \\\\ {otherwise} & \\text{{otherwise}}"
@@ -314,8 +314,8 @@ class _Writer:
     def _arithmetic(self, expr: Unary | Binary | Cast | Concat) -> _Piece:
         match expr:
             case Unary("neg", operand):
-                text, takes_rest = self._reach(operand, Level.POSTFIX)
-                return f"-{text}", Level.MINUS, takes_rest
+                text, is_open = self._last_operand(operand, Level.POSTFIX)
+                return f"-{text}", Level.MINUS, is_open
             case Unary("abs", operand):
                 return f"\\left|{self.piece(operand)[0]}\\right|", Level.ATOM, False
             case Unary("sqrt", operand):
@@ -339,18 +339,18 @@ class _Writer:
 
     def _infix(self, left: Expr, sign: str, right: Expr, level: Level) -> _Piece:
         first = self._operand(left, level, last=False)
-        second, takes_rest = self._reach(right, level + 1)
-        return f"{first} {sign} {second}", level, takes_rest
+        second, is_open = self._last_operand(right, level + 1)
+        return f"{first} {sign} {second}", level, is_open
 
-    def _reach(self, expr: Expr, at_least: int) -> tuple[str, bool]:
-        """A term as the last operand, and whether it would take up what follows."""
-        text, level, takes_rest = self.piece(expr)
-        if level >= at_least or (level == Level.BINDER and takes_rest):
-            return text, takes_rest
+    def _last_operand(self, expr: Expr, at_least: int) -> tuple[str, bool]:
+        """Return a term as the last operand, and whether it extends as far to the right as possible."""
+        text, level, is_open = self.piece(expr)
+        if level >= at_least or (level == Level.BINDER and is_open):
+            return text, is_open
         return f"\\left({text}\\right)", False
 
     def _range(self, expr: Gen | Reduce) -> str:
-        """The operator with its range below; its index is bound from then on."""
+        """Return the operator with its range, and bind the index."""
         low = "" if expr.low.constant == 0 else f"{self.index(expr.low)} \\le "
         high = self.index(expr.high)
         operator = _GEN if isinstance(expr, Gen) else _BIG[expr.monoid]
@@ -375,14 +375,14 @@ class _Writer:
 
 
 def _filled(lines: list[str], line: str, part: str) -> tuple[list[str], str]:
-    """The lines and the last one with this part, which begins another where it would not fit."""
+    """Append a part to the last line, or to a new line if it does not fit."""
     if line and _width(line) + _width(part) > WIDTH:
         return [*lines, line], f"\\quad {part}"
     return lines, line + part
 
 
 def _width(text: str) -> int:
-    """About how many letters wide a formula is."""
+    """Return the approximate width of a formula in characters."""
     return len(_COMMAND.sub("", text).replace(" ", ""))
 
 
@@ -391,7 +391,7 @@ def _called(name: str, argument: str) -> str:
 
 
 def _literal(value: float) -> str:
-    """1e-05 as a power of ten; a decimal number as it is."""
+    """Return LaTeX for a literal, with a power of ten for an exponent."""
     text = repr(value)
     mantissa, _, exponent = text.partition("e")
     return f"{mantissa} \\cdot 10^{{{int(exponent)}}}" if exponent else text

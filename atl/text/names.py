@@ -1,4 +1,4 @@
-"""What things are called in programs as text: the two spellings, the reserved words, and unique names at a place."""
+"""Names and symbols in printed programs: Unicode and ASCII spellings, reserved words, and unique names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final, assert_never
 
 from atl.core.declared import bounds_of
 from atl.core.index import Array, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, Xor, atoms
-from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Metavariable, Monoid, TensorVar
+from atl.core.terms import OPERATORS_BY_WORD, BinaryOp, Expr, Metavariable, Monoid, TensorVar
 from atl.core.traversal import arrays_in, indices_in, subterms
 
 
 class Level(IntEnum):
-    """How tightly a term binds what it is made of, from the loosest on."""
+    """Precedence levels of terms, from the loosest to the tightest."""
 
     BINDER = 0
     CONCAT = 10
@@ -31,7 +31,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How the operators are written."""
+    """Symbols and keywords of the operators."""
 
     gen: str
     sum: str
@@ -61,19 +61,19 @@ UNICODE: Final = Spelling("⊞", "Σ", "Π", "·", "∧", "∨", "≠", "⊕", "
 ASCII: Final = Spelling("gen", "sum", "prod", ".", "and", "or", "!=", "+", "...", "inf", ascii=True)
 
 INFIX: Final[dict[BinaryOp, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-"""The operations that stand between their operands; the others are called."""
+"""Infix operators; other operations print as calls."""
 
 BINDERS: Final[dict[str, Monoid | None]] = {"gen": None, "sum": "sum", "prod": "product", "max": "max", "min": "min"}
 RESERVED: Final = frozenset(
-    ("let", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *OPERATOR_CALLED)
+    ("let", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *OPERATORS_BY_WORD)
 )
-"""Words that are no names unless they stand between back quotes."""
+"""Reserved words, which are names only between back quotes."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-def spelled(name: str) -> str:
-    """The name as it is written: between back quotes if it is not a word, or one that means something else."""
+def quoted_name(name: str) -> str:
+    """Return a name, between back quotes if it is reserved or not an identifier."""
     if _NAME.fullmatch(name) and name not in RESERVED:
         return name
     escaped = name.replace("\\", "\\\\").replace("`", "\\`").replace("\n", "\\n")
@@ -81,7 +81,7 @@ def spelled(name: str) -> str:
 
 
 class Names:
-    """What sizes, opened variables, indices and let-bound tensors are called at a place; no two share a name."""
+    """Unique names of sizes, opened variables, indices and let-bound tensors at a place."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
@@ -90,7 +90,7 @@ class Names:
         self.tensors: list[str] = []
 
     def fresh(self, hint: str) -> str:
-        """The hint, or it with the first number that makes it unique; taken from now on."""
+        """Reserve and return the hint, with a number appended if it is already used."""
         name = hint if hint.isidentifier() and hint.isascii() else "i"
         if name in self._taken:
             stem = name.rstrip("0123456789") or name
@@ -99,7 +99,7 @@ class Names:
         return name
 
     def bind_index(self, hint: str) -> str:
-        """Enters a binder; `unbind_index` leaves it."""
+        """Enter a binder; `unbind_index` leaves it."""
         self.indices.append(self.fresh(hint))
         return self.indices[-1]
 
@@ -107,7 +107,7 @@ class Names:
         self._taken.discard(self.indices.pop())
 
     def bind_tensor(self, hint: str) -> str:
-        """Enters the body of a let; `unbind_tensor` leaves it."""
+        """Enter the body of a let; `unbind_tensor` leaves it."""
         self.tensors.append(self.fresh(hint))
         return self.tensors[-1]
 
@@ -115,7 +115,7 @@ class Names:
         self._taken.discard(self.tensors.pop())
 
     def open(self, variable: Var | TensorVar) -> None:
-        """Gives a name to a variable that no binder of the term binds."""
+        """Name an opened variable."""
         if variable not in self._opened:
             self._opened[variable] = self.fresh(variable.name)
 
@@ -140,12 +140,12 @@ class Names:
 
 
 def _dangling(position: int, around: list[str]) -> str:
-    """For terms that are looked at without the binders around them."""
+    """Return the name of a variable whose binder is outside the printed term."""
     return f"#{position - len(around)}"
 
 
 def names_in(expr: Expr) -> Names:
-    """The names for a term that stands alone: sizes and inputs keep theirs, then opened variables get theirs."""
+    """Return the names for a term outside any program; sizes and inputs take precedence over opened variables."""
     taken: dict[str, None] = {}
     opened: list[Var | TensorVar] = []
     for term in subterms(expr):
@@ -161,7 +161,7 @@ def names_in(expr: Expr) -> Names:
 
 
 def names_of_index(expressions: Iterable[Index]) -> Names:
-    """The names for index expressions that stand alone."""
+    """Return the names for index expressions outside any program."""
     taken: dict[str, None] = {}
     opened: list[Var | TensorVar] = []
     for expression in expressions:
@@ -177,21 +177,21 @@ def _gather(expression: Index, taken: dict[str, None], opened: list[Var | Tensor
             case Var():
                 opened.append(atom)
             case Bound() | Quotient() | Extremum() | Xor():
-                pass  # what they are made of comes as atoms of its own
+                pass  # `atoms` also yields their parts
             case _:
                 assert_never(atom)
 
 
 def _opened_names(taken: Iterable[str], opened: Iterable[Var | TensorVar]) -> Names:
     names = Names(taken)
-    # Outer binders are opened first: their variables keep their names.
+    # Outer binders have smaller ids and keep their names.
     for variable in sorted(opened, key=lambda variable: variable.uid):
         names.open(variable)
     return names
 
 
 def sizes_of(arrays: Iterable[Array]) -> Iterator[str]:
-    """The sizes that declarations mention."""
+    """Yield the sizes in declarations."""
     for array in arrays:
         for expression in (*array.shape, *(fact.bound for fact in bounds_of(array))):
             yield from (atom.name for atom in atoms(expression) if isinstance(atom, Size))

@@ -1,7 +1,7 @@
-"""Laying out text on lines of a given width: documents with places where a line may break, after Wadler and Oppen.
+"""Pretty printer after Wadler and Oppen: documents with possible line breaks, laid out for a given width.
 
-A group stands on one line if it fits there; otherwise its own lines break, and each group within decides anew. Widths
-are summed when a document is made, so that laying out takes time proportional to the text.
+A group is printed on one line if it fits. Otherwise its direct line breaks are used, and each nested group is decided
+separately. Widths are computed when a document is built, so that the layout takes time linear in the text.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
 WIDTH: Final = 100
-"""Lines break at about this column."""
+"""Target width of lines."""
 MAX_INDENT: Final = 60
-"""Lines are indented no further, so that a deep term does not consist of blanks."""
+"""Maximum indentation, which keeps deeply nested terms readable."""
 UNBROKEN: Final = 1 << 30
-"""At this width no line breaks that need not."""
+"""Width at which only hard line breaks are used."""
 _NEVER: Final = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A blank, or a new line where the group around does not fit. A hard one always breaks; a soft one has no blank."""
+    """A possible line break: the text `flat` if the enclosing group fits on one line. A hard one always breaks."""
 
     flat: str = " "
     hard: bool = False
@@ -29,9 +29,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Where the part of the text that is asked for starts, where its head ends, or where it stops; it takes no room.
+    """A zero-width marker for the start or end of a requested part of the text, or for the end of its head.
 
-    Where several heads are asked for, `of` tells which one it is.
+    If several heads are requested, `of` is the path of the part.
     """
 
     kind: Literal["start", "head", "stop"]
@@ -40,7 +40,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Seq:
-    """Documents one after the other: how wide they are on one line, and up to the first line within."""
+    """A sequence of documents, with its width on one line and its width up to the first possible line break."""
 
     parts: tuple[Doc, ...]
     width: int
@@ -50,7 +50,7 @@ class Seq:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A document whose new lines are indented further."""
+    """A document with more indentation after line breaks."""
 
     by: int
     doc: Doc
@@ -58,7 +58,7 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A document that stands on one line if it fits there and is no wider than `limit`."""
+    """A document that is printed on one line if it fits and is at most `limit` wide."""
 
     doc: Doc
     limit: int = _NEVER - 1
@@ -75,7 +75,7 @@ STOP: Final = Edge("stop")
 
 
 def seq(*parts: Doc) -> Doc:
-    """Documents one after the other."""
+    """Concatenate documents."""
     width = lead = 0
     breaks = False
     for part in parts:
@@ -88,7 +88,7 @@ def seq(*parts: Doc) -> Doc:
 
 
 def separated(parts: list[Doc], separator: Doc) -> Doc:
-    """Documents with a separator between every two."""
+    """Join documents with a separator."""
     out: list[Doc] = []
     for part in parts:
         if out:
@@ -98,17 +98,17 @@ def separated(parts: list[Doc], separator: Doc) -> Doc:
 
 
 def call(name: str, arguments: list[Doc]) -> Doc:
-    """name(argument, …), with the arguments on lines of their own where they do not fit."""
+    """Return a call name(argument, …), with one argument per line if it does not fit."""
     return Group(seq(f"{name}(", Nest(2, seq(SOFT, separated(arguments, seq(",", LINE)))), ")"))
 
 
 def width_of(doc: Doc) -> int:
-    """The width on one line."""
+    """Return the width on one line."""
     return _measures(doc)[0]
 
 
 def _measures(doc: Doc) -> tuple[int, int, bool]:
-    """The width on one line, the width before the first line, and whether there is one."""
+    """Return the width on one line, the width up to the first line break, and whether there is a line break."""
     match doc:
         case str():
             return len(doc), len(doc), False
@@ -125,10 +125,10 @@ def _measures(doc: Doc) -> tuple[int, int, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """A text, and where the part between `START` and `STOP` is in it; and where the head of it ends, if it has one.
+class TextLayout:
+    """A printed text, with the offsets of `START`, `STOP` and `HEAD` in it.
 
-    `heads` are where several heads start and end.
+    `heads` contains the start and end of each requested head.
     """
 
     text: str
@@ -138,8 +138,8 @@ class Laid:
     heads: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
 
 
-def lay_out(doc: Doc, width: int = WIDTH) -> Laid:
-    """The text of a document."""
+def lay_out(doc: Doc, width: int = WIDTH) -> TextLayout:
+    """Print a document."""
     out: list[str] = []
     column = length = 0
     edges = {"start": 0, "head": 0, "stop": 0}
@@ -172,14 +172,14 @@ def lay_out(doc: Doc, width: int = WIDTH) -> Laid:
             out.append(text)
             length += len(text)
             column = len(text) - 1 if text[0] == "\n" else column + len(text)
-    return Laid("".join(out), **edges, heads=heads)
+    return TextLayout("".join(out), **edges, heads=heads)
 
 
-def _trailing(stack: list[tuple[int, bool, Doc]], room: int) -> int:
-    """The width of what follows on the same line; looked at no further than there is room."""
+def _trailing(stack: list[tuple[int, bool, Doc]], limit: int) -> int:
+    """Return the width of the following text on the same line; stop when it exceeds `limit`."""
     total = 0
     for _, flat, doc in reversed(stack):
-        if total > room:
+        if total > limit:
             break
         width, lead, breaks = _measures(doc)
         if breaks and not flat:

@@ -1,11 +1,11 @@
-"""Programs as text, close to the notation of the papers; `atl.parse` reads it back.
+"""Printing of programs in a notation close to that of the papers, which `atl.parse` can read.
 
     matmul (A : float32[n, k], B : float32[k, m]) : float32[n, m] :=
       ⊞[i < n] ⊞[j < m] Σ[l < k] A[i, l] * B[l, j]
 
-The body of a binder or a let reaches as far to the right as it can; a guard [p] · e reaches over products, not over
-sums; a reshape operator and a minus sign apply to what stands next to them. With `ascii=True` the same is spelled with
-words. A binder prints with the name that the user gave it, made unique where it would hide another name.
+The body of a binder or a let extends as far to the right as possible. A guard [p] · e extends over products, but not
+over sums. A reshape operator and a minus sign apply to the next operand. `ascii=True` selects an ASCII notation. A
+binder prints with the user's name, made unique if it would shadow another name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from atl.core import dtypes
-from atl.core.declared import is_truths
+from atl.core.declared import MONOTONIC_NOTATION, is_bool_array
 from atl.core.index import Array, Index
 from atl.core.marks import LoopMark, Mark
 from atl.core.predicate import Predicate, expressions
@@ -61,7 +61,18 @@ from atl.text.index_notation import (
     write_condition,
     write_index,
 )
-from atl.text.names import ASCII, INFIX, UNICODE, Level, Names, Spelling, names_in, names_of_index, sizes_of, spelled
+from atl.text.names import (
+    ASCII,
+    INFIX,
+    UNICODE,
+    Level,
+    Names,
+    Spelling,
+    names_in,
+    names_of_index,
+    quoted_name,
+    sizes_of,
+)
 from atl.text.pretty import (
     HARD,
     HEAD,
@@ -74,8 +85,8 @@ from atl.text.pretty import (
     Doc,
     Edge,
     Group,
-    Laid,
     Nest,
+    TextLayout,
     call,
     lay_out,
     separated,
@@ -84,19 +95,19 @@ from atl.text.pretty import (
 )
 
 LONGEST_PART: Final = 300
-"""A part of a program that is named in a message is cut after this many letters."""
+"""Maximum number of characters of a program part in a message."""
 WHOLE: Final = 600
-"""A term with more nodes than this is abridged in messages and in `repr`."""
+"""Maximum number of nodes of a term that is printed in full in messages and in `repr`."""
 NEAR: Final = 5
-"""So many levels around what a message is about are shown."""
+"""Number of levels around the subject of a message that are printed."""
 SMALL: Final = 30
-"""A part with no more nodes than this is always shown."""
+"""Maximum number of nodes of a part that is never abridged."""
 SHORT_LET: Final = 60
-"""A let that is no longer than this may stand on one line."""
+"""Maximum width of a let on one line."""
 
 
-def show_index(expression: Index, *, ascii: bool = False) -> str:  # noqa: A002 (so it is called everywhere)
-    """An index expression as a person would write it.
+def show_index(expression: Index, *, ascii: bool = False) -> str:  # noqa: A002 (the public name)
+    """Return an index expression in readable notation.
 
     >>> from atl.core.index import ceildiv, size
     >>> n, k = size("n"), size("k")
@@ -108,7 +119,7 @@ def show_index(expression: Index, *, ascii: bool = False) -> str:  # noqa: A002 
 
 
 def show_predicate(predicate: Predicate, *, ascii: bool = False) -> str:  # noqa: A002
-    """A condition as a person would write it.
+    """Return a condition in readable notation.
 
     >>> from atl.core.index import index, size
     >>> from atl.core.predicate import within
@@ -120,25 +131,24 @@ def show_predicate(predicate: Predicate, *, ascii: bool = False) -> str:  # noqa
 
 
 def written(what: Index | Program) -> str:
-    """What `str` gives for what core prints: an index expression or a program."""
+    """Return `str` of an index expression or a program."""
     return show_program(what) if isinstance(what, Program) else show_index(what)
 
 
 def show(expr: Expr, *, ascii: bool = False, abridge: bool = True) -> str:  # noqa: A002
-    """A tensor expression as text; parts of a large one are elided unless `abridge` is false."""
+    """Return a tensor expression as text; parts of a large one are elided unless `abridge` is false."""
     return _laid(expr, _Where(None), ascii=ascii, abridge=abridge and expr.size > WHOLE).text
 
 
 def show_program(program: Program, *, ascii: bool = False, abridge: bool = False) -> str:  # noqa: A002
-    """A program as text. Unless parts of a large one are elided by `abridge`, `atl.parse` gives the program back."""
+    """Return a program as text, which `atl.parse` can read unless `abridge` elides parts of a large program."""
     return _laid(program, _Where(None), ascii=ascii, abridge=abridge and program.body.size > WHOLE).text
 
 
 def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool = False) -> Location:  # noqa: A002
-    """The place of the part that is reached by these positions in `traversal.children`, for carets beneath it.
+    """Return the location of the part at a path, for an error message with carets below its first line.
 
-    Only its first line is meant. The user's own line is that of the nearest part around that has one. The note, if any,
-    stands at the end of that line.
+    The line of user code is that of the innermost enclosing part that has one. A note is appended to the first line.
     """
     at = body = program.body if isinstance(program, Program) else program
     source = at.source
@@ -156,27 +166,27 @@ def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool
 
 
 def text_at(root: Program | Expr, path: Path) -> str:
-    """The part that is reached by these positions, whole and on one line, with the names of its place."""
+    """Return the text of the part at a path on one line, with the names in scope there."""
     laid = _laid(root, _Where(path), ascii=False, abridge=False, width=UNBROKEN)
     text = " ".join(laid.text[laid.start : laid.stop].split())
     return text if len(text) <= LONGEST_PART else f"{text[: LONGEST_PART - 2]} …"
 
 
-def laid_at(root: Program | Expr, path: Path, *, width: int = WIDTH) -> Laid:
-    """The text of all of it, and where the part is that is reached by these positions, with its head if it has one.
+def layout_at(root: Program | Expr, path: Path, *, width: int = WIDTH) -> TextLayout:
+    """Return the whole text with the offsets of the part at a path and of its head.
 
-    The head of a binder is what stands before its body: `⊞[i < n]`.
+    The head of a binder is the text before its body: `⊞[i < n]`.
     """
     return _laid(root, _Where(path), ascii=False, abridge=False, width=width)
 
 
-def laid_with_heads(program: Program, *, width: int = WIDTH) -> Laid:
-    """The text of a program, and where the heads of its binders, guards and reshape operators are, by their paths."""
+def layout_with_heads(program: Program, *, width: int = WIDTH) -> TextLayout:
+    """Return the text of a program with the offsets of the heads of binders, guards and reshape operators, by path."""
     return _laid(program, _Where(None, at=()), ascii=False, abridge=False, width=width)
 
 
 def show_part(part: Expr, names: Names, *, width: int = WIDTH) -> str:
-    """A part of a program by itself, with the names of the place where it stands."""
+    """Return the text of a part of a program, with the names in scope there."""
     printer = _Printer(names, UNICODE, abridge=False)
     return lay_out(printer.piece(part, _Where(None), known=part.type.dtype == dtypes.DEFAULT).doc, width).text
 
@@ -188,7 +198,7 @@ def _laid(
     ascii: bool,  # noqa: A002
     abridge: bool,
     width: int = WIDTH,
-) -> Laid:
+) -> TextLayout:
     spelling = ASCII if ascii else UNICODE
     if not isinstance(what, Program):
         return lay_out(_Printer(names_in(what), spelling, abridge=abridge).piece(what, where, known=False).doc, width)
@@ -198,13 +208,13 @@ def _laid(
 
 
 def _header(program: Program, printer: _Printer) -> Doc:
-    """name (inputs and sizes) : type, given assumptions, :="""
+    """Return the document `name (inputs and sizes) : type given assumptions :=`."""
     declared = [printer.declaration(array) for array in program.inputs]
     given = dict.fromkeys(sizes_of(program.inputs))
-    declared.extend(f"{spelled(name)} : size" for name in program.sizes if name not in given)
-    announced = printer.announced(program)
+    declared.extend(f"{quoted_name(name)} : size" for name in program.sizes if name not in given)
+    result = printer.result_types(program)
     arguments = Group(seq(" (", Nest(4, seq(SOFT, separated(list(declared), seq(",", LINE)))), ")")) if declared else ""
-    head = seq(spelled(program.name), arguments, " : ", announced)
+    head = seq(quoted_name(program.name), arguments, " : ", result)
     if not program.assumptions:
         return seq(head, " :=")
     facts: list[Doc] = [printer.condition(assumption) for assumption in program.assumptions]
@@ -217,7 +227,7 @@ _SUM, _PRODUCT, _OPERAND = range(3)
 
 
 def index_text(written: Written, spelling: Spelling, at_least: int = _SUM) -> str:
-    """The notation as text, in parentheses where it binds less than what stands around."""
+    """Return the notation as text, in parentheses if its precedence is below `at_least`."""
     text, binds = _index_text(written, spelling)
     return text if binds >= at_least else f"({text})"
 
@@ -227,7 +237,7 @@ def _index_text(written: Written, spelling: Spelling) -> tuple[str, int]:
         case Number(value):
             return str(value), _OPERAND if value >= 0 else _SUM
         case Name(name):
-            return spelled(name) if not name.startswith("#") else name, _OPERAND
+            return quoted_name(name) if not name.startswith("#") else name, _OPERAND
         case Sum(terms):
             return _sum_text(terms, spelling), _SUM
         case Product(factors):
@@ -244,7 +254,7 @@ def _index_text(written: Written, spelling: Spelling) -> tuple[str, int]:
             return f"{kind}({', '.join(index_text(choice, spelling) for choice in choices)})", _OPERAND
         case Element(array, indices):
             inside = ", ".join(index_text(position, spelling) for position in indices)
-            return f"{spelled(array)}[{inside}]" if indices else spelled(array), _OPERAND
+            return f"{quoted_name(array)}[{inside}]" if indices else quoted_name(array), _OPERAND
         case _:
             assert_never(written)
 
@@ -263,12 +273,12 @@ def _sum_text(terms: tuple[tuple[bool, Written], ...], spelling: Spelling) -> st
 
 
 def _applied(name: str, arguments: list[str]) -> str:
-    """A function of a rule with its arguments."""
-    return f"{spelled(name)}({', '.join(arguments)})" if arguments else spelled(name)
+    """Return the application of a metavariable."""
+    return f"{quoted_name(name)}({', '.join(arguments)})" if arguments else quoted_name(name)
 
 
 def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = False) -> str:
-    """The notation of a condition as text; in parentheses if it is `inner` and has several parts."""
+    """Return the notation of a condition as text, in parentheses if it is `inner` and has several parts."""
     match condition:
         case Truth(value):
             return "true" if value else "false"
@@ -282,7 +292,7 @@ def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = Fa
             written = [index_text(at, spelling) for at in indices]
             text = _applied(name, written)
             if is_element:
-                text = f"{spelled(name)}[{', '.join(written)}]" if written else spelled(name)
+                text = f"{quoted_name(name)}[{', '.join(written)}]" if written else quoted_name(name)
             return f"not {text}" if negated else text
         case Connected(every, parts):
             word = spelling.conjunction if every else spelling.disjunction
@@ -297,9 +307,9 @@ def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = Fa
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """What remains of the path to the part that a message is about; None off that path, `far` levels away from it.
+    """Position relative to the subject of a message: the remaining path, or None and the distance `far` in levels.
 
-    `at` is the path to here, where all heads are asked for.
+    If all heads are requested, `at` is the path of the current part.
     """
 
     path: Path | None
@@ -314,7 +324,7 @@ class _Where:
 
     @property
     def head(self) -> tuple[Doc, Doc]:
-        """What stands before and after the head of a part here."""
+        """The documents before and after the head of a part."""
         if self.at is not None:
             return Edge("start", self.at), Edge("head", self.at)
         return (START, HEAD) if self.path == () else ("", "")
@@ -325,7 +335,7 @@ _Prefixed: TypeAlias = Gen | Reduce | Guard | Reshape
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A printed term: how tightly it binds, and whether it takes up whatever is written after it."""
+    """A printed term with its precedence; an `open` term extends as far to the right as possible."""
 
     doc: Doc
     level: int = Level.ATOM
@@ -333,9 +343,9 @@ class _Piece:
 
 
 class _Printer:
-    """Turns terms into documents. It holds the names in use at the place where it is.
+    """Converter of terms to documents, with the names in scope at the current place.
 
-    `known` says that the element type of literals follows from what stands around: otherwise one of them tells it.
+    `known` means that the context determines the element type of literals; otherwise one literal prints its type.
     """
 
     def __init__(self, names: Names, spelling: Spelling, *, abridge: bool) -> None:
@@ -364,30 +374,32 @@ class _Printer:
         extents = ", ".join(self.index(extent) for extent in of.shape)
         return f"{dtypes.written(of.dtype)}[{extents}]" if of.shape else dtypes.written(of.dtype)
 
-    def announced(self, program: Program) -> Doc:
-        """The type of the result, or the name and the type of each."""
+    def result_types(self, program: Program) -> Doc:
+        """Return the type of the result, or the names and types of several results."""
         if not program.results:
             return self.type(Type(program.dtype, program.type.shape))
-        each: list[Doc] = [f"{spelled(r.name)} : {self.type(Type(program.dtype, r.shape))}" for r in program.results]
+        each: list[Doc] = [
+            f"{quoted_name(r.name)} : {self.type(Type(program.dtype, r.shape))}" for r in program.results
+        ]
         return Group(seq("(", Nest(4, seq(SOFT, separated(each, seq(",", LINE)))), ")"))
 
     def declaration(self, array: Array) -> str:
-        text = f"{spelled(array.name)} : {self.type(Type(array.dtype, array.shape))}"
-        if not is_truths(array) and (array.low is not None or array.high is not None):
+        text = f"{quoted_name(array.name)} : {self.type(Type(array.dtype, array.shape))}"
+        if not is_bool_array(array) and (array.low is not None or array.high is not None):
             low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
             high = self.index(array.high) if array.high is not None else self._spelling.infinity
             text += f" in {low}, {high})"
-        text += f" {array.rises}" if array.rises else ""
-        return f"{text} between {spelled(array.between.name)}" if array.between is not None else text
+        text += f" {MONOTONIC_NOTATION[array.monotonic]}" if array.monotonic else ""
+        return f"{text} between {quoted_name(array.between.name)}" if array.between is not None else text
 
     def _typed_by_itself(self, expr: Expr) -> bool:
-        """Whether the element type is told by something in the term."""
+        """Return whether a part of the term determines its element type."""
         key = id(expr)
         if key not in self._typed:
-            self._typed[key] = self._tells_type(expr)
+            self._typed[key] = self._determines_type(expr)
         return self._typed[key]
 
-    def _tells_type(self, expr: Expr) -> bool:
+    def _determines_type(self, expr: Expr) -> bool:
         match expr:
             case Input() | Local() | TensorVar() | Metavariable() | Cast():
                 return True
@@ -407,7 +419,7 @@ class _Printer:
     # -- terms --------------------------------------------------------------------------------------------------------
 
     def piece(self, expr: Expr, where: _Where, *, known: bool) -> _Piece:
-        """The term as a document, with edges around it if a message is about it."""
+        """Return the term as a document, with edges if it is the subject of a message."""
         if self._elides(expr, where):
             return _Piece(self._spelling.elided)
         match expr:
@@ -425,16 +437,16 @@ class _Printer:
     def _piece(self, expr: Expr, where: _Where, known: bool) -> _Piece:
         match expr:
             case Input(array):
-                return _Piece(spelled(array.name))
+                return _Piece(quoted_name(array.name))
             case Local(position, _):
                 name = self._names.of_tensor(position)
-                return _Piece(name if name.startswith("#") else spelled(name))
+                return _Piece(name if name.startswith("#") else quoted_name(name))
             case TensorVar():
-                return _Piece(spelled(self._names.of_variable(expr)))
+                return _Piece(quoted_name(self._names.of_variable(expr)))
             case Metavariable(name=name, indices=indices, tensors=tensors):
                 parts = (self.piece(at, where.below(position), known=True) for position, at in enumerate(tensors))
                 arguments = [*map(self.index, indices), *(part.doc for part in parts)]
-                return _Piece(call(spelled(name), arguments) if arguments else spelled(name))
+                return _Piece(call(quoted_name(name), arguments) if arguments else quoted_name(name))
             case Constant(value, dtype):
                 text = repr(value)
                 return _Piece(text + self._suffix(dtype, known), Level.MINUS if text.startswith("-") else Level.ATOM)
@@ -445,7 +457,7 @@ class _Printer:
             case Let():
                 return self._let(expr, where, known)
             case Unary("neg", operand):
-                # A minus next to a number would be that of a negative literal.
+                # A minus sign before a number would be parsed as a negative literal.
                 made = self._operand(
                     operand, where.below(0), Level.POSTFIX, known, enclosed=isinstance(operand, Constant)
                 )
@@ -477,14 +489,14 @@ class _Printer:
         ]
 
     def _known_in(self, left: Expr, right: Expr, known: bool) -> tuple[bool, bool]:
-        """Whether the element type of literals is known in each of two operands that agree."""
+        """Return whether the element type of literals is known in each of two operands of equal type."""
         known = known or self._typed_by_itself(left) or self._typed_by_itself(right)
         return known, True
 
     def _operand(
         self, expr: Expr, where: _Where, at_least: int, known: bool, *, last: bool = True, enclosed: bool = False
     ) -> _Piece:
-        """A term as an operand: in parentheses if it binds less, or would take up what follows it."""
+        """Return a term as an operand, in parentheses if it binds too weakly or would absorb the following text."""
         made = self.piece(expr, where, known=known)
         fits = made.level >= at_least or (made.level == Level.BINDER and made.open)
         if fits and not enclosed and (last or not made.open):
@@ -492,7 +504,7 @@ class _Printer:
         return _Piece(Group(seq("(", Nest(1, made.doc), ")")))
 
     def _spine(self, expr: Binary | Concat, where: _Where, known: bool, *, last: bool = True) -> _Piece:
-        """Operands joined by operators that bind alike, from left to right, each on a line of its own if need be."""
+        """Return a left-associative chain of infix operators of equal precedence, with line breaks before operators."""
         sign, level = self._infix(expr)
         first, second = self._known_in(expr.left, expr.right, known)
         left = self._spine_start(expr.left, where.below(0), level, first)
@@ -517,7 +529,7 @@ class _Printer:
                 return INFIX[op], Level.ADD if op in ("add", "sub") else Level.MULTIPLY
 
     def _access(self, expr: Access, where: _Where, known: bool) -> _Piece:
-        """tensor[i, j]: an access of an access is one with two indices."""
+        """Return tensor[i, j], which merges nested accesses."""
         indices: list[Doc] = []
         base: Expr = expr
         starts: Doc = ""
@@ -537,7 +549,7 @@ class _Printer:
         return _Piece(seq(starts, made.doc, "[", *closed), Level.POSTFIX)
 
     def _chain(self, expr: _Prefixed, where: _Where, known: bool) -> _Piece:
-        """Binders, guards and reshape operators before a body: on one line as long as they fit, the body further in."""
+        """Return a chain of binders, guards and reshape operators, filled into lines, followed by the indented body."""
         parts: list[Doc] = []
         at: Expr = expr
         at_least: int = Level.BINDER
@@ -562,7 +574,7 @@ class _Printer:
         return not isinstance(at, Guard) or at_least <= Level.GUARD
 
     def _head(self, at: _Prefixed) -> tuple[str, int]:
-        """What stands before the body, and how tightly the body must bind. The index of a binder is bound by this."""
+        """Return the text before the body and the precedence that the body needs, and bind the index of a binder."""
         match at:
             case Gen(low, high, _, name, mark):
                 return f"{self._spelling.gen}[{self._range(low, high, name, mark)}]", Level.BINDER
@@ -578,7 +590,7 @@ class _Printer:
     def _range(self, low: Index, high: Index, hint: str, mark: LoopMark) -> str:
         start = "" if low.constant == 0 else f"{self.index(low)} <= "
         stop = self.index(high)
-        return f"{start}{spelled(self._names.bind_index(hint))} < {stop}{_mark(mark)}"
+        return f"{start}{quoted_name(self._names.bind_index(hint))} < {stop}{_mark(mark)}"
 
     def _reshape(self, op: ReshapeOp) -> str:
         return " ".join((op.form.word, *map(self.amount, amounts(op))))
@@ -591,7 +603,7 @@ class _Printer:
         name = self._names.bind_tensor(expr.name)
         body = self.piece(expr.body, where.below(1), known=known)
         self._names.unbind_tensor()
-        first = Group(seq(f"let {spelled(name)}{_mark(expr.mark)} :=", Nest(2, seq(LINE, value.doc)), LINE, "in"))
+        first = Group(seq(f"let {quoted_name(name)}{_mark(expr.mark)} :=", Nest(2, seq(LINE, value.doc)), LINE, "in"))
         short = width_of(first) + width_of(body.doc) < SHORT_LET
         return _Piece(Group(seq(first, LINE if short else HARD, body.doc)), Level.BINDER, open=True)
 

@@ -29,7 +29,7 @@ from bench.gpu.measuring import COPY, OURS, Row, measured
 from bench.gpu.roofline import TAKES, TEXT, Roofline, measure_roofline
 from bench.gpu.shipped import Shipped, names, shipped
 from bench.report import need_writable
-from lowering import Found, look_around
+from lowering import GpuEnvironment, detect_gpu
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench.gpu: unknown schedule {', '.join(unknown)}; choose from {', '.join(names())}" if unknown
               else "bench.gpu: --checks must be at least 0, and --rounds at least 1", file=sys.stderr)  # fmt: skip
         return REFUSED
-    found = look_around()
+    found = detect_gpu()
     if not found.complete:
         print(f"bench.gpu: needs nvcc, a driver and a GPU; found: {found}", file=sys.stderr)
         return ABSENT
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ABSENT
 
 
-def run(chosen: argparse.Namespace, found: Found, machine: Any) -> int:
+def run(chosen: argparse.Namespace, found: GpuEnvironment, machine: Any) -> int:
     """Run the selected checks and measurements. Results are written after each, so that an interrupt loses none."""
     seed = secrets.randbelow(2**31) if chosen.seed is None else chosen.seed
     around = environment(found, seed)
@@ -201,7 +201,7 @@ def judged(kind: str, code: int, output: str, count: int) -> Verdict:
 # -- environment -------------------------------------------------------------------------------------------------------
 
 
-def environment(found: Found, seed: int) -> dict[str, Any]:
+def environment(found: GpuEnvironment, seed: int) -> dict[str, Any]:
     """Return a description of the machine and the software, for the result file."""
     gpu = found.names[0] if found.names else "an unnamed GPU"
     capability = ".".join(map(str, found.gpus[0])) if found.gpus else "unknown"

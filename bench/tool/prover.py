@@ -42,7 +42,7 @@ i, j, p, q, a, b, io, ii, t = (
 
 POS: Final = Array("pos", (n + 1,), "int64", low=ZERO, high=size("nnz") + 1)
 CRD: Final = Array("crd", (size("nnz"),), "int64", low=ZERO, high=m)
-SORTED: Final = Array("rows", (n,), "int64", low=ZERO, high=m, rises="strict")
+SORTED: Final = Array("rows", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
 
 
 def positive(*expressions: Index) -> tuple[Predicate, ...]:

@@ -410,9 +410,9 @@ class Chain(Function):
 
         def origin(p: Any) -> Any:
             (flat,) = inverse(plain_coordinate(p))
-            return () if inner.back is None else inner.back(*box.digits(plain_coordinate(flat)))
+            return () if inner.inverse is None else inner.inverse(*box.digits(plain_coordinate(flat)))
 
-        return Reindexing(shape, (index(product(box.shape)),), to, None if inner.back is None else origin)
+        return Reindexing(shape, (index(product(box.shape)),), to, None if inner.inverse is None else origin)
 
     @property
     def is_numeric(self) -> bool:

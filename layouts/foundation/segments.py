@@ -67,9 +67,9 @@ class Segments:
     def inside(self, location: Sequence[Any]) -> tuple[Predicate, Predicate]:
         """Return the conditions that the key is in range and that the position is within its segment."""
         key, position = location
-        return within(ZERO, index(key), index(self.count)), self.packing.inside(index(key), index(position))
+        return within(ZERO, index(key), index(self.count)), self.packing.contains(index(key), index(position))
 
     def disjoint(self, one: Index, other: Index) -> tuple[tuple[Predicate, ...], Predicate]:
         """Return assumptions on the keys of two segments, and the condition that the first ends before the second."""
         limits = [within(ZERO, key, index(self.count)) for key in (one, other)]
-        return (*limits, less(one, other)), self.packing.apart(one, other)
+        return (*limits, less(one, other)), self.packing.disjoint(one, other)

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, Final, TypeAlias
 
 from atl.errors import ArgumentError, ATLError, InvalidArgument, brief
-from atl.files.whole import write_text
+from atl.files.atomic import write_text
 from layouts.axe import Axe, Location, axis, locations
 from layouts.axe.axes import MEMORY
 from layouts.errors import CannotTabulate

@@ -1,4 +1,4 @@
-"""Loops that gather: they read elements at places that they read, as those of sparse kernels do."""
+"""Compiler flags for loops that gather, reading elements at indices read from arrays, as sparse kernels do."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from lowering.nest.computed import Computed, Use, computed
 from lowering.nest.loopnest import For, LoopNest, statements
 
 NARROW: Final = ("-mprefer-vector-width=128",)
-"""Gathering instructions, and wide vectors that are put together element by element, are slower than short vectors:
-sums of rows of 11 to 18 entries took 1.1 to 1.3 times as long with the width that gcc chooses for this processor."""
+"""Gather instructions, and wide vectors assembled element by element, are slower than short vectors. Sums of rows of 11
+to 18 entries took 1.1 to 1.3 times as long with the vector width that gcc chooses for this processor."""
 SERIAL: Final = ("-fno-tree-vectorize",)
-"""What stands below entries, as the fibres of a tensor do below its rows, is short and now this long, now that: sums of
-fibres of 1 to 30 entries took 1.05 to 1.2 times as long in vectors of any width."""
+"""Loops below entries, such as the fibres of a tensor, are short and vary in length. Sums of fibres of 1 to 30 entries
+took 1.05 to 1.2 times as long with vectors of any width."""
 
 WITHIN_LINES: Final = ("-falign-loops=64", "-falign-jumps=64")
-"""Of a loop in runs, what adds up the entries of one row is some 40 bytes of code, which stand in one line of the cache
-or in two, as it happens: in two it took 1.2 to 1.4 times as long."""
+"""The loop over one row in a segmented reduction is some 40 bytes of code. It took 1.2 to 1.4 times as long when it
+happened to cross a cache line."""
 
 
 def gathering_flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
-    """What gcc is told of a nest in which each innermost loop gathers; of any other, nothing."""
+    """Return flags for gcc on x86 if each innermost loop gathers, else nothing."""
     x86 = platform.machine() in ("x86_64", "AMD64")
     if not (x86 and compiler.kind == "gcc" and gathers(nest)):
         return ()
@@ -33,7 +33,7 @@ def gathering_flags(nest: LoopNest, compiler: Compiler) -> tuple[str, ...]:
 
 
 def gathers(nest: LoopNest) -> bool:
-    """Whether there are innermost loops, and each reads at places that it reads."""
+    """Return whether there are innermost loops, and each reads elements at indices that it reads."""
     innermost = {each.variable for each in _innermost(nest)}
     found = {
         variable
@@ -45,7 +45,7 @@ def gathers(nest: LoopNest) -> bool:
 
 
 def has_fibres(nest: LoopNest) -> bool:
-    """Whether each innermost loop runs over the entries below an entry, which are themselves those below another."""
+    """Return whether each innermost loop runs over the entries below an entry of an enclosing sparse loop."""
     ranges = {each.variable: _read_at(each.low) | _read_at(each.high) for each in _loops(nest)}
     return all(any(ranges.get(at) for at in ranges[each.variable]) for each in _innermost(nest))
 
@@ -59,6 +59,6 @@ def _innermost(nest: LoopNest) -> list[For]:
 
 
 def _read_at(address: Index) -> set[Var]:
-    """The variables that decide which elements an expression reads."""
+    """Return the variables that determine which elements an expression reads."""
     reads = [atom for atom in atoms(address) if isinstance(atom, Read)]
     return {atom for read in reads for at in read.indices for atom in atoms(at) if isinstance(atom, Var)}

@@ -1,4 +1,4 @@
-"""What generated C uses besides the language: headers, and small functions of our own that come with it."""
+"""Headers and helper functions of generated C."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Final
 from lowering.c.functions.exponential import EXPONENTIALS
 from lowering.c.functions.extremes import EXTREMES, KEYS, extreme_of_vectors
 from lowering.c.functions.lanes import CHOOSE, EACH_LANE, chosen_lanes, of_each_lane
+from lowering.c.functions.logarithm import LOGARITHMS, TANGENTS
 from lowering.c.functions.streams import STREAMS
 
 OUT_OF_MEMORY: Final = 1
-"""What a kernel returns in place of 0 when storage for a buffer could not be had."""
-APART: Final = "#pragma GCC ivdep"
-"""The directive before a loop of which no iteration stores what another one reads or stores. clang does not know it."""
+"""Return value of a kernel if a buffer cannot be allocated; otherwise 0."""
+IVDEP: Final = "#pragma GCC ivdep"
+"""Directive for a loop without dependences between iterations. clang does not support it."""
 
 _UNKNOWN_TO_CLANG: Final = """\
 #if defined(__clang__)
@@ -109,6 +110,8 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **EXTREMES,
     **KEYS,
     **EXPONENTIALS,
+    **LOGARITHMS,
+    **TANGENTS,
     **STREAMS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
@@ -117,12 +120,12 @@ _TYPES: Final = {"float32": ("float", 4), "float64": ("double", 8), "int32": ("i
 
 
 def vector_type(dtype: str, lanes: int) -> str:
-    """The type of a vector of so many elements: `vector16_float`."""
+    """Return the type of a vector with `lanes` elements: `vector16_float`."""
     return f"vector{lanes}_{_TYPES[dtype][0].removesuffix('_t')}"
 
 
 def _vector_type(dtype: str, lanes: int) -> str:
-    # Aligned as its elements and free to alias them, so that it may stand anywhere in an array.
+    # Aligned like its elements and allowed to alias them, so that it can be anywhere in an array.
     c_type, size = _TYPES[dtype]
     name, attributes = vector_type(dtype, lanes), f"vector_size({lanes * size}), aligned({size}), may_alias"
     return f"""\
@@ -152,17 +155,17 @@ _CHOSEN: Final = {
     for vector, (dtype, lanes) in _KINDS.items()
 }
 
-OURS: Final = frozenset((*_HELPERS, *_VECTORS, *_EXTREMES_OF_VECTORS, *_EACH_LANE, *_CHOSEN))
-"""What generated code calls its own constants and functions."""
+HELPER_NAMES: Final = frozenset((*_HELPERS, *_VECTORS, *_EXTREMES_OF_VECTORS, *_EACH_LANE, *_CHOSEN))
+"""Names of constants, types and functions that generated code defines."""
 
 
 def identifiers(code: str) -> frozenset[str]:
-    """The identifiers that occur in the code, outside of comments, directives and strings."""
+    """Return the identifiers in the code, outside of comments, directives and strings."""
     return frozenset(_IDENTIFIER.findall(_COMMENT_OR_TEXT.sub("", code)))
 
 
 def preamble(code: str) -> str:
-    """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
+    """Return the headers and helpers that the code uses, by its identifiers (generated names differ from helpers)."""
     used = identifiers(code)
     vectors = "".join(text for name, text in _VECTORS.items() if name in used)
     of_vectors = _EXTREMES_OF_VECTORS | _EACH_LANE
@@ -170,7 +173,7 @@ def preamble(code: str) -> str:
     while more := identifiers("".join(functions[name] for name in used & functions.keys())) - used:
         used |= more
     helpers = [
-        *([_UNKNOWN_TO_CLANG] if APART in code else []),
+        *([_UNKNOWN_TO_CLANG] if IVDEP in code else []),
         *([_BY_VALUE] if used & of_vectors.keys() else []),
         *([vectors] if vectors else []),
         *(text for name, text in functions.items() if name in used),
@@ -178,6 +181,6 @@ def preamble(code: str) -> str:
     used |= identifiers(vectors)
     wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]
     if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:
-        wanted.remove("stddef.h")  # each of the two declares size_t and NULL as well
+        wanted.remove("stddef.h")  # stdlib.h and string.h declare size_t and NULL too
     includes = "".join(f"#include <{header}>\n" for header in wanted)
     return "\n".join(part for part in (includes, *helpers) if part)

@@ -1,11 +1,10 @@
-"""Marked loops in C: the directives before a loop that have the compiler run it as it is marked.
+"""Compiler directives for marked loops in C.
 
-`parallel` is OpenMP's loop over the threads of its team, in blocks; how many threads there are is up to OpenMP, and
-so to OMP_NUM_THREADS. `vector` is its loop over the lanes of vector instructions; one that only folds has no
-directive. Both need to be told which variables all iterations fold into: each thread or lane has one of its own, and
-they are folded together at the end. That no two iterations meet otherwise was proved of the nest. `unroll` asks the
-compiler to write out all iterations. And a loop that is not marked is told to be one whose iterations do not meet,
-where compilers do not see that (`stands_apart`).
+`parallel` becomes OpenMP's loop over threads, in blocks; OpenMP (OMP_NUM_THREADS) chooses the number of threads.
+`vector` becomes its loop over the lanes of vector instructions, unless the loop only folds. Both directives list the
+variables that iterations fold into: each thread or lane has a copy, and the copies are folded at the end. Other data
+races were excluded by proof. `unroll` asks the compiler to unroll the loop fully. A loop without a mark is declared
+free of dependences between iterations where compilers do not detect this (`needs_ivdep`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final, assert_never
 
 from atl.core.marks import LoopMark
 from atl.text.names import INFIX
-from lowering.c.helpers import APART
+from lowering.c.helpers import IVDEP
 from lowering.c.values.keys import folded_name, folds_of, only_folds
 from lowering.nest.loopnest import (
     Allocate,
@@ -40,12 +39,12 @@ VECTOR: Final = "#pragma omp simd"
 
 
 def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
-    """The lines before a loop that say how it is to run; `more` are further clauses."""
+    """Return the directives before a loop; `more` are further clauses."""
     match loop.mark:
         case LoopMark.NONE:
-            return [APART] if stands_apart(loop) else []
+            return [IVDEP] if needs_ivdep(loop) else []
         case LoopMark.MERGE | LoopMark.RUNS | LoopMark.STREAM:
-            # A merge of one position is a plain loop, and so is a stream of less than a line; others are printed apart.
+            # A merge of one position, or a stream of less than a line, is a plain loop. Others are printed elsewhere.
             return []
         case LoopMark.PARALLEL:
             return [" ".join([PARALLEL, *_reductions(scope, loop), *more])]
@@ -55,17 +54,17 @@ def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
             count = (loop.high - loop.low).constant or 0
             return [f"#pragma GCC unroll {count}"] if count > 1 else []
         case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z:
-            raise AssertionError(f"C has no loops that are marked {loop.mark.value}")
+            raise AssertionError(f"C does not support loops marked {loop.mark.value}")
         case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
-            raise AssertionError(f"C has no loops that are marked {loop.mark.value}")
+            raise AssertionError(f"C does not support loops marked {loop.mark.value}")
     assert_never(loop.mark)
 
 
-def stands_apart(loop: For) -> bool:
-    """Whether compilers need to be told that no iteration of the loop stores what another one reads or stores.
+def needs_ivdep(loop: For) -> bool:
+    """Return whether the loop has no dependences between iterations, but gcc would not detect that.
 
-    It stores one element after another, and what it reads stands elsewhere. Of elements that are read under a condition
-    gcc forgets that `restrict` says so: it makes a second version of the loop, and a test of which one is to run.
+    It stores consecutive elements and reads other arrays. If elements are read under a condition, gcc ignores
+    `restrict`, and generates two versions of the loop with a run-time test.
     """
     if len(loop.body) != 1:
         return False
@@ -94,10 +93,10 @@ def _reads_under_conditions(e: ScalarExpr) -> bool:
 
 
 def _reductions(scope: TextScope, loop: For) -> Iterator[str]:
-    """The clauses for the variables from outside of the loop, or their keys, that its iterations fold into."""
+    """Yield the reduction clauses for the variables, or their keys, that the iterations of a loop fold into."""
     into: dict[str, list[str]] = {}
     for target, fold in folds_of(loop).items():
-        # What is subtracted is added by each thread or lane.
+        # Each thread or lane adds up what is subtracted.
         operation = "+" if fold.op == "sub" else INFIX.get(fold.op, fold.op)
         into.setdefault(operation, []).append(folded_name(scope, target))
     for operation, names in into.items():
@@ -105,5 +104,5 @@ def _reductions(scope: TextScope, loop: For) -> Iterator[str]:
 
 
 def has_heap_buffers(loop: For) -> bool:
-    """Whether storage is asked for in an iteration of the loop."""
+    """Return whether an iteration of the loop allocates on the heap."""
     return any(isinstance(inside, Allocate) and inside.storage == "heap" for inside in statements(loop.body))

@@ -1,7 +1,7 @@
-"""Where the storage of a function's buffers is declared, had and given back.
+"""Declaration, allocation and release of a function's buffers, with sizes that cannot wrap to a small number.
 
-Where storage cannot be had, what is there is given back: at once, if that is little; else at the end of the function,
-where each way out goes on with the one of the buffers before, so that a buffer's last line is written once.
+If an allocation fails, the buffers allocated so far are freed: in place, if there are few; otherwise at the end of the
+function, where each exit falls through to the exit of the earlier buffers, so that each `free` is written once.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import groupby
+from math import gcd, prod
+from operator import and_
 from typing import Final, TypeAlias, assert_never
 
+from atl.core.index import AnyAtom, Index, Monomial, constant, index, polynomial
 from atl.core.marks import LoopMark
-from lowering.c.capacity import allocation
 from lowering.c.loops import has_heap_buffers
-from lowering.c.text import indented
+from lowering.c.text import PRODUCT, SUM, Text, indented
+from lowering.c.values.index import index_text
 from lowering.c.values.scalars import C_TYPES
 from lowering.nest.loopnest import (
     Accumulate,
@@ -29,24 +33,30 @@ from lowering.nest.loopnest import (
     Free,
     If,
     LoopNest,
+    elements,
     key,
 )
 from lowering.nest.text_scope import TextScope
 
-FEW: Final = 2
-"""So many buffers at most are freed at the very place where the next one could not be had."""
+MAX_INLINE_FREES: Final = 2
+"""Largest number of buffers that are freed in place after a failed allocation."""
+
+MAX_UNCHECKED: Final = 2**40
+"""Largest constant number of elements that is multiplied by their size without an overflow check."""
+MAX_COEFFICIENTS: Final = 64
+"""Linear expressions with this sum of coefficients cannot overflow, since sizes are at most 2^56."""
 
 Live: TypeAlias = tuple[Buffer, ...]
-"""The buffers on the heap that are allocated and not yet freed, the oldest first."""
+"""The allocated buffers on the heap, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heap:
-    """What is on the heap at a place, and the function's ways out: labels at its end.
+    """The buffers on the heap at a place, and the labels of the function's error exits.
 
-    From the label of some buffers on these are freed, the last one first. A buffer in `declared` is freed there, and so
-    it is declared at the beginning of the function. An iteration of a parallel loop has no way out: there `failed` is
-    the variable in which it notes that it had no storage.
+    The exit at the label of some buffers frees them, the last one first. Buffers in `declared` are freed at an exit, so
+    they are declared at the beginning of the function. In an iteration of a parallel loop, which cannot leave the
+    function, `failed` is the variable that records a failed allocation.
     """
 
     labels: Mapping[Live, str]
@@ -57,20 +67,20 @@ class Heap:
     def __contains__(self, buffer: Buffer) -> bool:
         return buffer in self.live
 
-    def having(self, *buffers: Buffer) -> Heap:
+    def with_buffers(self, *buffers: Buffer) -> Heap:
         return replace(self, live=(*self.live, *buffers))
 
     def without(self, buffer: Buffer) -> Heap:
         return replace(self, live=_without(self.live, buffer))
 
 
-def on_heap(statement: object) -> bool:
+def is_on_heap(statement: object) -> bool:
     return isinstance(statement, Allocate) and statement.storage == "heap"
 
 
 def _at_allocations(block: Block, live: Live) -> Iterator[Live]:
-    """What is on the heap wherever storage is asked for; statements in a row that do so are one."""
-    for is_group, group in groupby(block, on_heap):
+    """Yield the live buffers at each allocation; consecutive allocations count as one."""
+    for is_group, group in groupby(block, is_on_heap):
         if is_group:
             yield live
             live += tuple(statement.buffer for statement in group if isinstance(statement, Allocate))
@@ -80,7 +90,7 @@ def _at_allocations(block: Block, live: Live) -> Iterator[Live]:
                 case Free(buffer):
                     live = _without(live, buffer)
                 case For(mark=LoopMark.PARALLEL) if has_heap_buffers(statement):
-                    yield live  # the way out is after the loop
+                    yield live  # the exit is after the loop
                 case For(body=body) | If(body=body):
                     yield from _at_allocations(body, live)
                 case Assign() | Accumulate() | Declare() | Allocate() | Clear():
@@ -96,14 +106,14 @@ def _without(live: Live, buffer: Buffer) -> Live:
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def opened(scope: TextScope, nest: LoopNest) -> tuple[TextScope, Heap, list[str]]:
-    """The heap where the function of a nest begins, and the declarations of what may be freed at its end."""
+def initial_heap(scope: TextScope, nest: LoopNest) -> tuple[TextScope, Heap, list[str]]:
+    """Return the heap at the beginning of a nest's function, and declarations of buffers freed at its end."""
     names: dict[str, list[str]] = {}
     declared: set[Buffer] = set()
     taken: Counter[str] = Counter()
     labels: dict[Live, str] = {}
     for live in _at_allocations(nest.body, ()):
-        if len(live) <= FEW or live in labels:
+        if len(live) <= MAX_INLINE_FREES or live in labels:
             continue
         for buffer in live:
             if buffer not in declared:
@@ -116,8 +126,8 @@ def opened(scope: TextScope, nest: LoopNest) -> tuple[TextScope, Heap, list[str]
     return scope, Heap(labels, frozenset(declared)), [f"{kind} {', '.join(of)};" for kind, of in names.items()]
 
 
-def ending(scope: TextScope, heap: Heap) -> list[str]:
-    """The ways out after the function's return, for where storage could not be had."""
+def error_exits(scope: TextScope, heap: Heap) -> list[str]:
+    """Return the labelled error exits after the function's return, which free buffers after a failed allocation."""
     lines: list[str] = []
     written: set[Live] = set()
     for start in sorted(heap.labels, key=len, reverse=True):
@@ -133,14 +143,16 @@ def ending(scope: TextScope, heap: Heap) -> list[str]:
     return lines
 
 
-def allocated(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str]]:
-    """Buffers on the heap, and the way out where one of them could not be had."""
-    scope, inside, lines, failed = asked_for(scope, heap, group)
+def allocate(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str]]:
+    """Allocate buffers on the heap, and leave the function if that fails."""
+    scope, inside, lines, failed = allocate_checked(scope, heap, group)
     return scope, inside, [*lines, *failed]
 
 
-def asked_for(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str], list[str]]:
-    """Buffers on the heap, and after the lines that ask for them, what is done where one of them could not be had."""
+def allocate_checked(
+    scope: TextScope, heap: Heap, group: list[Allocate]
+) -> tuple[TextScope, Heap, list[str], list[str]]:
+    """Allocate buffers on the heap; return the lines that allocate, and those that handle a failure."""
     before = scope
     lines: list[str] = []
     made: list[str] = []
@@ -154,16 +166,16 @@ def asked_for(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[Text
         lines.append(f"{kind}{name} = {allocation(scope, statement, f'sizeof *{name}')};")
         scope = inside
         made.append(name)
-    there = [f"free({name});" for name in reversed(made)] if len(made) > 1 else []
+    allocated = [f"free({name});" for name in reversed(made)] if len(made) > 1 else []
     failed = [f"if ({' || '.join(f'{name} == NULL' for name in made)}) {{"]
-    failed += indented([*there, *way_out(before, heap)])
-    return scope, heap.having(*(statement.buffer for statement in group)), lines, [*failed, "}"]
+    failed += indented([*allocated, *failure(before, heap)])
+    return scope, heap.with_buffers(*(statement.buffer for statement in group)), lines, [*failed, "}"]
 
 
-def way_out(scope: TextScope, heap: Heap) -> list[str]:
-    """What is done where storage could not be had: what is there is given back, and the function returns.
+def failure(scope: TextScope, heap: Heap) -> list[str]:
+    """Return the lines that handle a failed allocation: they free the live buffers and leave the function.
 
-    In an iteration of a parallel loop, what follows is left out, and it is noted that this was so.
+    In an iteration of a parallel loop, the failure is recorded, and the rest of the iteration is skipped.
     """
     if heap.failed:
         return [f"{heap.failed} = 1;"]
@@ -172,13 +184,73 @@ def way_out(scope: TextScope, heap: Heap) -> list[str]:
     return [*(f"free({scope.name(key(buffer))});" for buffer in reversed(heap.live)), "return OUT_OF_MEMORY;"]
 
 
-def on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str]]:
-    """A buffer that is an array of the block."""
+def declare_on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str]]:
+    """Declare a buffer as an array of the block."""
     buffer = statement.buffer
     count = statement.capacity.constant
     if count is None:
         raise AssertionError(f"the stack buffer {buffer.name} has no constant capacity")
     name, scope = scope.bind(key(buffer), buffer.name)
-    # An array of C has at least one element.
+    # C does not allow arrays of length 0.
     text = f"{C_TYPES[buffer.dtype]} {name}[{max(count, 1)}]{' = {0}' if statement.zeroed else ''};"
     return scope, [text]
+
+
+# -- sizes of allocations ---------------------------------------------------------------------------------------------
+
+
+def allocation(scope: TextScope, statement: Allocate, size: str) -> str:
+    """Return the call that allocates an aligned buffer; it requests too much, and fails, if the capacity overflows.
+
+    `size` is the size of an element. The capacity is written as the product of the extents if it is equal to it.
+    """
+    texts, number = _capacity(scope, statement)
+    total = f"{number} * {size}" if number != 1 else size
+    if texts:
+        total = f"saturating_product({_nested('saturating_product', texts).text}, {total})"
+    return f"aligned_{'zeros' if statement.zeroed else 'storage'}({total})"
+
+
+def _capacity(scope: TextScope, statement: Allocate) -> tuple[list[Text], int]:
+    """Return the factors of the capacity that depend on sizes, and the product of the constant ones."""
+    factors = list(statement.buffer.room)
+    if elements(statement.buffer.room) != statement.capacity:
+        factors = _factors(statement.capacity)
+    number = prod(factor.constant for factor in factors if factor.constant is not None)
+    texts = [_saturating(scope, factor) for factor in factors if factor.constant is None]
+    if number > MAX_UNCHECKED and texts:
+        return [*texts, Text(str(number))], 1
+    return texts, number
+
+
+def _factors(e: Index) -> list[Index]:
+    """Factor out what all terms have in common: 4 * n * m - 4 * n gives n, m - 1 and 4."""
+    if not e.terms:
+        return [e]
+    common: Counter[AnyAtom] = reduce(and_, (Counter(monomial) for monomial, _ in e.terms))
+    number = gcd(*(value for _, value in e.terms))
+    rest: dict[Monomial, int] = {}
+    for monomial, value in e.terms:
+        rest[tuple((Counter(monomial) - common).elements())] = value // number
+    return [*map(index, common.elements()), polynomial(rest), constant(number)]
+
+
+def _saturating(scope: TextScope, e: Index) -> Text:
+    """Print a nonnegative expression that becomes very large if its terms overflow."""
+    linear = all(len(monomial) <= 1 for monomial, _ in e.terms)
+    if linear and sum(abs(value) for monomial, value in e.terms if monomial) <= MAX_COEFFICIENTS:
+        return index_text(scope, e)
+    added: list[Text] = []
+    for monomial, value in e.terms:
+        if value > 0:
+            factors = [index_text(scope, index(atom)) for atom in monomial]
+            if value > 1 or not factors:
+                factors.append(Text(str(value)))
+            added.append(_nested("saturating_product", factors))
+    total = _nested("saturating_sum", added or [Text("0")])
+    taken = polynomial({monomial: -value for monomial, value in e.terms if value < 0})
+    return Text(f"{total.text} - {index_text(scope, taken).at(PRODUCT)}", SUM) if taken.terms else total
+
+
+def _nested(function: str, texts: list[Text]) -> Text:
+    return reduce(lambda inner, text: Text(f"{function}({inner.text}, {text.text})"), texts)

@@ -1,8 +1,8 @@
-"""Names in C: as the user wrote them, changed only where C or another name in sight forbids it.
+"""Names in C: the user's names, changed only where C or another name in scope forbids it.
 
-What C has a meaning of its own for is one table here: keywords, and the names of its library. Every entry is written
-out or made from a finite list of stems and endings; none ends with an underscore, so that a name with one appended is
-free. What a name means elsewhere, in a header that is not included, is no matter: `LC_X` and `PRIor` are the user's.
+The names with a meaning in C are one table here: keywords, and the names of its library. Entries are written out, or
+made from a finite list of stems and endings. No entry ends with an underscore, so appending one gives a free name.
+Names declared only in headers that are not included, such as `LC_X` and `PRIor`, are available to the user.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from lowering.c.helpers import OURS
+from lowering.c.helpers import HELPER_NAMES
 
 
 def _words(text: str) -> frozenset[str]:
@@ -25,7 +25,7 @@ def _with(stems: str, endings: tuple[str, ...]) -> frozenset[str]:
 
 
 _FLOATING: Final = ("", "f", "l", "f16", "f32", "f64", "f128", "f32x", "f64x")
-"""The endings of a function or constant for another type than double."""
+"""Suffixes of functions and constants for types other than double."""
 
 KEYWORDS: Final = _words("""
 auto break case char const continue default do double else enum extern float for goto if inline int long register
@@ -33,7 +33,7 @@ restrict return short signed sizeof static struct switch typedef union unsigned 
 true false nullptr constexpr alignas alignof static_assert thread_local typeof_unqual wchar_t char8_t char16_t
 char32_t linux unix i386 noreturn complex imaginary
 """)
-"""Those of C up to C23, and what compilers define besides where they are not told to keep to the standard."""
+"""Keywords of C up to C23, and macros that compilers predefine outside of strict standard modes."""
 
 _MATH_FUNCTIONS: Final = _with(
     """
@@ -111,8 +111,7 @@ LIBRARY: Final = frozenset().union(
     *(_MATH_FUNCTIONS, _MATH_MACROS, _MATH_CONSTANTS, _FAST_FMA, _INTEGER_TYPES, _INTEGER_LIMITS, _FLOATING_LIMITS),
     *(_STANDARD, _SYSTEM_MACROS, {"signgam"}),
 )
-"""Functions, types, macros and a variable of C's library, and macros that common systems add to the headers that are
-included."""
+"""Functions, types, macros and a variable of C's library, and macros that common systems add to included headers."""
 
 _MATH_EXTENSIONS: Final = (
     _with(
@@ -171,31 +170,31 @@ putchar_unlocked putw renameat renameat2 setbuffer setlinebuf tempnam tmpnam_r v
 _OPENMP: Final = _words("""
 GOMP_parallel GOMP_barrier GOMP_atomic_start GOMP_atomic_end omp_get_max_threads omp_get_num_threads omp_get_thread_num
 """)
-"""Functions of OpenMP that a compiler calls in parallel loops, or that are asked for the size of a team."""
-OF_FUNCTIONS: Final = LIBRARY | _MATH_EXTENSIONS | _SYSTEM | _OPENMP
-"""What a function must not be called: what the headers of common systems declare, and compilers know, besides."""
+"""Functions of OpenMP that compilers call in parallel loops, or that return the number of threads."""
+FUNCTION_NAMES: Final = LIBRARY | _MATH_EXTENSIONS | _SYSTEM | _OPENMP
+"""Names that a function may not have, including those declared by the headers of common systems and by compilers."""
 
-OF_EXPORT: Final = _words("""
+EXPORT_NAMES: Final = _words("""
 ATL_GUARD atl_by_size atl_case atl_draw atl_draw_between atl_draw_positions atl_faults atl_integer atl_larger atl_number
 atl_random atl_room atl_size atl_state atl_there
 """)
-"""The names of functions and constants in the check of an exported kernel (`lowering.export`)."""
+"""Names of functions and constants in the check of an exported kernel (`lowering.export`)."""
 
 
 def reserved(name: str, *, of_function: bool = False) -> bool:
-    """Whether C has a meaning of its own for the name, as a keyword, a macro or an identifier of its library.
+    """Return whether a name is a keyword, a macro or an identifier of C's library.
 
     A parameter or a variable may hide a function that generated code does not call; a function may not.
     """
-    known = OF_FUNCTIONS if of_function else LIBRARY
-    return name.startswith("_") or any(name in words for words in (KEYWORDS, OURS, OF_EXPORT, known))
+    known = FUNCTION_NAMES if of_function else LIBRARY
+    return name.startswith("_") or any(name in words for words in (KEYWORDS, HELPER_NAMES, EXPORT_NAMES, known))
 
 
-# -- names in sight ---------------------------------------------------------------------------------------------------
+# -- names in scope ---------------------------------------------------------------------------------------------------
 
 
 def identifier(hint: str, *, of_function: bool = False) -> str:
-    """The C identifier nearest to a hint, and one that C has no meaning for: `int` becomes `int_`."""
+    """Return the unreserved C identifier closest to a hint: `int` becomes `int_`."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", hint)
     if not plain.strip("_"):
         plain = "v"
@@ -209,17 +208,17 @@ def identifier(hint: str, *, of_function: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names in sight at a place of the code, by what they stand for."""
+    """The names in scope at a place of the code, by the objects they denote."""
 
     of: dict[Hashable, str] = field(default_factory=dict)
     taken: frozenset[str] = frozenset()
 
     def bind(self, key: Hashable, hint: str, *, of_function: bool = False) -> tuple[str, Names]:
-        """A name for a new thing, unlike all names in sight: `i`, or if that is taken `i2`, `i3`, …"""
+        """Choose a name for a new object, different from all names in scope: `i`, else `i2`, `i3`, …"""
         wanted = name = identifier(hint, of_function=of_function)
         number = 2
         while name in self.taken:
-            # Each number gives another name that is not reserved, so that one of them is free.
+            # Each number gives a different unreserved name, so one of them is free.
             numbered = f"{wanted}_{number}" if wanted[-1].isdigit() else f"{wanted}{number}"
             name = identifier(numbered, of_function=of_function)
             number += 1

@@ -1,4 +1,4 @@
-"""The parameters of the function that a nest becomes, in their order: its inputs, its sizes, its result."""
+"""Parameters of a nest's function, in order: inputs, sizes, result."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lowering.nest.text_scope import TextScope
 
 
 def declaration(nest: LoopNest, name: str) -> str:
-    """The function's declaration in the C that cffi reads."""
+    """Return the function's declaration for cffi."""
     return f"int {name}({', '.join(kind for _, kind in _types(nest))});"
 
 
 def parameters_of(nest: LoopNest, scope: TextScope, *, restrict: bool = False) -> list[tuple[str, str]]:
-    """Each parameter's name in a scope, and its declaration; where asked for, pointers say that nothing is shared."""
+    """Return each parameter's name and declaration, with `restrict` pointers if requested."""
     out: list[tuple[str, str]] = []
     for of, kind in _types(nest):
         name = scope.name(of)
@@ -26,7 +26,7 @@ def parameters_of(nest: LoopNest, scope: TextScope, *, restrict: bool = False) -
 
 
 def _types(nest: LoopNest) -> list[tuple[Hashable, str]]:
-    """What each parameter stands for, as a scope knows it, and its type."""
+    """Return each parameter's key in a scope, and its type."""
     return [
         *((a.name, f"const {C_TYPES[a.dtype]} *" if a.shape else C_TYPES[a.dtype]) for a in nest.inputs),
         *((Size(size), "int64_t") for size in nest.sizes),

@@ -1,4 +1,4 @@
-"""Loops over segments in C: the entries of a row begin where those of the row before have ended.
+"""Loops over segments in C: the end of a row is kept in a variable, as the beginning of the next row.
 
 for (int64_t i = 0, p_end = i < n ? A_pos[i] : 0; i < n; i++) {
     const int64_t p_first = p_end;
@@ -6,8 +6,8 @@ for (int64_t i = 0, p_end = i < n ? A_pos[i] : 0; i < n; i++) {
     for (int64_t p = p_first; p < p_end; p++) {…}
 }
 
-So a processor knows where a row begins before it has read anything of it, and goes on by so much earlier where it has
-taken the row before to be longer, or shorter, than it is.
+So the processor knows where a row begins before it has read anything of the row. After a mispredicted row length, it
+continues that much earlier.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lowering.nest.text_scope import TextScope
 from lowering.nest.tiles import Tiles, over_lanes
 
 _PLAIN: Final = (LoopMark.NONE, LoopMark.VECTOR)
-"""Marks of loops that may begin at an end which is kept: the bounds of others are split, counted, or printed apart."""
+"""Marks of loops that may begin at a kept end; the bounds of others are split, counted, or printed elsewhere."""
 
 
-def with_ends(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
-    """The place in a loop, up to `last`, where the end of each segment is kept, and how these ends are declared.
+def with_segment_ends(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
+    """Bind variables for the kept ends in a loop up to `last`; return the scope and the declarations.
 
-    The declaration goes on from that of the loop's variable. What begins the first segment is read where there is one.
+    The declarations continue that of the loop's variable. The first segment's beginning is read only if there is one.
     """
     declared = ""
     name = scope.name(loop.variable)
@@ -43,8 +43,8 @@ def with_ends(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
     return scope, declared
 
 
-def bounds(scope: TextScope, loop: For) -> tuple[list[str], str, str]:
-    """Where a loop begins and where it ends, and the lines before it that the two need."""
+def loop_bounds(scope: TextScope, loop: For) -> tuple[list[str], str, str]:
+    """Return declarations before a loop, and the loop's lower and upper bound."""
     low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).text
     end = scope.names.of.get(("end", loop.variable))
     if end is None:
@@ -54,12 +54,12 @@ def bounds(scope: TextScope, loop: For) -> tuple[list[str], str, str]:
 
 
 def _segments(loop: For, tiles: Tiles) -> list[For]:
-    """The loops of a body each of which begins where the one of the iteration before has ended.
+    """Return the loops in a body that begin where the same loop of the previous iteration ended.
 
-    Only where that is read: else it costs nothing to work it out. And only where the loop stands once in the body: each
-    copy of one, as a tile in registers leaves them of a loop that is written out, goes over the same segment.
+    Only bounds that are read count, since others cost nothing. A loop with several copies in the body, as left by
+    unrolling around a tile in registers, is excluded: all copies run over the same segment.
     """
-    if loop.mark is not LoopMark.NONE:  # its iterations need not follow each other: threads, lanes
+    if loop.mark is not LoopMark.NONE:  # iterations may run in any order, on threads or lanes
         return []
     copies = Counter(inner.variable for inner in statements(loop.body) if isinstance(inner, For))
     return [

@@ -1,4 +1,4 @@
-"""Streamed loops in C: iterations up to where a line of the cache begins, then those of a line at a time."""
+"""Streamed loops in C: scalar iterations up to a cache-line boundary, then whole lines by non-temporal stores."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from lowering.nest.walks.streams import Line, Stream, begins, row_of
 
 Text: TypeAlias = list[str]
 Printed: TypeAlias = Callable[[TextScope, Block], Text]
-"""How statements are printed at a place."""
+"""A function that prints a block of statements in a scope."""
 
 FENCE: Final = "stream_fence();"
 
 
 def has_streams(block: Block) -> bool:
-    """Whether something is stored past the caches."""
+    """Return whether a block contains non-temporal stores."""
     return any(isinstance(each, For) and isinstance(each.lines, CacheLines) for each in statements(block))
 
 
-def streamed(scope: TextScope, stream: Stream, printed: Printed) -> Text:
-    """A streamed loop.
+def print_stream(scope: TextScope, stream: Stream, printed: Printed) -> Text:
+    """Print a streamed loop.
 
     for (int64_t x = 0; x < m; x++) {
         if (begins_line(out, y * m + x, sizeof *out)) {
@@ -57,7 +57,7 @@ def streamed(scope: TextScope, stream: Stream, printed: Printed) -> Text:
     array = inside.name(key(begun.buffer))
     together = [
         f"for (; {name} + {width} <= {high}; {name} += {width}) {{",
-        *indented(_together(inside, stream, printed)),
+        *indented(_whole_line(inside, stream, printed)),
         "}",
         f"if ({name} >= {high}) {{",
         *indented(["break;"]),
@@ -77,32 +77,32 @@ def streamed(scope: TextScope, stream: Stream, printed: Printed) -> Text:
     ]
 
 
-def _together(scope: TextScope, stream: Stream, printed: Printed) -> Text:
-    """The iterations of a line: all are computed into buffers, and these stored."""
+def _whole_line(scope: TextScope, stream: Stream, printed: Printed) -> Text:
+    """Print the iterations of one cache line: all are computed into buffers, which are then stored."""
     variable, lines = stream.loop.variable, stream.lines
     name = scope.name(variable)
     lane, inside = scope.bind(("lane", variable), "lane")
     there, inside = inside.bind(("there", variable), f"{name}_lane")
     made: Text = []
     for line in lines:
-        room, inside = inside.bind(key(line.buffer), line.buffer.name)
+        buffer, inside = inside.bind(key(line.buffer), line.buffer.name)
         kind, count = C_TYPES[line.buffer.dtype], elements(line.buffer.extents).constant
-        made.append(f"_Alignas({LINE_BYTES}) {kind} {room}[{max(count or 0, 1)}];")
-    inside = _called(inside, stream.first, name)
-    computed = printed(_called(inside, variable, there), stream.body)
-    # So many iterations that compilers see how many: with -fwrapv from x to x + 16 might be none.
+        made.append(f"_Alignas({LINE_BYTES}) {kind} {buffer}[{max(count or 0, 1)}];")
+    inside = _renamed(inside, stream.first, name)
+    computed = printed(_renamed(inside, variable, there), stream.body)
+    # A loop with a visibly constant number of iterations: with -fwrapv, a loop from x to x + 16 might be empty.
     head = f"for (int64_t {lane} = 0; {lane} < {stream.width}; {lane}++) {{"
     computed = [f"const int64_t {there} = {name} + {lane};", *computed]
-    stored = [text for line in lines for text in _stored(inside, line)]
+    stored = [text for line in lines for text in _stores(inside, line)]
     return [*made, VECTOR, head, *indented(computed), "}", *stored]
 
 
-def _called(scope: TextScope, what: Hashable, name: str) -> TextScope:
+def _renamed(scope: TextScope, what: Hashable, name: str) -> TextScope:
     return replace(scope, names=Names({**scope.names.of, what: name}, scope.names.taken))
 
 
-def _stored(scope: TextScope, line: Line) -> Text:
-    """The lines of a store, one by one."""
+def _stores(scope: TextScope, line: Line) -> Text:
+    """Print the non-temporal stores of a line, with the loops and conditions around them."""
     heads: Text = []
     for around in line.around:
         match around:

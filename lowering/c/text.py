@@ -1,4 +1,4 @@
-"""Pieces of C: expressions with the strength of their outermost operator, and lines of readable length."""
+"""C text: expressions with the precedence of their outermost operator, and wrapping of long lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from lowering.origins.anchors import without
 
 TERNARY, OR, AND, EQUALITY, COMPARISON, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
-"""How tightly operators bind; Python has the same order among those that both have."""
+"""Operator precedence; Python has the same order for the operators that both have."""
 
 WIDTH: Final = 110
 INDENT: Final = "    "
@@ -20,7 +20,7 @@ INDENT: Final = "    "
 class Text:
     """An expression as text.
 
-    `level` is that of its outermost operator. `narrow` says that C computes it in an `int`, whatever it is meant for.
+    `level` is the precedence of its outermost operator. `narrow` is set if C evaluates it as an `int`.
     """
 
     text: str
@@ -28,11 +28,11 @@ class Text:
     narrow: bool = False
 
     def at(self, level: int) -> str:
-        """The text where an operand of at least this level is needed."""
+        """Return the text as an operand of at least this precedence, in parentheses if necessary."""
         return self.text if self.level >= level else f"({self.text})"
 
     def widened(self) -> Text:
-        """The same value as an int64_t."""
+        """Return the same value as an int64_t."""
         return Text(f"(int64_t){self.at(UNARY)}", UNARY) if self.narrow else self
 
 
@@ -49,27 +49,27 @@ _CLASSES: Final[tuple[tuple[str, ...], ...]] = (
     (" + ", " - "),
     (" * ", " / "),
 )
-"""Where a line may be broken: after a mark or before an operator, those first that bind the least."""
+"""Points where a line may be broken, after punctuation or before an operator, weakest binding first."""
 _ASSIGNMENTS: Final = (" = ", " += ", " -= ", " *= ", " /= ")
 
 
 def wrapped(line: str, width: int = WIDTH) -> list[str]:
-    """A long line as several ones: broken where the fewest brackets are open, at what binds the least there.
+    """Wrap a long line: it is broken where the fewest brackets are open, at the weakest operator there.
 
-    Of a conditional expression each case is a line: the value to the condition, and then those for where it is false.
+    Each case of a conditional expression is a separate line.
     """
     plain, opening, closing = without(line)
     text = plain.lstrip()
-    # A directive is one line.
-    lines = [plain] if text.startswith("#") else _broken(len(plain) - len(text), text, width)
+    # A directive must stay on one line.
+    lines = [plain] if text.startswith("#") else _break(len(plain) - len(text), text, width)
     if opening or closing:
         lines[0] = opening + lines[0]
         lines[-1] = closing + lines[-1]
     return lines
 
 
-def _broken(margin: int, text: str, width: int, after: int = 2 * len(INDENT)) -> list[str]:
-    """The text on lines of its own, those after the first one indented by so much more."""
+def _break(margin: int, text: str, width: int, after: int = 2 * len(INDENT)) -> list[str]:
+    """Break a text into lines; lines after the first are indented by `after` more."""
     whole = " " * margin + text
     places = _places(text)
     if len(whole) <= width or not places:
@@ -78,7 +78,7 @@ def _broken(margin: int, text: str, width: int, after: int = 2 * len(INDENT)) ->
     assigned = next((at for at, depth, kind in places if depth == 0 and kind in _ASSIGNMENTS), None)
     right = [place for place in places if place[2] not in _ASSIGNMENTS]
     if assigned is None and not right:
-        # The start of a loop's head, `for (int64_t i = 0;`, keeps its assignment.
+        # The start of a `for` statement, `for (int64_t i = 0;`, is not broken at its assignment.
         return [whole]
     outermost = min((depth for _, depth, _ in right), default=0)
     value = None if assigned is None else text[assigned + 1 :]
@@ -88,7 +88,7 @@ def _broken(margin: int, text: str, width: int, after: int = 2 * len(INDENT)) ->
     kinds = next(kinds for kinds in _CLASSES if any(kind in kinds for _, kind in inside))
     pieces = _pieces(text, [at for at, kind in inside if kind in kinds])
     if value is not None and margin + len(pieces[0]) > width and not outermost:
-        return [whole[: margin + (assigned or 0)], *_broken(further, value, width, 0)]
+        return [whole[: margin + (assigned or 0)], *_break(further, value, width, 0)]
     if kinds == (" ? ", " : "):
         cases = _pieces(text, [at for at, kind in inside if kind == " : "])
         margins = [margin, *(margin + after for _ in cases[1:])]
@@ -98,14 +98,14 @@ def _broken(margin: int, text: str, width: int, after: int = 2 * len(INDENT)) ->
 
 
 def _one_each(margin: int, pieces: list[str], width: int, after: int) -> list[str]:
-    lines = _broken(margin, pieces[0], width)
+    lines = _break(margin, pieces[0], width)
     for piece in pieces[1:]:
-        lines += _broken(margin + after, piece, width)
+        lines += _break(margin + after, piece, width)
     return lines
 
 
 def _filled(margin: int, pieces: list[str], width: int, after: int) -> list[str]:
-    """As many pieces in a line as there is room for."""
+    """Fill lines with pieces."""
     lines: list[str] = []
     line = ""
     for piece in pieces:
@@ -114,20 +114,20 @@ def _filled(margin: int, pieces: list[str], width: int, after: int) -> list[str]
             line += f" {piece}"
             continue
         if line:
-            lines += _broken(start, line, width)
+            lines += _break(start, line, width)
         line = piece
-    return [*lines, *_broken(margin + after if lines else margin, line, width)]
+    return [*lines, *_break(margin + after if lines else margin, line, width)]
 
 
 def _pieces(text: str, at: list[int]) -> list[str]:
-    """The text cut at these blanks."""
+    """Cut the text at these blanks."""
     ends = [*at, len(text)]
     starts = [0, *(place + 1 for place in at)]
     return [text[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
 def _places(text: str) -> list[tuple[int, int, str]]:
-    """The blanks where a text may be broken, how many brackets are open there, and what stands there."""
+    """Return the blanks where a text may be broken, with the number of open brackets and the kind of break."""
     found: list[tuple[int, int, str]] = []
     depth = 0
     for met in _BRACKET_OR_BLANK.finditer(text):
@@ -146,4 +146,4 @@ _BRACKET_OR_BLANK: Final = re.compile(
     + "|".join(re.escape(known[1:]) for known in (*_ASSIGNMENTS, *chain.from_iterable(_CLASSES[2:])))
     + ")))"
 )
-"""A bracket, or a blank after a mark or before an operator."""
+"""A bracket, or a blank after punctuation or before an operator."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from atl.errors import InvalidArgument, brief
-from atl.files.whole import reason
+from atl.files.atomic import reason
 from lowering.toolchain import wanted_directory
 
 Kind: TypeAlias = Literal["kernel", "program", "times", "left over"]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from atl.core.index import Array
 from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, brief
-from atl.meaning.arguments import NOT_HANDED_OUT
+from atl.meaning.arguments import CONVERSION_ERRORS
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.looking import WALKED
 
@@ -94,7 +94,7 @@ def _seen(name: str, value: Any, required: str) -> npt.NDArray[Any]:
         elsewhere = isinstance(told, tuple) and len(told) == 2 and int(told[0]) not in IN_MEMORY
         if not elsewhere:
             return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
-    except NOT_HANDED_OUT as error:
+    except CONVERSION_ERRORS as error:
         hints = (f"pass {name}.detach()",) if getattr(value, "requires_grad", False) is True else ()
         raise ArgumentError(
             f"{name} is not handed out by its library: {error}", required=required, suggestions=hints
@@ -122,7 +122,7 @@ def _address(value: Any) -> int | None:
     """Where the elements of an array are, by DLPack."""
     try:
         return int(np.from_dlpack(value).ctypes.data)
-    except NOT_HANDED_OUT:
+    except CONVERSION_ERRORS:
         return None
 
 
@@ -166,7 +166,7 @@ def refuse_copies(program: Program, arrays: tuple[object, ...], named: Mapping[s
             held = _seen(array.name, value, array.dtype) if _is_foreign(value) else np.asarray(value, copy=False)
         except ArgumentError:
             raise
-        except NOT_HANDED_OUT:
+        except CONVERSION_ERRORS:
             raise _copied(array, f"is {brief(value, kind=True)}, of which an array would be made") from None
         if _is_foreign(value) and held.size and held.ctypes.data != _address(value):
             raise _copied(array, "is handed out as a copy by its library")

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.dtypes import TRUTH, is_integer
+from atl.core.dtypes import BOOL, is_integer
 from atl.core.index import Array, Leaf, Read, Size, atoms, value_of
 from atl.core.program import Program, size_in
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, InvalidName, LibraryMissing, brief
-from atl.meaning.results import Several, apart
+from atl.meaning.results import ResultLayout, split_results
 
 Call = Callable[..., Any]
 _REGISTERED: Final[dict[str, tuple[Program, Any]]] = {}
@@ -55,7 +55,7 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
                 suggestions=("kernel.torch_operator(), which makes one of the program and its code",),
             )
         return _operator(program, operator, kinds, shapes)
-    dtype = getattr(torch, "bool" if program.dtype == TRUTH else program.dtype)
+    dtype = getattr(torch, "bool" if program.dtype == BOOL else program.dtype)
 
     def run(*given: Any) -> Any:
         made = call(**dict(zip(kinds, (g.detach() if isinstance(g, torch.Tensor) else g for g in given), strict=True)))
@@ -76,7 +76,7 @@ def _operator(program: Program, operator: Any, kinds: Mapping[str, str], shapes:
     """The operator; of several results a function that takes its result apart, in views that PyTorch knows."""
     if not program.results:
         return operator
-    several = Several(program)
+    several = ResultLayout(program)
 
     def function(*given: Any, **named: Any) -> Any:
         held = {**dict(zip(kinds, given, strict=False)), **named}
@@ -88,7 +88,7 @@ def _operator(program: Program, operator: Any, kinds: Mapping[str, str], shapes:
 def _kind_of(array: Array) -> str:
     if array.shape:
         return "Tensor"
-    return "bool" if array.dtype == TRUTH else "int" if is_integer(array.dtype) else "float"
+    return "bool" if array.dtype == BOOL else "int" if is_integer(array.dtype) else "float"
 
 
 def jax_function(program: Program, call: Call) -> Call:
@@ -121,7 +121,7 @@ def jax_function(program: Program, call: Call) -> Call:
             return call(**held, **numbers, **sizes)
 
         held = [given[array.name] for array in traced]
-        return apart(program, jax.pure_callback(back, told, *held, vmap_method="sequential"), every, {})
+        return split_results(program, jax.pure_callback(back, told, *held, vmap_method="sequential"), every, {})
 
     return function
 

@@ -1,1 +1,1 @@
-"""CUDA text of kernels."""
+"""Printing of kernels as CUDA."""

@@ -1,4 +1,4 @@
-"""What generated CUDA uses besides the language: small functions of our own that come with it, and words of its own."""
+"""Helper functions of generated CUDA, and names that it reserves."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from atl.core.dtypes import DTYPES, is_integer
 from atl.text.names import INFIX
 from lowering.c.helpers import identifiers
 from lowering.c.values.scalars import C_TYPES
-from lowering.gpu.kernels import THREADS_OF_A_BLOCK, WARP, Folding
+from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK, WARP, Folding
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-WORDS: Final = _words("""
+RESERVED: Final = _words("""
 alignas alignof and and_eq asm bitand bitor bool catch char16_t char32_t char8_t class compl concept const_cast
 consteval constexpr constinit co_await co_return co_yield decltype delete dynamic_cast explicit export false friend
 mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast requires
@@ -27,7 +27,7 @@ cudaSuccess cudaError_t cudaStream_t cudaLaunchConfig_t cudaMemsetAsync cudaMall
 cudaLaunchKernelEx cudaFree cudaMalloc cudaMemcpy cudaMemcpyDeviceToHost cudaMemcpyHostToDevice cudaStreamSynchronize
 min max norm rsqrt
 """)
-"""Names that C++ and CUDA have a meaning for where C has none, and those of the text around kernels."""
+"""Names reserved by C++ and CUDA but not by C, and names used in the text around kernels."""
 
 _DEVICE: Final = "static __host__ __device__ __forceinline__"
 
@@ -118,21 +118,21 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
     "exp_double": f"{_DEVICE} double exp_double(double a)\n{{\n    return exp(a);\n}}\n",
 }
 
-OF_THREAD: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
-"""The number of a thread in its block."""
+THREAD_NUMBER: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
+"""The number of a thread in its block, as CUDA text."""
 
 
-Folders: TypeAlias = Literal["lanes", "block", "axes"]
-"""Who folds: some lanes of a warp, all threads of a block, or those of some of its axes."""
+FoldScope: TypeAlias = Literal["lanes", "block", "axes"]
+"""The threads that take part in a fold: lanes of a warp, all threads of a block, or those along some axes."""
 
 
-def fold_name(op: Folding, dtype: str, *, of: Folders) -> str:
-    """The function that folds a value of each of these threads."""
+def fold_name(op: Folding, dtype: str, *, of: FoldScope) -> str:
+    """Return the name of the function that folds one value of each thread."""
     return f"{op}_{C_TYPES[dtype].removesuffix('_t')}_of_{of}"
 
 
-def combined(op: Folding, dtype: str, left: str, right: str) -> str:
-    """Two values as one, in the text of CUDA."""
+def combine(op: Folding, dtype: str, left: str, right: str) -> str:
+    """Print the combination of two values."""
     if op in INFIX and not is_integer(dtype):
         return f"{left} {INFIX[op]} {right}"
     return f"{op}_{C_TYPES[dtype].removesuffix('_t')}({left}, {right})"
@@ -144,11 +144,11 @@ def _fold_of_lanes(op: Folding, dtype: str) -> str:
 /* What so many neighbouring lanes of a warp fold their parts into: a power of two. */
 static __device__ {c_type} {fold_name(op, dtype, of="lanes")}({c_type} part, unsigned lanes)
 {{
-    const unsigned lane = ({OF_THREAD}) % 32;
+    const unsigned lane = ({THREAD_NUMBER}) % 32;
     const unsigned mask = (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1) << lane / lanes * lanes;
     for (unsigned by = lanes / 2; by > 0; by /= 2) {{
         const {c_type} other = __shfl_xor_sync(mask, part, by);
-        part = {combined(op, dtype, "part", "other")};
+        part = {combine(op, dtype, "part", "other")};
     }}
     return part;
 }}
@@ -161,22 +161,22 @@ def _fold_of_block(op: Folding, dtype: str) -> str:
 /* What all threads of a block fold their parts into; a barrier stands before the next call. */
 static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 {{
-    __shared__ {c_type} of_warp[{THREADS_OF_A_BLOCK // WARP}];
+    __shared__ {c_type} of_warp[{MAX_THREADS_PER_BLOCK // WARP}];
     const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
-    const unsigned thread = {OF_THREAD};
+    const unsigned thread = {THREAD_NUMBER};
     const unsigned lane = thread % 32, left = threads - thread / 32 * 32, lanes = left < 32 ? left : 32;
     const unsigned mask = lanes == 32 ? 0xffffffffu : (1u << lanes) - 1;
     for (unsigned by = 16; by > 0; by /= 2) {{
         const {c_type} other = __shfl_down_sync(mask, part, by);
         if (lane + by < lanes)
-            part = {combined(op, dtype, "part", "other")};
+            part = {combine(op, dtype, "part", "other")};
     }}
     if (lane == 0)
         of_warp[thread / 32] = part;
     __syncthreads();
     {c_type} folded = of_warp[0];
     for (unsigned warp = 1; warp < (threads + 31) / 32; warp++)
-        folded = {combined(op, dtype, "folded", "of_warp[warp]")};
+        folded = {combine(op, dtype, "folded", "of_warp[warp]")};
     return folded;
 }}
 """
@@ -189,15 +189,15 @@ def _fold_of_axes(op: Folding, dtype: str) -> str:
 static __device__ {c_type} {fold_name(op, dtype, of="axes")}({c_type} part, unsigned stride, unsigned count,
         unsigned stride2, unsigned count2)
 {{
-    __shared__ {c_type} parts[{THREADS_OF_A_BLOCK}];
-    const unsigned thread = {OF_THREAD};
+    __shared__ {c_type} parts[{MAX_THREADS_PER_BLOCK}];
+    const unsigned thread = {THREAD_NUMBER};
     const unsigned first = thread - thread / stride % count * stride - thread / stride2 % count2 * stride2;
     __syncthreads(); /* of the call before this one all is read */
     parts[thread] = part;
     __syncthreads();
     {c_type} folded = parts[first];
     for (unsigned next = 1; next < count * count2; next++)
-        folded = {combined(op, dtype, "folded", "parts[first + next % count * stride + next / count * stride2]")};
+        folded = {combine(op, dtype, "folded", "parts[first + next % count * stride + next / count * stride2]")};
     return folded;
 }}
 """
@@ -210,12 +210,12 @@ _FOLDS: Final = {
     **{fold_name(op, dtype, of="axes"): _fold_of_axes(op, dtype) for op in _OPERATIONS for dtype in DTYPES},
 }
 
-OURS: Final = frozenset((*_HELPERS, *_FOLDS))
-"""What generated CUDA calls its own functions."""
+HELPER_NAMES: Final = frozenset((*_HELPERS, *_FOLDS))
+"""Names of the functions that generated CUDA defines."""
 
 
 def preamble(code: str) -> str:
-    """The headers and the helpers that the code uses."""
+    """Return the headers and helpers that the code uses."""
     used = identifiers(code)
     folds = [text for name, text in _FOLDS.items() if name in used]
     used |= identifiers("".join(folds))

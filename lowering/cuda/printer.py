@@ -1,7 +1,7 @@
-"""Kernels as CUDA: a file with a `__global__` function for each launch, and one function that a host calls.
+"""Kernels as CUDA: a file with a `__global__` function for each launch, and one function for the host to call.
 
 The host's function is `int name(inputs, sizes, out, stream)`, over arrays in global memory. It returns 0, or the number
-of the CUDA error by which it stopped. Launches are calls, and no `<<<…>>>`, so that any C++ compiler reads the text.
+of a CUDA error. Launches are function calls rather than `<<<…>>>`, so that any C++ compiler can parse the text.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from lowering.c.parameters import parameters_of
 from lowering.c.text import SUM, WIDTH, indented, wrapped
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
-from lowering.cuda.helpers import OURS, WORDS, preamble
-from lowering.cuda.narrow import LIMIT, Bounds, bounds_of_indices, holds, written
+from lowering.cuda.helpers import HELPER_NAMES, RESERVED, preamble
+from lowering.cuda.index_width import LIMIT, Bounds, bounds_of_indices, fits_32_bits, polynomial_text
 from lowering.cuda.threads import Lines, Threads
 from lowering.gpu.kernels import (
     AXES,
@@ -30,26 +30,26 @@ from lowering.gpu.kernels import (
     HostLoop,
     Kernels,
     Launch,
+    external_buffers,
     launches,
-    touched_by,
     wide_cells,
 )
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
 from lowering.nest.text_scope import TextScope, names_wanted, shown
 from lowering.origins.anchors import Located, known, located
 
-_STOPS: Final = "!= cudaSuccess)"
+_FAILS: Final = "!= cudaSuccess)"
 
 NARROW, WIDE, CHOSEN = "int32_t", "int64_t", "index_t"
-"""The types of indices: of 32 bits, of 64, and whichever of both the host chooses by the sizes of a call."""
+"""Index types: 32 bits, 64 bits, and the one of both that the host chooses by the sizes of a call."""
 
 
 def print_cuda(kernels: Kernels) -> str:
-    """The kernels as a file of CUDA. Names are the user's, changed where CUDA has a meaning for them.
+    """Print kernels as a file of CUDA. Names are the user's, changed where CUDA reserves them.
 
     >>> import atl
     >>> from lowering import lower
-    >>> from lowering.gpu.formation import kernels
+    >>> from lowering.gpu.outlining import kernels
     >>> text = "twice (x : float32[n]) : float32[n, 8] := ⊞[i < n | block.x] ⊞[j < 8 | thread.x] 2 * x[i]"
     >>> print(print_cuda(kernels(lower(atl.parse(text), target="cuda"))).split("{")[0])
     #include <math.h>
@@ -63,12 +63,12 @@ def print_cuda(kernels: Kernels) -> str:
 
 
 def print_cuda_located(kernels: Kernels) -> tuple[str, Located]:
-    """The same text, and the lines of each loop whose origin is in the nest: its uid, the first line and the last."""
+    """Print the kernels; return the text, and the first and last line of each loop with an origin, by `uid`."""
     nest = kernels.nest
     scope = _outermost(nest)
     name, names = _named(nest, scope)
     bounds = bounds_of_indices(nest)
-    host = _Host(nest, name, [], _indices_of(bounds))
+    host = _Host(nest, name, [], _index_type(bounds))
     body: Lines = []
     if not nest.complete:
         body += _checked(_memset(scope, nest.output, elements(nest.output.extents)))
@@ -81,8 +81,8 @@ def print_cuda_located(kernels: Kernels) -> tuple[str, Located]:
     elif "stream" not in used:
         unused.append("(void)stream;")
     if bounds is not None and "narrow" in used:
-        body[:0] = _chosen(bounds, nest, scope)
-    body[:0] = _aligned(kernels, scope)
+        body[:0] = _choice_of_indices(bounds, nest, scope)
+    body[:0] = _alignment_tests(kernels, scope)
     lines = [
         *textwrap.wrap(_comment(nest, scope), WIDTH, subsequent_indent="   ", break_long_words=False),
         *wrapped(f'extern "C" int {name}({parameters})'),
@@ -95,40 +95,40 @@ def print_cuda_located(kernels: Kernels) -> tuple[str, Located]:
 
 
 def function_name(nest: LoopNest) -> str:
-    """What the function is called that a host calls."""
+    """Return the name of the host's function."""
     return _named(nest, _outermost(nest))[0]
 
 
 def _named(nest: LoopNest, scope: TextScope) -> tuple[str, Names]:
-    """The name of the function, and the names in sight of its body. `atl_` begins those that stand in its library."""
+    """Name the host's function; return the names in scope in its body. The prefix `atl_` is reserved for `runtime`."""
     wanted = f"kernel_{nest.name}" if nest.name.startswith("atl_") else nest.name
     return scope.names.bind(("function",), wanted, of_function=True)
 
 
 def _outermost(nest: LoopNest) -> TextScope:
-    """Where the body of a nest stands, with names that CUDA has no meaning for."""
-    names = Names(taken=WORDS | OURS).bind_all(names_wanted(nest))
+    """Return the scope of a nest's body, without names that CUDA reserves."""
+    names = Names(taken=RESERVED | HELPER_NAMES).bind_all(names_wanted(nest))
     return TextScope(names, frozenset(), nest.natural, indices=WIDE, anchored=known(nest.origins))
 
 
-def _indices_of(bounds: tuple[Bounds, ...] | None) -> str:
-    """The type of indices in kernels: `index_t` where the host chooses it by the sizes of a call."""
+def _index_type(bounds: tuple[Bounds, ...] | None) -> str:
+    """Return the type of indices in kernels: `index_t` if the host chooses it by the sizes of a call."""
     if bounds is None:
         return WIDE
     if all(set(each) <= {()} for each in bounds):
-        return NARROW if holds(bounds, {}) else WIDE
+        return NARROW if fits_32_bits(bounds, {}) else WIDE
     return CHOSEN
 
 
-def _chosen(bounds: tuple[Bounds, ...], nest: LoopNest, scope: TextScope) -> Lines:
-    """The test by which a call chooses the type of indices."""
+def _choice_of_indices(bounds: tuple[Bounds, ...], nest: LoopNest, scope: TextScope) -> Lines:
+    """Print the test by which a call chooses the type of indices."""
     names = {size: f"fmax({scope.name(Size(size))}, 1)" for size in nest.sizes}
-    tests = [f"{written(each, names)} <= {LIMIT}.0" for each in bounds]
+    tests = [f"{polynomial_text(each, names)} <= {LIMIT}.0" for each in bounds]
     return ["/* Whether 32 bits hold every index of these sizes. */", f"const bool narrow = {' && '.join(tests)};"]
 
 
-def _aligned(kernels: Kernels, scope: TextScope) -> Lines:
-    """The tests that arrays of the caller begin where several of their elements can be read or stored at once."""
+def _alignment_tests(kernels: Kernels, scope: TextScope) -> Lines:
+    """Print the tests that the caller's arrays are aligned for vector accesses."""
     least: dict[str, int] = {}
     for launch in launches(kernels.body):
         for cell, _, lanes in wide_cells(launch):
@@ -150,7 +150,7 @@ def _comment(nest: LoopNest, scope: TextScope) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Prints what the host does; `functions` are the kernels printed so far, whose indices are of this type."""
+    """Printing of the host's steps; `functions` are the kernels printed so far, with indices of type `indices`."""
 
     nest: LoopNest
     name: str
@@ -158,12 +158,12 @@ class _Host:
     indices: str
 
     def block(self, block: HostBlock, scope: TextScope, held: tuple[str, ...] = ()) -> Lines:
-        """The steps; `held` are the buffers that go first where one of them fails."""
+        """Print the steps; `held` are the buffers to free if a step fails."""
         lines: Lines = []
         for step in block:
             match step:
                 case Launch():
-                    lines += self._launched(step, scope, held)
+                    lines += self._launch(step, scope, held)
                 case HostLoop(variable, low, high, body):
                     first, last = index_text(scope, low).text, index_text(scope, high).text
                     name, inside = scope.bind(variable, variable.name)
@@ -176,8 +176,8 @@ class _Host:
                 case Allocate(buffer, capacity, zeroed=zeroed):
                     name, scope = scope.bind(key(buffer), buffer.name)
                     lines.append(f"{C_TYPES[buffer.dtype]} *{name} = nullptr;")
-                    room = _room(scope, buffer, capacity)
-                    lines += _checked(f"cudaMallocAsync((void **)&{name}, {room}, stream)", held)
+                    size = _allocated_bytes(scope, buffer, capacity)
+                    lines += _checked(f"cudaMallocAsync((void **)&{name}, {size}, stream)", held)
                     held = (*held, name)
                     lines += _checked(_memset(scope, buffer, capacity), held) if zeroed else []
                 case Clear(buffer, count, zeroed):
@@ -190,15 +190,15 @@ class _Host:
                     assert_never(step)
         return lines
 
-    def _launched(self, launch: Launch, scope: TextScope, held: tuple[str, ...]) -> Lines:
-        """A launch, unless its grid has no block; its kernel goes to `functions`."""
+    def _launch(self, launch: Launch, scope: TextScope, held: tuple[str, ...]) -> Lines:
+        """Print a launch, skipped if its grid is empty; its kernel is added to `functions`."""
         function = f"{self.name}_{len(self.functions)}"
         arguments = self._kernel(function, launch, scope)
         grid = ["1"] * len(AXES)
         tests: list[str] = []
         inside = scope
         for loop in launch.grid:
-            # Those of an inner loop are worked out where the outer ones have iterations.
+            # Extents of inner loops are evaluated only if the outer loops have iterations.
             extent = index_text(inside, loop.high - loop.low)
             grid[BLOCKS.index(loop.mark)] = extent.text
             tests += [] if extent.text == "1" else [f"{extent.at(SUM)} > 0"]
@@ -208,15 +208,15 @@ class _Host:
             called = [f"{function}<{NARROW}>", f"{function}<{WIDE}>"]
         calls = [f"cudaLaunchKernelEx(&how, {', '.join((each, *arguments))})" for each in called]
         call = f"narrow ? {' : '.join(calls)}" if len(calls) > 1 else calls[0]
-        launched = [
+        lines = [
             f"how.gridDim = dim3({', '.join(f'(unsigned)({text})' if text != '1' else text for text in grid)});",
             f"how.blockDim = dim3({', '.join(map(str, launch.threads))});",
             *_checked(call, held),
         ]
-        return [f"if ({' && '.join(tests)}) {{", *indented(launched), "}"] if tests else launched
+        return [f"if ({' && '.join(tests)}) {{", *indented(lines), "}"] if tests else lines
 
     def _kernel(self, function: str, launch: Launch, scope: TextScope) -> list[str]:
-        """Prints the kernel of a launch; the arguments that it is called with."""
+        """Print the kernel of a launch; return the arguments of its call."""
         bound: list[tuple[str, Lines]] = []
         of = self.indices
         inside = replace(scope, indices=of)
@@ -231,17 +231,17 @@ class _Host:
         for name, lines in reversed(bound):
             body[:0] = lines if name in identifiers("\n".join(body)) else []
         used = identifiers("\n".join(body))
-        given = [(name, text) for name, text in self._visible(launch, scope) if name in used]
+        parameters = [(name, text) for name, text in self._parameters(launch, scope) if name in used]
         threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
-        head = f"__global__ void __launch_bounds__({threads}) {function}({', '.join(text for _, text in given)})"
+        head = f"__global__ void __launch_bounds__({threads}) {function}({', '.join(text for _, text in parameters)})"
         lines = [*wrapped(head), "{", *indented(body), "}"]
         if CHOSEN in identifiers("\n".join(lines)):
             lines.insert(0, f"template <class {CHOSEN}>")
         self.functions.append("\n".join(part for line in lines for part in wrapped(line)) + "\n")
-        return [name for name, _ in given]
+        return [name for name, _ in parameters]
 
-    def _visible(self, launch: Launch, scope: TextScope) -> list[tuple[str, str]]:
-        """What a kernel can be given, each as a parameter: what it only reads is constant."""
+    def _parameters(self, launch: Launch, scope: TextScope) -> list[tuple[str, str]]:
+        """Return all possible parameters of a kernel; data that is only read is constant."""
         out: list[tuple[str, str]] = []
         for array in self.nest.inputs:
             name, kind = scope.name(array.name), C_TYPES[array.dtype]
@@ -249,7 +249,7 @@ class _Host:
         for of, name in scope.names.of.items():
             if isinstance(of, Size | Var):
                 out.append((name, f"const {self.indices} {name}"))
-        for buffer, changed in touched_by(launch).items():
+        for buffer, changed in external_buffers(launch).items():
             if buffer.role != "input":
                 name = scope.name(key(buffer))
                 kind = f"{'' if changed else 'const '}{C_TYPES[buffer.dtype]}"
@@ -258,19 +258,19 @@ class _Host:
 
 
 def _checked(call: str, held: tuple[str, ...] = ()) -> Lines:
-    """A call of CUDA, and the way out where it fails, on which the buffers go that are held."""
+    """Print a call of CUDA that on failure frees the buffers in `held` and returns the error."""
     if not held:
-        return [f"if ((error = {call}) {_STOPS}", "    return (int)error;"]
+        return [f"if ((error = {call}) {_FAILS}", "    return (int)error;"]
     freed = [f"cudaFreeAsync({name}, stream);" for name in reversed(held)]
-    return [f"if ((error = {call}) {_STOPS} {{", *indented([*freed, "return (int)error;"]), "}"]
+    return [f"if ((error = {call}) {_FAILS} {{", *indented([*freed, "return (int)error;"]), "}"]
 
 
 def _memset(scope: TextScope, buffer: Buffer, count: Index) -> str:
     return f"cudaMemsetAsync({scope.name(key(buffer))}, 0, {_bytes(scope, buffer, count)}, stream)"
 
 
-def _room(scope: TextScope, buffer: Buffer, count: Index) -> str:
-    """The bytes that are allocated: for one element more where there may be none, as CUDA need not allocate nothing."""
+def _allocated_bytes(scope: TextScope, buffer: Buffer, count: Index) -> str:
+    """Return the size to allocate, with one more element if it might be zero, which CUDA need not support."""
     return _bytes(scope, buffer, count if (count.constant or 0) > 0 else count + 1)
 
 

@@ -1,4 +1,4 @@
-"""Scalar expressions and stores as CUDA: as C has them, but integers wrap by what they are written with."""
+"""Scalar expressions and stores in CUDA: as in C, except that integers wrap by explicit helper functions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from atl.text.names import INFIX
 from lowering.c.text import OR, TERNARY, UNARY, Text
 from lowering.c.values.index import predicate_text
 from lowering.c.values.scalars import C_TYPES, applied, helper, scalar_text, storage_text
-from lowering.gpu.kernels import Dealt, Where, in_registers
+from lowering.gpu.kernels import Distributed, Where, in_registers
 from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
 from lowering.nest.text_scope import TextScope
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
-    """A place in a kernel: the names in sight, the thread along each axis of a loop around, and where buffers are.
+class ThreadScope:
+    """A place in a kernel: the names in scope, the thread along each axis of enclosing loops, and memories of buffers.
 
-    `lanes` are the cells that have been read already, each with what holds it, and under which condition it was read:
-    what holds it is zero where the condition is false.
+    `lanes` maps cells that are already loaded to the text of their value and the condition of the load. The value is
+    zero if the condition is false.
     """
 
     scope: TextScope
@@ -33,24 +33,24 @@ class Here:
     lanes: Mapping[Cell, tuple[str, Predicate]] = field(default_factory=dict)
 
 
-def stored(here: Here, target: Cell | Scalar) -> Text:
-    """A cell or variable; of a dealt buffer, the register of this thread."""
+def stored(here: ThreadScope, target: Cell | Scalar) -> Text:
+    """Print a cell or variable; for a distributed buffer, the register of this thread."""
     if isinstance(target, Cell):
         where = here.places.get(target.buffer.uid, "global")
-        if isinstance(where, Dealt):
+        if isinstance(where, Distributed):
             target = in_registers(target, where, here.threads)
     return storage_text(here.scope, target)
 
 
-def scalar(here: Here, e: ScalarExpr) -> Text:
-    """The expression, with no more brackets than it needs."""
+def scalar(here: ThreadScope, e: ScalarExpr) -> Text:
+    """Print an expression with the fewest parentheses."""
     match e:
         case Load(source):
             if isinstance(source, Cell) and source in here.lanes:
                 return Text(here.lanes[source][0])
             return stored(here, source)
         case Number(_, dtype) if is_integer(dtype):
-            # As a literal of its own type: what is passed to a helper is converted, what is converted need not fit.
+            # A literal of its own type: arguments of helpers are converted, and converted values need not fit.
             text = scalar_text(here.scope, e)
             return text if dtype == "int32" else Text(f"(int64_t){text.at(UNARY)}", UNARY)
         case Number() | FromIndex():
@@ -69,7 +69,7 @@ def scalar(here: Here, e: ScalarExpr) -> Text:
     assert_never(e)
 
 
-def _under(here: Here, scope: TextScope) -> Here:
+def _under(here: ThreadScope, scope: TextScope) -> ThreadScope:
     return replace(here, scope=scope)
 
 
@@ -82,8 +82,8 @@ def _applied(op: str, texts: list[Text], dtype: str) -> Text:
     return applied(op, texts, dtype)  # type: ignore[arg-type]
 
 
-def accumulated(here: Here, target: Cell | Scalar, op: BinaryOp, value: ScalarExpr) -> str:
-    """target = target op value."""
+def accumulated(here: ThreadScope, target: Cell | Scalar, op: BinaryOp, value: ScalarExpr) -> str:
+    """Print `target = target op value`."""
     into, by = stored(here, target).text, scalar(here, value).text
     if op in INFIX and not is_integer(value.dtype):
         return f"{into} {INFIX[op]}= {by};"

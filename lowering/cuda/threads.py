@@ -1,4 +1,4 @@
-"""What the threads of a block do, as CUDA: every loop of threads is its index bound to the thread."""
+"""Steps of a block's threads in CUDA: the index of each loop of threads is bound to the thread."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lowering.c.helpers import identifiers
 from lowering.c.text import SUM, indented
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES, literal
-from lowering.cuda.helpers import OF_THREAD, Folders, combined, fold_name
-from lowering.cuda.scalars import Here, accumulated, scalar, stored
+from lowering.cuda.helpers import THREAD_NUMBER, FoldScope, combine, fold_name
+from lowering.cuda.scalars import ThreadScope, accumulated, scalar, stored
 from lowering.cuda.vectors import wide_loop
 from lowering.folds import neutral
-from lowering.gpu.folds import by_itself, folds_into, over_some_axes, within_a_warp
+from lowering.gpu.folds import folds_in, is_trivial, over_some_axes, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
     Branch,
-    Dealt,
+    Distributed,
     Fold,
     Folding,
     Launch,
@@ -33,9 +33,9 @@ from lowering.gpu.kernels import (
     Step,
     Steps,
     axis_of,
-    is_own,
+    is_private,
 )
-from lowering.gpu.passes.wide import WIDEST
+from lowering.gpu.passes.vectorization import WIDEST
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -57,7 +57,7 @@ from lowering.nest.text_scope import TextScope
 Lines: TypeAlias = list[str]
 
 UNROLLED: Final = 64
-"""A loop of so many iterations, if their number is constant, is written out: so registers are indexed by constants."""
+"""Loops with up to this many iterations, if constant, are unrolled, so that registers are indexed by constants."""
 
 
 _MONOIDS: Final[dict[Folding, Monoid]] = {"add": "sum", "mul": "product", "min": "min", "max": "max"}
@@ -65,19 +65,19 @@ _MONOIDS: Final[dict[Folding, Monoid]] = {"add": "sum", "mul": "product", "min":
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Prints the steps of a launch."""
+    """Printing of the steps of a launch."""
 
     launch: Launch
 
     def steps(self, steps: Steps, scope: TextScope) -> Lines:
         lines: Lines = []
-        here = Here(scope, {}, self.launch.places)
+        here = ThreadScope(scope, {}, self.launch.places)
         for step in steps:
             new, here = self._step(step, here)
             lines += new
         return lines
 
-    def _step(self, step: Step, here: Here) -> tuple[Lines, Here]:
+    def _step(self, step: Step, here: ThreadScope) -> tuple[Lines, ThreadScope]:
         scope = here.scope
         match step:
             case Barrier(why):
@@ -90,44 +90,44 @@ class Threads:
                 return _if(scope, predicate, self.steps(body, scope.under(predicate))), here
             case Run(statement):
                 lines = self._statement(statement, here, frozenset())
-                return [*lines, *(["__syncthreads();"] if self._folds_again(step) else [])], here
+                return [*lines, *(["__syncthreads();"] if self._reuses_memory(step) else [])], here
             case Declare() | Allocate() | Clear() | Free():
-                return self._made(step, here)
+                return self._definition(step, here)
         assert_never(step)
 
-    def _folds_again(self, run: Run) -> bool:
-        """Whether all threads fold together here, and once more afterwards, in the same shared memory."""
-        runs = list(self._runs_that_fold(self.launch.body, goes_round=False))
+    def _reuses_memory(self, run: Run) -> bool:
+        """Return whether all threads fold in this statement, and again later in the same shared memory."""
+        runs = list(self._runs_that_fold(self.launch.body, in_loop=False))
         at = next((at for at, (found, _) in enumerate(runs) if found is run), len(runs))
-        here = self._functions(run.sums)
+        here = self._functions(run.folds)
         return any(here & self._functions_in(later) for later, _ in runs[at + 1 :]) or (at < len(runs) and runs[at][1])
 
     def _functions(self, folds: Iterable[Fold]) -> frozenset[str]:
-        """The functions by which all threads of the block fold."""
-        of_block = (fold for fold in folds if self._folders(fold) == "block")
+        """Return the names of the functions by which all threads of the block fold."""
+        of_block = (fold for fold in folds if self._fold_scope(fold) == "block")
         return frozenset(fold_name(fold.op, fold.into.dtype, of="block") for fold in of_block)
 
     def _functions_in(self, run: Run) -> frozenset[str]:
-        """The same of a whole statement, with those of its loops within loops of threads."""
+        """Return the same names for a whole statement, including nested loops of threads."""
         loops = (s for s in statements((run.statement,)) if isinstance(s, For) and axis_of(s.mark) is not None)
-        return frozenset(name for loop in loops for name in self._functions(folds_into(loop)))
+        return frozenset(name for loop in loops for name in self._functions(folds_in(loop)))
 
-    def _runs_that_fold(self, steps: Steps, *, goes_round: bool) -> Iterator[tuple[Run, bool]]:
-        """The statements in which all threads of the block fold, each with whether it is in a loop."""
+    def _runs_that_fold(self, steps: Steps, *, in_loop: bool) -> Iterator[tuple[Run, bool]]:
+        """Yield the statements in which all threads of the block fold, and whether each is in a loop."""
         for step in steps:
             if isinstance(step, Run) and self._functions_in(step):
-                yield step, goes_round
+                yield step, in_loop
             elif isinstance(step, Repeat | Branch):
-                yield from self._runs_that_fold(step.body, goes_round=goes_round or isinstance(step, Repeat))
+                yield from self._runs_that_fold(step.body, in_loop=in_loop or isinstance(step, Repeat))
 
-    # -- what each thread does ----------------------------------------------------------------------------------------
+    # -- statements of each thread ------------------------------------------------------------------------------------
 
-    def _block(self, block: Block, here: Here, folding: frozenset[Scalar]) -> Lines:
+    def _block(self, block: Block, here: ThreadScope, folding: frozenset[Scalar]) -> Lines:
         lines: Lines = []
         for statement in block:
             match statement:
                 case Declare() | Allocate() | Clear() | Free():
-                    new, here = self._made(statement, here)
+                    new, here = self._definition(statement, here)
                     lines += new
                 case For() | If() | Assign() | Accumulate():
                     lines += self._statement(statement, here, folding)
@@ -135,14 +135,16 @@ class Threads:
                     assert_never(statement)
         return lines
 
-    def _statement(self, statement: For | If | Assign | Accumulate, here: Here, folding: frozenset[Scalar]) -> Lines:
-        """`folding` are the scalars of which a thread has its part under another name by now."""
+    def _statement(
+        self, statement: For | If | Assign | Accumulate, here: ThreadScope, folding: frozenset[Scalar]
+    ) -> Lines:
+        """Print a statement; `folding` are the scalars whose partial value in a thread has another name."""
         scope = here.scope
         match statement:
             case For() if axis_of(statement.mark) is not None:
-                return scope.of_loop(statement.variable, self._of_threads(statement, here, folding))
+                return scope.of_loop(statement.variable, self._thread_loop(statement, here, folding))
             case For(variable) if variable.uid in self.launch.wide:
-                lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._who, here))
+                lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._store_test, here))
                 return scope.of_loop(variable, lines)
             case For(variable, low, high, body, mark):
                 name, inside = scope.bind(variable, variable.name)
@@ -151,26 +153,26 @@ class Threads:
             case If(predicate, body):
                 return _if(scope, predicate, self._block(body, replace(here, scope=scope.under(predicate)), folding))
             case Assign(target, value):
-                return self._by_the_first(target, here, f"{stored(here, target).text} = {scalar(here, value).text};")
+                return self._guarded(target, here, f"{stored(here, target).text} = {scalar(here, value).text};")
             case Accumulate(target, op, value):
-                return self._by_the_first(target, here, accumulated(here, target, op, value))
+                return self._guarded(target, here, accumulated(here, target, op, value))
         assert_never(statement)
 
-    def _by_the_first(self, target: Cell | Scalar, here: Here, store: str) -> Lines:
-        """A store; where it stands in no loop of an axis and others see it, by the first thread of the axis."""
-        test = self._who(here, target)
+    def _guarded(self, target: Cell | Scalar, here: ThreadScope, store: str) -> Lines:
+        """Restrict a store that other threads see to the first thread of each axis without a loop here."""
+        test = self._store_test(here, target)
         return [f"if ({test})", f"    {store}"] if test else [store]
 
-    def _who(self, here: Here, target: Cell | Scalar) -> str:
-        """The test that a thread is the first one of each axis that has no loop here; none for what is its own."""
-        if is_own(target, self.launch.places):
+    def _store_test(self, here: ThreadScope, target: Cell | Scalar) -> str:
+        """Return the test for the first thread of each axis without a loop here; empty for private targets."""
+        if is_private(target, self.launch.places):
             return ""
         missing = [a for a, extent in enumerate(self.launch.threads) if extent > 1 and a not in here.threads]
         return " && ".join(f"threadIdx.{AXES[axis]} == 0" for axis in missing)
 
-    def _of_threads(self, loop: For, here: Here, folding: frozenset[Scalar]) -> Lines:
-        """A loop of threads, and before and after it what its threads fold together."""
-        folds = [fold for fold in folds_into(loop) if fold.into not in folding]
+    def _thread_loop(self, loop: For, here: ThreadScope, folding: frozenset[Scalar]) -> Lines:
+        """Print a loop of threads, with the initialisation and combination of its folds before and after it."""
+        folds = [fold for fold in folds_in(loop) if fold.into not in folding]
         before: Lines = []
         after: Lines = []
         scope = here.scope
@@ -179,25 +181,25 @@ class Threads:
             part, scope = scope.bind(key(fold.into), "part")
             c_type = C_TYPES[fold.into.dtype]
             before.append(f"{c_type} {part} = {_neutral(fold)};")
-            after.append(f"{total} = {combined(fold.op, fold.into.dtype, total, self._folded(fold, part))};")
-            if here.threads and self._folders(fold) == "block":
+            after.append(f"{total} = {combine(fold.op, fold.into.dtype, total, self._folded(fold, part))};")
+            if here.threads and self._fold_scope(fold) == "block":
                 after.append("__syncthreads(); /* the next fold within this loop of threads is in the same memory */")
-        lines = self._bound(loop, replace(here, scope=scope), folding | {fold.into for fold in folds})
+        lines = self._thread_body(loop, replace(here, scope=scope), folding | {fold.into for fold in folds})
         return ["{", *indented([*before, *lines, *after]), "}"] if folds else lines
 
-    def _folders(self, fold: Fold) -> Folders | None:
-        """Who folds into a scalar, if there are several."""
+    def _fold_scope(self, fold: Fold) -> FoldScope | None:
+        """Return the scope of a fold, or None if it involves a single thread."""
         threads = self.launch.threads
-        if by_itself(fold, threads):
+        if is_trivial(fold, threads):
             return None
         if within_a_warp(fold, threads):
             return "lanes"
         return "axes" if over_some_axes(fold, threads) else "block"
 
     def _folded(self, fold: Fold, part: str) -> str:
-        """The parts of all threads that fold into a scalar, folded."""
+        """Return the fold of the partial values of all threads."""
         threads = self.launch.threads
-        folders = self._folders(fold)
+        folders = self._fold_scope(fold)
         if folders is None:
             return part
         function = fold_name(fold.op, fold.into.dtype, of=folders)
@@ -212,8 +214,8 @@ class Threads:
                 return f"{function}({part}, {', '.join([*axes, '1, 1'][:2])})"
         assert_never(folders)
 
-    def _bound(self, loop: For, here: Here, folding: frozenset[Scalar]) -> Lines:
-        """The body of a loop of threads for the index that is the thread's, if it has one."""
+    def _thread_body(self, loop: For, here: ThreadScope, folding: frozenset[Scalar]) -> Lines:
+        """Print the body of a loop of threads, for the thread's index if it is in range."""
         axis = axis_of(loop.mark)
         if axis is None:
             raise AssertionError("a loop of threads")
@@ -222,7 +224,7 @@ class Threads:
         low = index_text(here.scope, loop.low).at(SUM)
         name, scope = here.scope.bind(loop.variable, loop.variable.name)
         threads: Mapping[int, Index] = {**here.threads, axis: index(loop.variable) - loop.low}
-        inner = self._block(loop.body, Here(scope.under(loop.range), threads, here.places), folding)
+        inner = self._block(loop.body, ThreadScope(scope.under(loop.range), threads, here.places), folding)
         bound = f"const {of} {name} = {thread if loop.low == ZERO else f'{low} + {thread}'};"
         lines = indented([*([bound] if name in identifiers("\n".join(inner)) else []), *inner])
         extent = (loop.high - loop.low).constant
@@ -230,9 +232,9 @@ class Threads:
             return ["{", *lines, "}"]
         return [f"if (threadIdx.{AXES[axis]} < {extent}) {{", *lines, "}"]
 
-    # -- what is declared and allocated -------------------------------------------------------------------------------
+    # -- declarations and allocations ---------------------------------------------------------------------------------
 
-    def _made(self, statement: Declare | Allocate | Clear | Free, here: Here) -> tuple[Lines, Here]:
+    def _definition(self, statement: Declare | Allocate | Clear | Free, here: ThreadScope) -> tuple[Lines, ThreadScope]:
         scope = here.scope
         match statement:
             case Declare(variable, initial):
@@ -242,28 +244,29 @@ class Threads:
             case Allocate(buffer, capacity, zeroed=zeroed):
                 name, scope = scope.bind(key(buffer), buffer.name)
                 where = self.launch.places[buffer.uid]
-                count = _product(where.extents) if isinstance(where, Dealt) else capacity.constant
-                # Aligned so that several elements are read or stored at once, also where nvcc decides to.
+                count = _product(where.extents) if isinstance(where, Distributed) else capacity.constant
+                # Aligned for vector accesses, including those that nvcc introduces.
                 shared = f"__shared__ __align__({WIDEST}) " if where == "shared" else ""
                 start = " = {0}" if zeroed and where != "shared" else ""
                 text = f"{shared}{C_TYPES[buffer.dtype]} {name}[{max(count or 1, 1)}]{start};"
                 return [text], replace(here, scope=scope)
             case Clear(buffer, count, zeroed):
-                return (self._cleared(buffer, count, here) if zeroed else []), here
+                return (self._zeros(buffer, count, here) if zeroed else []), here
             case Free():
                 return [], here
         assert_never(statement)
 
-    def _cleared(self, buffer: Buffer, count: Index, here: Here) -> Lines:
-        """Zeros, stored by all threads to what they share, or by each to what is its own."""
+    def _zeros(self, buffer: Buffer, count: Index, here: ThreadScope) -> Lines:
+        """Store zeros: all threads together to shared memory, or each thread to private memory."""
         name, cells = here.scope.name(key(buffer)), index_text(here.scope, count).text
         where = self.launch.places.get(buffer.uid, "global")
         if where == "private":
             return [f"for ({here.scope.indices} at = 0; at < {cells}; at++)", f"    {name}[at] = 0;"]
-        if isinstance(where, Dealt):
+        if isinstance(where, Distributed):
             return [f"for (int at = 0; at < {_product(where.extents)}; at++)", f"    {name}[at] = 0;"]
         step = _product(self.launch.threads)
-        return [f"for ({here.scope.indices} at = {OF_THREAD}; at < {cells}; at += {step})", f"    {name}[at] = 0;"]
+        at, until = f"{here.scope.indices} at = {THREAD_NUMBER}", f"at < {cells}"
+        return [f"for ({at}; {until}; at += {step})", f"    {name}[at] = 0;"]
 
 
 def _product(extents: tuple[int, ...]) -> int:
@@ -274,7 +277,7 @@ def _product(extents: tuple[int, ...]) -> int:
 
 
 def _neutral(fold: Fold) -> str:
-    """The value that a part starts from."""
+    """Return the initial partial value of a fold."""
     start = neutral(_MONOIDS[fold.op], fold.into.dtype)
     return literal(start.value, start.dtype).text
 

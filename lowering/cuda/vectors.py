@@ -1,4 +1,4 @@
-"""Wide loops as CUDA: 8 or 16 bytes that a thread reads or stores at once, and its lanes one by one between."""
+"""Vectorised loops in CUDA: loads and stores of 8 or 16 bytes, with the lanes computed one by one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 from atl.core.predicate import TRUE, Predicate, conjunction
 from lowering.c.text import AND, OR, indented
 from lowering.c.values.index import predicate_text
-from lowering.cuda.scalars import Here, accumulated, scalar, stored
+from lowering.cuda.scalars import ThreadScope, accumulated, scalar, stored
 from lowering.gpu.kernels import Wide, WideLoad
-from lowering.gpu.passes.wide import lanes_of
+from lowering.gpu.passes.vectorization import lanes_of
 from lowering.nest.loopnest import Accumulate, Assign, Cell, For, If, Scalar
 from lowering.nest.substitution import at_iteration, cell_at
 
@@ -23,18 +23,18 @@ VECTOR_TYPES: Final = {
     ("int32", 2): "int2",
     ("int64", 2): "longlong2",
 }
-"""The types of CUDA whose values are read and stored at once, aligned to their size."""
+"""CUDA types that are loaded and stored by one instruction, aligned to their size."""
 
 LANES: Final = "xyzw"
 
-Who = Callable[[Cell | Scalar], str]
-"""The test by which a thread makes a store; empty where all do."""
+StoreTest = Callable[[Cell | Scalar], str]
+"""A function that returns the test under which a thread makes a store; empty if all threads do."""
 
 
-def wide_loop(loop: For, wide: Wide, here: Here, who: Who) -> list[str]:
-    """The iterations of a wide loop: what they read at once first, then each lane, or all of them as one store.
+def wide_loop(loop: For, wide: Wide, here: ThreadScope, store_test: StoreTest) -> list[str]:
+    """Print a vectorised loop: its vector loads, then each lane, or one store of all lanes.
 
-    Who makes the store reads what it takes, and nobody else does.
+    The threads that make the store also make the loads.
     """
     here = replace(here, scope=here.scope.under(loop.range))
     lines: list[str] = []
@@ -73,7 +73,7 @@ def wide_loop(loop: For, wide: Wide, here: Here, who: Who) -> list[str]:
         whole = (name for _, name in vectors if values == [f"{name}.{lane}" for lane in LANES[: wide.lanes]])
         lines.append(f"*({kind} *)&{first} = {next(whole, f'make_{kind}({made})')};")
     tests = [
-        who(_innermost(loop.body)[1].target),
+        store_test(_innermost(loop.body)[1].target),
         "" if predicate == TRUE else predicate_text(here.scope, predicate).at(AND),
     ]
     condition = " && ".join(filter(None, tests))
@@ -81,7 +81,7 @@ def wide_loop(loop: For, wide: Wide, here: Here, who: Who) -> list[str]:
 
 
 def _innermost(block: tuple[object, ...]) -> tuple[Predicate, Assign | Accumulate]:
-    """The store of an iteration, and the condition that it is made under."""
+    """Return an iteration's store, and its condition."""
     (statement,) = block
     under: list[Predicate] = []
     while isinstance(statement, If):

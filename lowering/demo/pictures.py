@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.errors import ImageError
-from atl.files.whole import write_whole
+from atl.files.atomic import write_atomically
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 """Height, width and channels: one for grey, three for red, green and blue."""
@@ -150,7 +150,7 @@ def write_all(files: Mapping[Path, bytes]) -> None:
     try:
         for path in files:
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole({path: partial(_write, content) for path, content in files.items()})
+        write_atomically({path: partial(_write, content) for path, content in files.items()})
     except OSError as error:
         raise ImageError(
             f"the pictures cannot be written: {error}",

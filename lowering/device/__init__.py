@@ -1,1 +1,1 @@
-"""Kernels on a GPU of this machine: building by nvcc, memory and streams of CUDA, arrays that are there already."""
+"""GPU kernels on this machine: building with nvcc, CUDA memory and streams, and arrays that are already on a GPU."""

@@ -1,4 +1,4 @@
-"""From CUDA text to a library that is called: nvcc, the architectures that it is told, and functions without types."""
+"""Builds of CUDA text by nvcc: target architectures, and loading the library with untyped pointers."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Any, Final, Literal, TypeAlias
 
 from atl.errors import CompilerFailed, GpuMissing
 from lowering.compiler import QUESTION, Compiler, run
-from lowering.device.found import Found, find_nvcc
+from lowering.device.detection import GpuEnvironment, find_nvcc
 from lowering.toolchain import LONGEST_FILE, LONGEST_NAME, Plan, built, load
 
-WITHOUT_A_GPU: Final = ((8, 0), (9, 0))
-"""What is built for where there is no GPU to ask, beside the PTX of the last, from which newer drivers make code."""
+DEFAULT_CAPABILITIES: Final = ((8, 0), (9, 0))
+"""Compute capabilities to build for without a GPU, plus PTX of the last, which newer drivers can compile."""
 
 FLAGS: Final = (
     *("-std=c++17", "-O3", "--shared", "--cudart", "static"),
     *("-Xcompiler", "-fPIC"),
-    # Another library's CUDA, loaded for all to see, must not take the place of the one that is linked in.
+    # Symbols of another globally loaded CUDA library must not replace those that are linked in.
     *("-Xlinker", "--exclude-libs=ALL", "-Xlinker", "-Bsymbolic"),
     *("-include", "cuda_runtime_api.h"),
 )
 
 Kind: TypeAlias = Literal["address", "number", "bytes", "float", "double", "int32_t", "int64_t"]
-"""What a function takes: a pointer as a number, an int, a size_t, or a value."""
+"""Type of an argument: a pointer as a number, an int, a size_t, or a value of that C type."""
 Declared: TypeAlias = Mapping[str, tuple[Kind, ...]]
-"""Functions by their names, with what they take; each gives an int."""
+"""Signatures of functions, all of which return an int, by name."""
 Functions: TypeAlias = Mapping[str, Callable[..., int]]
 
 _C: Final[dict[Kind, str]] = {
@@ -53,15 +53,15 @@ _CTYPES: Final[dict[Kind, Any]] = {
 }
 
 
-def built_by_nvcc(texts: Sequence[tuple[str, str]], name: str, found: Found) -> Path:
-    """The path of a library made of files, each a name and a text, for the GPUs that were found.
+def build_with_nvcc(texts: Sequence[tuple[str, str]], name: str, found: GpuEnvironment) -> Path:
+    """Build a library from files (name, text) for the GPUs of this machine; return its path.
 
-    Raises `GpuMissing` without nvcc, and `CompilerFailed` with nvcc's own message.
+    Raises `GpuMissing` without nvcc; `CompilerFailed` with nvcc's message.
     """
     nvcc = find_nvcc()
     if nvcc is None:
         raise GpuMissing(
-            f"{name} is CUDA text, and there is no nvcc to build it",
+            f"{name} is CUDA text, but there is no nvcc to build it",
             required=f"nvcc in PATH, in $CUDA_HOME/bin, or as $NVCC; found: {found}",
             suggestions=("kernel.source is the text",),
         )
@@ -71,22 +71,22 @@ def built_by_nvcc(texts: Sequence[tuple[str, str]], name: str, found: Found) -> 
     return built(Plan(name, ".so", nvcc, files, (command,)))
 
 
-def _targets(nvcc: Compiler, found: Found) -> list[str]:
-    """The architectures, by name: `-arch=native` guesses one where there is no GPU, and says nothing of it.
+def _targets(nvcc: Compiler, found: GpuEnvironment) -> list[str]:
+    """Return the options for the target architectures, since `-arch=native` silently guesses one without a GPU.
 
-    A GPU that is newer than nvcc gets the newest PTX that nvcc makes, for its driver to go on from.
+    For a GPU that is newer than nvcc, use the newest PTX that nvcc can generate, which the driver compiles.
     """
     known = _architectures(nvcc)
     if not found.gpus:
-        whole = [_target(number, f"sm_{number}") for number in map(_number, WITHOUT_A_GPU) if number in known]
+        whole = [_target(number, f"sm_{number}") for number in map(_number, DEFAULT_CAPABILITIES) if number in known]
         return [*whole, _target(max(known), f"compute_{max(known)}")] if known else []
     out: list[str] = []
     for number in sorted({_number(gpu) for gpu in found.gpus}):
         older = [each for each in known if each <= number]
         if not older:
             raise CompilerFailed(
-                f"nvcc ({nvcc.version}) makes no code for a GPU of compute capability {number // 10}.{number % 10}",
-                required=f"an nvcc that knows it; this one knows {', '.join(map(str, sorted(known))) or 'none'}",
+                f"nvcc ({nvcc.version}) does not support GPUs of compute capability {number // 10}.{number % 10}",
+                required=f"an nvcc that supports it; this one supports {', '.join(map(str, sorted(known))) or 'none'}",
                 suggestions=("install an older version of CUDA, and set NVCC to its nvcc",),
             )
         out.append(_target(number, f"sm_{number}") if number in known else _target(max(older), f"compute_{max(older)}"))
@@ -107,11 +107,10 @@ def _architectures(nvcc: Compiler) -> frozenset[int]:
     return frozenset(int(number) for number in re.findall(r"compute_(\d+)\b", answer.stdout))
 
 
-def opened(path: Path, declared: Declared) -> Functions:
-    """The functions of a library, which take pointers as numbers. The library stays to the end of the process.
+def open_library(path: Path, declared: Declared) -> Functions:
+    """Load the functions of a library, which take pointers as numbers. The library is never unloaded.
 
-    By cffi; where that is not installed, as on a machine with a GPU and little else, by ctypes, which takes some
-    microseconds longer for a call.
+    cffi is used if it is installed, otherwise ctypes, whose calls take some microseconds longer.
     """
     if find_spec("cffi") is None:
         library = ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_NODELETE)

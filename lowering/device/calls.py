@@ -1,8 +1,8 @@
-"""A call of kernels: what is copied to the GPU and back, in which stream, and what waits for what.
+"""Calls of GPU kernels: copies between host and GPU, and the order of streams.
 
-All that a call does is in one stream: that of an array which tells its own, or the one that the caller names. An array
-that is made in another stream is waited for, and that stream waits for the call in turn. The host waits for the end
-unless everything is on the GPU and every stream is known.
+All work of a call is in one stream: the stream declared by an array, or the stream chosen by the caller. The call waits
+for arrays computed in other streams, and those streams wait for the call. The host waits for the end, unless all arrays
+are on the GPU and all streams are known.
 """
 
 from __future__ import annotations
@@ -20,71 +20,71 @@ from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.errors import ArrayError, ATLError, InvalidArgument, OutOfMemory, brief
 from atl.meaning.arguments import Arguments, bind, index_elements
-from atl.meaning.results import apart
+from atl.meaning.results import split_results
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.processes import BoundCall
-from lowering.device.arrays import ADDRESSES, OnGpu, is_on_gpu, on_gpu, told_stream
+from lowering.device.arrays import ADDRESSES, GpuArray, declared_stream, is_on_gpu, on_gpu
 from lowering.device.building import Declared, Functions, Kind
 from lowering.device.grids import check_grids
-from lowering.device.runtime import DECLARED, LEGACY, OF_A_DEVICE, PER_THREAD, Runtime
+from lowering.device.runtime import DECLARED, LEGACY, ON_DEVICE, PER_THREAD, Runtime
 from lowering.facts import Facts
 from lowering.fitting import Fitting
 from lowering.gpu.kernels import Kernels
-from lowering.gpu.passes.wide import WIDEST
+from lowering.gpu.passes.vectorization import WIDEST
 from lowering.nest.loopnest import LoopNest
 from lowering.sizing import read_for_sizes, sized
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
-LEAST: Final = 1
-"""So many bytes are allocated at least: CUDA may refuse none at all."""
+MIN_ALLOCATION: Final = 1
+"""Smallest allocation in bytes, since CUDA may refuse empty ones."""
 MISALIGNED: Final = 716
-"""What the function of a kernel gives for arrays that do not begin where it could read several elements at once."""
+"""Error number of a kernel's function for arrays that are not aligned for vector accesses."""
 _SIZE: Final[Kind] = "int64_t"
 _ADDRESS: Final[Kind] = "address"
 
 
 class Machine(Protocol):
-    """Where kernels run: the GPU of this machine, or what stands for one in a test."""
+    """A machine that runs kernels: this machine's GPU, or a substitute in tests."""
 
     def functions(self, source: str, name: str, declared: Declared, /) -> Functions:
-        """The functions of a library that is built of the text of kernels; raises what is missing for that."""
+        """Build a library from the text of kernels; return its functions. Raises an error for missing software."""
 
 
 def stream_number(stream: object) -> int:
-    """The number of a stream: itself, or that of a stream of PyTorch's, CuPy's, or one with `__cuda_stream__`.
+    """Return the number of a stream: an integer, a stream of PyTorch or CuPy, or an object with `__cuda_stream__`.
 
     Raises `InvalidArgument`.
     """
-    told = getattr(stream, "__cuda_stream__", None)
-    if callable(told):
-        stream = told()[1]
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if callable(protocol):
+        stream = protocol()[1]
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
     if isinstance(stream, bool) or not isinstance(stream, Integral) or not 0 <= int(stream) < ADDRESSES:
         raise InvalidArgument(
             f"stream={brief(stream, kind=True)}",
-            required="a stream of CUDA: its number, or an object with __cuda_stream__, cuda_stream or ptr",
+            required="a CUDA stream: its number, or an object with __cuda_stream__, cuda_stream or ptr",
         )
     return int(stream) or LEGACY
 
 
 @dataclass(slots=True)
-class _Passed:
-    """The arguments of a call: those that are on the GPU, and all of them as what NumPy takes for arrays."""
+class _CallArguments:
+    """The arguments of a call, with placeholders for arrays on the GPU."""
 
     arrays: tuple[object, ...]
     named: dict[str, object]
-    on_gpu: dict[int, OnGpu] = field(default_factory=dict)
-    """By the identity of what stands for them."""
-    out: OnGpu | None = None
+    on_gpu: dict[int, GpuArray] = field(default_factory=dict)
+    """Arrays on the GPU, by the `id` of their placeholders."""
+    out: GpuArray | None = None
     stream: int = PER_THREAD
     waits: bool = False
-    """Whether the host has to wait for the end, since what comes after it cannot be told to."""
+    """Whether the host waits for the end, because an array's stream is unknown or its memory is on the host."""
 
 
 class Caller:
-    """What calls the kernels of one program."""
+    """Checks and executes the calls of a program's kernels."""
 
     def __init__(self, program: Program, kernels: Kernels, source: str, name: str, machine: Machine) -> None:
         self._program: Final = program
@@ -94,9 +94,9 @@ class Caller:
         self._name: Final = name
         self._machine: Final = machine
         self._fitting = Fitting(self._nest)
-        looked_at = read_for_sizes(program, self._nest, Facts.of(program))
-        self._looked_at = frozenset(
-            array.name for array in program.inputs if array in looked_at or facts_of(array) or not array.shape
+        read = read_for_sizes(program, self._nest, Facts.of(program))
+        self._read_on_host = frozenset(
+            array.name for array in program.inputs if array in read or facts_of(array) or not array.shape
         )
         self._dtype = np.dtype(self._nest.output.dtype)
         self._ready: tuple[Runtime, Callable[..., int]] | None = None
@@ -104,28 +104,30 @@ class Caller:
     def __call__(
         self, stream: int | None, arrays: tuple[object, ...], out: object, named: Mapping[str, object]
     ) -> object:
-        """The result of a call in this stream, or in one that is found; see `GpuKernel`."""
+        """Call the kernels in a stream, or in one declared by an array; see `GpuKernel`."""
         passed, call, sizes, shape = self._checked(stream, arrays, out, named)
         runtime, function = self._runtime()
         with runtime.using(self._device_of_call(runtime, passed)):
-            result = self._carried_out(runtime, function, passed, call, sizes, shape, out)
-        return apart(self._program, result, call.sizes, call.arrays) if isinstance(result, np.ndarray) else result
+            result = self._execute(runtime, function, passed, call, sizes, shape, out)
+        return (
+            split_results(self._program, result, call.sizes, call.arrays) if isinstance(result, np.ndarray) else result
+        )
 
     def prepared(
         self, stream: int, arrays: tuple[object, ...], out: object, named: Mapping[str, object]
     ) -> Callable[[], None]:
-        """A call that was checked and does nothing but to launch, in this stream; see `GpuKernel.prepared`."""
+        """Return a function that only launches the kernels, with arguments checked now; see `GpuKernel.prepared`."""
         passed, call, sizes, _ = self._checked(stream, arrays, out, named)
         held = [passed.on_gpu.get(id(call.arrays[array.name])) for array in self._nest.inputs]
         copied = [array.name for array, there in zip(self._nest.inputs, held, strict=True) if array.shape and not there]
         if passed.out is None or copied:
             raise ArrayError(
-                f"{', '.join(copied) or 'out'} of a call of {self._program.name} that is prepared is not on a GPU",
-                required="all arrays on the GPU, out too",
+                f"{', '.join(copied) or 'out'} of a prepared call of {self._program.name} is not on a GPU",
+                required="all arrays on the GPU, including out",
             )
         runtime, function = self._runtime()
         device = self._device_of_call(runtime, passed)
-        given = [
+        values = [
             call.arrays[array.name].item() if there is None or not array.shape else there.pointer
             for array, there in zip(self._nest.inputs, held, strict=True)
         ]
@@ -133,67 +135,67 @@ class Caller:
 
         def launch(_kept: object = (passed, call)) -> None:
             with runtime.using(device):
-                runtime.check(function(*given, *sizes, into, stream), self._program.name)
+                runtime.check(function(*values, *sizes, into, stream), self._program.name)
 
         return BoundCall(launch)
 
     def _checked(
         self, stream: int | None, arrays: tuple[object, ...], out: object, named: Mapping[str, object]
-    ) -> tuple[_Passed, Arguments, tuple[int, ...], tuple[int, ...]]:
-        """What is passed, the arrays and sizes of the call, the sizes in order, and the shape of the result."""
-        passed = self._passed(stream, arrays, out, named)
+    ) -> tuple[_CallArguments, Arguments, tuple[int, ...], tuple[int, ...]]:
+        """Check a call; return its arguments, its arrays and sizes, the sizes in order, and the shape of the result."""
+        passed = self._with_placeholders(stream, arrays, out, named)
         call = bind(self._program, passed.arrays, passed.named)
         sizes, shape = sized(self._program, self._nest, call)
-        elements = _Elements(call.arrays, lambda array: self._fetched(passed, array))
+        elements = _Elements(call.arrays, lambda array: self._elements(passed, array))
         self._fitting.check(call.sizes, elements)
         check_grids(self._kernels, call.sizes, index_elements(elements))
         self._check_out(out, passed, call, shape)
         return passed, call, sizes, shape
 
-    # -- what is passed -----------------------------------------------------------------------------------------------
+    # -- arguments ----------------------------------------------------------------------------------------------------
 
-    def _passed(
+    def _with_placeholders(
         self, stream: int | None, arrays: tuple[object, ...], out: object, named: Mapping[str, object]
-    ) -> _Passed:
-        """The arguments, with what stands for the arrays that are on the GPU; and the stream of the call."""
+    ) -> _CallArguments:
+        """Replace arrays on the GPU by placeholders, and choose the stream of the call."""
         values = [*zip(self._program.operands, arrays, strict=False), *named.items()]
         there = [(name, value) for name, value in values if is_on_gpu(value)]
         out_there = out is not None and is_on_gpu(out)
         if not there and not out_there:
-            return _Passed(arrays, dict(named), stream=PER_THREAD if stream is None else stream)
-        told = [told_stream(value) for value in ([out] if out_there else []) + [value for _, value in there]]
-        chosen = next(each for each in (stream, *told, LEGACY) if each is not None)
-        passed = _Passed(arrays, {}, stream=chosen)
+            return _CallArguments(arrays, dict(named), stream=PER_THREAD if stream is None else stream)
+        streams = [declared_stream(value) for value in ([out] if out_there else []) + [value for _, value in there]]
+        chosen = next(each for each in (stream, *streams, LEGACY) if each is not None)
+        passed = _CallArguments(arrays, {}, stream=chosen)
         if out_there:
             passed.out = on_gpu("out", out, chosen)
-        taken = {id(value): on_gpu(name, value, chosen) for name, value in there}
-        passed.waits = stream is None and None in told
+        wrapped = {id(value): on_gpu(name, value, chosen) for name, value in there}
+        passed.waits = stream is None and None in streams
 
-        def stand_in(name: str, value: object) -> object:
-            if id(value) not in taken:
+        def replaced(name: str, value: object) -> object:
+            if id(value) not in wrapped:
                 return value
-            held = taken[id(value)]
-            made = self._fetched_one(held, chosen) if name in self._looked_at else held.stands_for()
+            held = wrapped[id(value)]
+            made = self._copy_to_host(held, chosen) if name in self._read_on_host else held.placeholder()
             passed.on_gpu[id(made)] = held
             return made
 
         names = [*self._program.operands, *("" for _ in arrays)]
-        passed.arrays = tuple(stand_in(name, value) for name, value in zip(names, arrays, strict=False))
-        passed.named = {name: stand_in(name, value) for name, value in named.items()}
+        passed.arrays = tuple(replaced(name, value) for name, value in zip(names, arrays, strict=False))
+        passed.named = {name: replaced(name, value) for name, value in named.items()}
         return passed
 
-    def _all(self, passed: _Passed) -> Iterator[OnGpu]:
+    def _all(self, passed: _CallArguments) -> Iterator[GpuArray]:
         yield from passed.on_gpu.values()
         if passed.out is not None:
             yield passed.out
 
-    def _fetched(self, passed: _Passed, array: AnyArray) -> AnyArray:
-        """The elements of what stands for an array: itself, if it holds them."""
+    def _elements(self, passed: _CallArguments, array: AnyArray) -> AnyArray:
+        """Return the elements of an argument, copied to the host if it is a placeholder."""
         held = passed.on_gpu.get(id(array))
-        return array if held is None or not _is_stand_in(array) else self._fetched_one(held, passed.stream)
+        return array if held is None or not _is_placeholder(array) else self._copy_to_host(held, passed.stream)
 
-    def _fetched_one(self, held: OnGpu, stream: int) -> AnyArray:
-        """A copy of an array on the GPU, whose elements are to be looked at."""
+    def _copy_to_host(self, held: GpuArray, stream: int) -> AnyArray:
+        """Copy an array on the GPU to the host, so that its elements can be read."""
         made = np.empty(held.shape, held.dtype)
         if held.bytes:
             runtime, _ = self._runtime()
@@ -203,8 +205,8 @@ class Caller:
                 runtime.wait(stream)
         return made
 
-    def _device_of_call(self, runtime: Runtime, passed: _Passed) -> int:
-        """The GPU on which all arrays are that are on one; else the one that this thread uses."""
+    def _device_of_call(self, runtime: Runtime, passed: _CallArguments) -> int:
+        """Return the GPU of all arrays that are on one, else the current thread's GPU."""
         found = {self._device_of(runtime, each): each.name for each in self._all(passed)}
         found.pop(None, None)
         if len(found) > 1:
@@ -215,21 +217,21 @@ class Caller:
             )
         return next((device for device in found if device is not None), runtime.device())
 
-    def _device_of(self, runtime: Runtime, held: OnGpu) -> int | None:
-        """The GPU in whose memory an array is. Raises `ArrayError` for one that is somewhere else."""
+    def _device_of(self, runtime: Runtime, held: GpuArray) -> int | None:
+        """Return the GPU whose memory contains an array. Raises `ArrayError` if there is none."""
         if not held.bytes:
             return None
         _check_alignment(held, held.dtype.itemsize)
         kind, device = runtime.where(held.pointer)
-        if kind not in OF_A_DEVICE:
+        if kind not in ON_DEVICE:
             raise ArrayError(
-                f"{held.name} says that it is on a GPU, and CUDA knows nothing of memory at {held.pointer:#x} there",
+                f"{held.name} is declared as an array on a GPU, but its memory at {held.pointer:#x} is unknown to CUDA",
                 required="an array in the memory of a GPU",
             )
         return device
 
-    def _check_out(self, out: object, passed: _Passed, call: Arguments, shape: tuple[int, ...]) -> None:
-        """Raises `ArrayError` for what cannot hold the result."""
+    def _check_out(self, out: object, passed: _CallArguments, call: Arguments, shape: tuple[int, ...]) -> None:
+        """Raise `ArrayError` if `out` cannot store the result."""
         if out is None:
             return
         place = passed.out
@@ -256,27 +258,27 @@ class Caller:
     def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
         return ArrayError(
             what,
-            required=f"a writeable array of {self._dtype} of shape {shape}, of NumPy's or C-contiguous on a GPU",
-            suggestions=("leave out=… away, and a new array of NumPy's is made",),
+            required=f"a writeable array of {self._dtype} of shape {shape}, a NumPy array or C-contiguous on a GPU",
+            suggestions=("omit out=… to get a new NumPy array",),
         )
 
-    # -- carrying it out ----------------------------------------------------------------------------------------------
+    # -- execution ----------------------------------------------------------------------------------------------------
 
     def _runtime(self) -> tuple[Runtime, Callable[..., int]]:
-        """CUDA's calls and the function that launches; built once. Raises `GpuMissing`, `CompilerFailed`."""
+        """Return CUDA's calls and the launching function, built once. Raises `GpuMissing`, `CompilerFailed`."""
         if self._ready is None:
             nest = self._nest
-            takes: list[Kind] = [_passed_as(array.dtype, len(array.shape)) for array in nest.inputs]
+            takes: list[Kind] = [_argument_kind(array.dtype, len(array.shape)) for array in nest.inputs]
             takes += [_SIZE] * len(nest.sizes) + [_ADDRESS, _ADDRESS]
             functions = self._machine.functions(self._source, self._name, {**DECLARED, self._name: tuple(takes)})
             self._ready = Runtime(functions), functions[self._name]
         return self._ready
 
-    def _carried_out(
+    def _execute(
         self,
         runtime: Runtime,
         function: Callable[..., int],
-        passed: _Passed,
+        passed: _CallArguments,
         call: Arguments,
         sizes: Sequence[int],
         shape: tuple[int, ...],
@@ -288,20 +290,20 @@ class Caller:
             try:
                 for other in others:
                     runtime.order(stream, other or LEGACY)
-                given: list[object] = []
+                values: list[object] = []
                 for array in self._nest.inputs:
                     value = call.arrays[array.name]
                     held = passed.on_gpu.get(id(value))
                     if not array.shape:
-                        given.append(value.item())
+                        values.append(value.item())
                     elif held is not None:
-                        given.append(held.pointer)
+                        values.append(held.pointer)
                     else:
-                        given.append(_copied_in(runtime, value, stream, temporary))
-                        passed.waits = True  # the array is the caller's again when the call returns
-                place, result = passed.out, _on_host(name, out, shape, self._dtype)
-                into = _allocated(runtime, result.nbytes, stream, temporary) if place is None else place.pointer
-                number = function(*given, *sizes, into, stream)
+                        values.append(_copy_to_gpu(runtime, value, stream, temporary))
+                        passed.waits = True  # the caller may change the array when the call returns
+                place, result = passed.out, _result_on_host(name, out, shape, self._dtype)
+                into = _allocate(runtime, result.nbytes, stream, temporary) if place is None else place.pointer
+                number = function(*values, *sizes, into, stream)
                 if number == MISALIGNED:
                     for each in self._all(passed):
                         _check_alignment(each, WIDEST)
@@ -313,8 +315,8 @@ class Caller:
                 if passed.waits or place is None:
                     runtime.wait(stream, name)
             except ATLError:
-                # What failed may leave work behind that reads what is passed.
-                _end(runtime, stream)
+                # Wait for work that was enqueued before the error and still reads the arguments.
+                _wait(runtime, stream)
                 raise
         if place is not None:
             return out
@@ -324,17 +326,17 @@ class Caller:
 
 
 class _Elements(Mapping[str, AnyArray]):
-    """The arrays of a call by name; those on the GPU are copied when their elements are asked for."""
+    """The arrays of a call by name; those on the GPU are copied when their elements are needed."""
 
-    def __init__(self, arrays: Mapping[str, AnyArray], fetched: Callable[[AnyArray], AnyArray]) -> None:
+    def __init__(self, arrays: Mapping[str, AnyArray], fetch: Callable[[AnyArray], AnyArray]) -> None:
         self._arrays = arrays
-        self._fetched = fetched
-        self._held: dict[str, AnyArray] = {}
+        self._fetch = fetch
+        self._fetched: dict[str, AnyArray] = {}
 
     def __getitem__(self, name: str) -> AnyArray:
-        if name not in self._held:
-            self._held[name] = self._fetched(self._arrays[name])
-        return self._held[name]
+        if name not in self._fetched:
+            self._fetched[name] = self._fetch(self._arrays[name])
+        return self._fetched[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -343,61 +345,61 @@ class _Elements(Mapping[str, AnyArray]):
         return len(self._arrays)
 
 
-def _check_alignment(held: OnGpu, multiple: int) -> None:
+def _check_alignment(held: GpuArray, multiple: int) -> None:
     if held.bytes and held.pointer % multiple:
         raise ArrayError(
-            f"{held.name} begins at {held.pointer:#x}, which is no multiple of {multiple}",
-            required=f"an array that begins at a multiple of {multiple} bytes, as all that is allocated does",
+            f"{held.name} begins at {held.pointer:#x}, which is not a multiple of {multiple}",
+            required=f"an array aligned to {multiple} bytes, as all allocations are",
             suggestions=(f"pass a copy of {held.name}",),
         )
 
 
-def _is_stand_in(array: AnyArray) -> bool:
-    """Whether it is what `OnGpu.stands_for` gives, and no copy."""
+def _is_placeholder(array: AnyArray) -> bool:
+    """Return whether an array is made by `GpuArray.placeholder`."""
     return array.ndim > 0 and not any(array.strides)
 
 
-def _passed_as(dtype: str, rank: int) -> Kind:
-    """A number is passed as what it is, an array as where it begins."""
+def _argument_kind(dtype: str, rank: int) -> Kind:
+    """Return the type of an argument of C: an address for an array, and its own type for a number."""
     if rank:
         return "address"
     kinds: dict[str, Kind] = {"float": "float", "double": "double", "int32_t": "int32_t", "int64_t": "int64_t"}
     return kinds[C_TYPES[dtype]]
 
 
-def _allocated(runtime: Runtime, count: int, stream: int, temporary: ExitStack) -> int:
-    """Memory of the GPU that goes when the call ends."""
-    memory = runtime.allocate(max(count, LEAST), stream)
-    temporary.callback(_freed, runtime, memory, stream)
+def _allocate(runtime: Runtime, count: int, stream: int, temporary: ExitStack) -> int:
+    """Allocate GPU memory that is freed at the end of the call."""
+    memory = runtime.allocate(max(count, MIN_ALLOCATION), stream)
+    temporary.callback(_free, runtime, memory, stream)
     return memory
 
 
-def _copied_in(runtime: Runtime, value: AnyArray, stream: int, temporary: ExitStack) -> int:
+def _copy_to_gpu(runtime: Runtime, value: AnyArray, stream: int, temporary: ExitStack) -> int:
     held = np.ascontiguousarray(value)
-    memory = _allocated(runtime, held.nbytes, stream, temporary)
+    memory = _allocate(runtime, held.nbytes, stream, temporary)
     if held.nbytes:
         runtime.copy_in(memory, held, stream)
-        temporary.callback(lambda _: None, held)
+        temporary.callback(lambda _: None, held)  # keeps the array alive
     return memory
 
 
-def _freed(runtime: Runtime, memory: int, stream: int) -> None:
-    """Frees, and says nothing where CUDA refuses everything since an error that has been told."""
+def _free(runtime: Runtime, memory: int, stream: int) -> None:
+    """Free memory. Errors are ignored: after an error that was already raised, CUDA may refuse all calls."""
     try:
         runtime.free(memory, stream)
     except ATLError:
         return
 
 
-def _end(runtime: Runtime, stream: int) -> None:
+def _wait(runtime: Runtime, stream: int) -> None:
     try:
         runtime.wait(stream)
     except ATLError:
         return
 
 
-def _on_host(name: str, out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
-    """Where the result is copied to on the host: `out` itself, if its elements stand one after the other."""
+def _result_on_host(name: str, out: object, shape: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    """Return the host array that the result is copied to: `out` itself if it is contiguous."""
     if isinstance(out, np.ndarray) and out.flags.c_contiguous and out.flags.aligned:
         return out
     if out is not None and not isinstance(out, np.ndarray):
@@ -406,5 +408,5 @@ def _on_host(name: str, out: object, shape: tuple[int, ...], dtype: np.dtype[Any
         return np.empty(shape, dtype)
     except (MemoryError, ValueError):
         raise OutOfMemory(
-            f"there is no memory of the host for the result of {name}", required=f"memory for {dtype} of shape {shape}"
+            f"there is not enough host memory for the result of {name}", required=f"memory for {dtype} of shape {shape}"
         ) from None

@@ -1,4 +1,4 @@
-"""The GPU as a place for arrays and a clock: what tests and measurements need besides calls of kernels."""
+"""GPU arrays, and the timing of GPU work, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lowering.device.calls import Machine
 from lowering.device.runtime import DECLARED, PER_THREAD, Runtime
 from lowering.timing.harness import turned
 
-NOTHING: Final[Mapping[str, tuple[Kind, ...]]] = MappingProxyType({})
+NO_FUNCTIONS: Final[Mapping[str, tuple[Kind, ...]]] = MappingProxyType({})
 POISON: Final = 0xFF
-"""Of such bytes floating-point numbers are not-a-numbers, and integers -1."""
+"""Fill byte of uninitialised arrays: floats become NaN, and integers -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """An array on the GPU, C-contiguous, with `__cuda_array_interface__`; it stays until `Device.free`."""
+    """A C-contiguous array on the GPU, with `__cuda_array_interface__`. It is allocated until `Device.free`."""
 
     pointer: int
     shape: tuple[int, ...]
@@ -45,19 +45,19 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes."""
+        """Size in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
 
 class Device:
-    """Memory and time of the GPU that this thread uses, in one stream; and functions of CUDA text of one's own.
+    """Memory and a stream of the current thread's GPU, with timing and with the functions of additional CUDA text.
 
-    `takes` says of each function of the text what it takes; each gives an int, 0 for success. Raises `GpuMissing`,
-    `CompilerFailed`, and `CudaError` for what CUDA refuses.
+    `takes` has the signatures of the text's functions, which return 0 for success. Raises `GpuMissing`,
+    `CompilerFailed`; `CudaError` for errors of CUDA.
     """
 
     stream: Final = PER_THREAD
-    """The number of the stream in which all of it is."""
+    """Number of the stream that is used throughout."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Device:
         takes: Mapping[str, tuple[Kind, ...]] | None = None,
     ) -> None:
         if not callable(getattr(machine, "functions", None)):
-            raise InvalidArgument(f"machine={brief(machine)}", required="where kernels run: Gpu()")
+            raise InvalidArgument(f"machine={brief(machine)}", required="a machine that runs kernels: Gpu()")
         self._functions = machine.functions(text, name, {**DECLARED, **(takes or {})})
         self._runtime = Runtime(self._functions)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
-        """A new array, poisoned: floats are not-a-numbers."""
+        """Allocate an array filled with `POISON`."""
         dtype = np.dtype(dtype)
         made = DeviceArray(
             self._runtime.allocate(max(prod(shape) * dtype.itemsize, 1), self.stream), shape, dtype, self.stream
@@ -81,11 +81,11 @@ class Device:
         return made
 
     def poison(self, array: DeviceArray) -> None:
-        """Sets an array to what no result is."""
+        """Fill an array with `POISON`, which no result contains."""
         self._runtime.fill(array.pointer, POISON, array.nbytes, self.stream)
 
     def array(self, held: npt.NDArray[Any]) -> DeviceArray:
-        """A copy of an array of NumPy's."""
+        """Copy a NumPy array to the GPU."""
         held = np.asarray(held, order="C")
         made = self.empty(held.shape, held.dtype)
         if held.nbytes:
@@ -94,7 +94,7 @@ class Device:
         return made
 
     def read(self, array: DeviceArray) -> npt.NDArray[Any]:
-        """What an array holds when all is done that is in the stream."""
+        """Wait for the stream, and return a copy of an array's elements."""
         made = np.empty(array.shape, array.dtype)
         if made.nbytes:
             self._runtime.copy_out(made, array.pointer, self.stream)
@@ -102,21 +102,21 @@ class Device:
         return made
 
     def free(self, *arrays: DeviceArray) -> None:
-        """Gives the memory of arrays back."""
+        """Free the memory of arrays."""
         for array in arrays:
             self._runtime.free(array.pointer, self.stream)
 
     def wait(self) -> None:
-        """Waits until all is done that is in the stream."""
+        """Wait for all work in the stream."""
         self._runtime.wait(self.stream)
 
     def call(self, name: str, *arguments: object) -> None:
-        """Calls a function of the text; arrays are passed as where they begin."""
-        given = [each.pointer if isinstance(each, DeviceArray) else each for each in arguments]
-        self._runtime.check(self._functions[name](*given), name)
+        """Call a function of the text; arrays are passed as pointers."""
+        values = [each.pointer if isinstance(each, DeviceArray) else each for each in arguments]
+        self._runtime.check(self._functions[name](*values), name)
 
     def milliseconds(self, run: Callable[[], object], times: int) -> float:
-        """How long one of so many runs takes on the GPU, which one after the other put work into the stream."""
+        """Time runs that enqueue work in the stream; return the milliseconds per run on the GPU."""
         if not callable(run) or not isinstance(times, int) or times < 1:
             raise InvalidArgument(f"run={brief(run)}, times={brief(times)}", required="a function, and 1 or more times")
         start, end = self._runtime.event(), self._runtime.event()
@@ -128,25 +128,25 @@ class Device:
             self._runtime.wait(self.stream)
             return self._runtime.elapsed(start, end) / times
         finally:
-            self._runtime.forget(start)
-            self._runtime.forget(end)
+            self._runtime.destroy(start)
+            self._runtime.destroy(end)
 
     def in_turn(
-        self, contestants: Mapping[str, Callable[[], object]], *, rounds: int, least: float = 5.0
+        self, candidates: Mapping[str, Callable[[], object]], *, rounds: int, least: float = 5.0
     ) -> dict[str, list[float]]:
-        """Milliseconds of each contestant, once in every round, each as often in a row as takes `least` milliseconds.
+        """Time each candidate once per round; return the milliseconds per run.
 
-        The order is `turned` from round to round.
+        In a round, a candidate runs as often as takes `least` milliseconds. The order rotates by `turned`.
         """
-        names = list(contestants)
+        names = list(candidates)
         times: dict[str, int] = {}
         for name in names:
-            run = contestants[name]
+            run = candidates[name]
             self.milliseconds(run, 2)
             once = median(self.milliseconds(run, 3) for _ in range(3))
             times[name] = max(1, min(1000, int(least / max(once, 1e-3))))
         found: dict[str, list[float]] = {name: [] for name in names}
         for number in range(rounds):
             for name in turned(names, number):
-                found[name].append(self.milliseconds(contestants[name], times[name]))
+                found[name].append(self.milliseconds(candidates[name], times[name]))
         return found

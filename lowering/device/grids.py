@@ -1,4 +1,4 @@
-"""The grids of a call: how many blocks each launch has, asked before anything is launched."""
+"""Grid sizes of a call: checks the number of blocks of each launch before anything is launched."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from atl.text.printing import show_index
 from lowering.gpu.kernels import AXES, HostBlock, HostBranch, HostLoop, Kernels, Launch
 from lowering.nest.loopnest import Allocate, Clear, For, Free
 
-MOST_BLOCKS: Final = (2**31 - 1, 65_535, 65_535)
-"""So many blocks a grid has along each axis at most."""
+MAX_BLOCKS: Final = (2**31 - 1, 65_535, 65_535)
+"""Largest number of blocks of a grid along each axis."""
 
 Elements = Callable[[Array, tuple[int, ...]], int]
 
 
 def check_grids(kernels: Kernels, sizes: Mapping[str, int], elements: Elements) -> None:
-    """Raises `GridTooLarge` for sizes that give a grid more blocks along an axis than CUDA launches."""
+    """Raise `GridTooLarge` for sizes with which a grid has more blocks along an axis than CUDA can launch."""
     for loop, blocks in _extents(kernels.body, sizes, {}, elements):
         axis = BLOCKS.index(loop.mark)
-        if blocks > MOST_BLOCKS[axis]:
-            name, most = loop.variable.name, MOST_BLOCKS[0]
-            along_x = (f'mark it block.x, which has up to {most}: s.mark("{name}", "block.x")',)
+        if blocks > MAX_BLOCKS[axis]:
+            name, most = loop.variable.name, MAX_BLOCKS[0]
+            along_x = (f'mark it block.x, which allows {most}: s.mark("{name}", "block.x")',)
             raise GridTooLarge(
-                f"the loop {name} of {kernels.nest.name}, marked {loop.mark.value}, has {blocks} iterations here",
-                required=f"at most {MOST_BLOCKS[axis]} blocks along {AXES[axis]}",
+                f"the loop {name} of {kernels.nest.name}, marked {loop.mark.value}, has {blocks} iterations",
+                required=f"at most {MAX_BLOCKS[axis]} blocks along {AXES[axis]}",
                 numbers={**sizes, show_index(loop.high - loop.low): blocks},
-                suggestions=(*(along_x if axis else ()), f"take larger tiles, so that {name} has fewer iterations"),
+                suggestions=(*(along_x if axis else ()), f"use larger tiles, so that {name} has fewer iterations"),
             )
 
 
 def _extents(
     block: HostBlock, sizes: Mapping[str, int], variables: Mapping[Var | Bound, int], elements: Elements
 ) -> Iterator[tuple[For, int]]:
-    """The loops of each grid that is launched, with how many blocks they are."""
+    """Yield the loops of each grid that is launched, with their numbers of blocks."""
 
     def leaf(at: Leaf) -> int:
         return sizes[at.name] if isinstance(at, Size) else variables[at]

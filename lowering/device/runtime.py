@@ -1,4 +1,4 @@
-"""CUDA's calls, each with its error as one of ours. What is called stands in each library of a kernel."""
+"""CUDA runtime calls, with CUDA's errors raised as ours. The C functions are part of each kernel's library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atl.errors import CudaError, OutOfMemory
 from lowering.device.building import Declared, Functions, Kind
 
 FILE: Final = "atl_calls.cpp"
-"""The file of a library in which these functions are; no kernel has its name."""
+"""Name of the file with these functions; no kernel has this name."""
 
 TEXT: Final = """\
 /* What a call of a kernel needs of CUDA, as functions of C; each gives the number of an error. */
@@ -91,7 +91,7 @@ int atl_forget(cudaEvent_t event) { return cudaEventDestroy(event); }
 }
 """
 
-_TAKEN: Final[dict[str, tuple[tuple[Kind, ...], str]]] = {
+_SIGNATURES: Final[dict[str, tuple[tuple[Kind, ...], str]]] = {
     "atl_error": (("number", "address", "address"), "cudaGetErrorName"),
     "atl_device": (("address",), "cudaGetDevice"),
     "atl_use_device": (("number",), "cudaSetDevice"),
@@ -108,74 +108,74 @@ _TAKEN: Final[dict[str, tuple[tuple[Kind, ...], str]]] = {
     "atl_elapsed": (("address", "address", "address"), "cudaEventElapsedTime"),
     "atl_forget": (("address",), "cudaEventDestroy"),
 }
-"""What each function takes, and the call of CUDA that it is."""
+"""Argument types of each function, and the CUDA call that it makes."""
 
-DECLARED: Final[Declared] = {name: takes for name, (takes, _) in _TAKEN.items()}
+DECLARED: Final[Declared] = {name: takes for name, (takes, _) in _SIGNATURES.items()}
 
 LEGACY: Final = 1
-"""The stream in which everything is that was put into none, and which waits for the streams that are made as usual."""
+"""The legacy default stream, which synchronises with all blocking streams."""
 PER_THREAD: Final = 2
-"""A stream of the calling thread."""
+"""The default stream of the calling thread."""
 
-OF_A_DEVICE: Final = (2, 3)
-"""The kinds of memory that kernels of a GPU read at full speed: that of a device, and managed memory."""
+ON_DEVICE: Final = (2, 3)
+"""Kinds of memory that kernels read at full speed: device memory and managed memory."""
 NO_MEMORY: Final = "cudaErrorMemoryAllocation"
-LASTING: Final = frozenset({
+FATAL: Final = frozenset({
     "cudaErrorIllegalAddress", "cudaErrorLaunchTimeout", "cudaErrorHardwareStackError", "cudaErrorIllegalInstruction",
     "cudaErrorMisalignedAddress", "cudaErrorInvalidAddressSpace", "cudaErrorInvalidPc", "cudaErrorLaunchFailure",
     "cudaErrorAssert", "cudaErrorECCUncorrectable", "cudaErrorUnknown",
 })  # fmt: skip
 """Errors after which CUDA refuses all further calls of a process."""
 
-ENDED: Final = "start a new process: CUDA refuses all that this one asks from now on"
+RESTART: Final = "start a new process: CUDA refuses all further calls of this one"
 ADVICE: Final = {
     "cudaErrorInsufficientDriver": "install a newer driver, or set NVCC to the nvcc of an older CUDA",
-    "cudaErrorNoKernelImageForDevice": "set NVCC to an nvcc that makes code for this GPU",
+    "cudaErrorNoKernelImageForDevice": "set NVCC to an nvcc that supports this GPU",
 }
 
 
 class Runtime:
-    """CUDA's calls by the functions of a library. Pointers, streams and events are numbers, times are milliseconds.
+    """CUDA's calls through the functions of a library. Pointers, streams and events are numbers.
 
-    Each raises `CudaError` with CUDA's name for what went wrong, and `OutOfMemory` where there is no memory.
+    Each method raises `CudaError` with CUDA's name of the error; `OutOfMemory` if there is not enough memory.
     """
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
 
     def check(self, number: int, what: str) -> None:
-        """Raises what the number of an error says, if it is one; `what` is what failed then."""
+        """Raise the error with a number, unless that is 0; `what` names the call that failed."""
         if number == 0:
             return
-        name, said = create_string_buffer(256), create_string_buffer(256)
-        self._functions["atl_error"](number, addressof(name), addressof(said))
-        called, meant = name.value.decode(errors="replace"), said.value.decode(errors="replace")
+        name, message = create_string_buffer(256), create_string_buffer(256)
+        self._functions["atl_error"](number, addressof(name), addressof(message))
+        called, meant = name.value.decode(errors="replace"), message.value.decode(errors="replace")
         summary = f"{what} failed on the GPU: {called} ({meant})"
         if called == NO_MEMORY:
-            raise OutOfMemory(summary, required="as much free memory of the GPU as the call takes")
-        advice = ADVICE.get(called, ENDED if called in LASTING else "")
+            raise OutOfMemory(summary, required="enough free memory on the GPU for this call")
+        advice = ADVICE.get(called, RESTART if called in FATAL else "")
         raise CudaError(
             summary,
             name=called,
             number=number,
-            required="a call that CUDA carries out",
+            required="a call that succeeds in CUDA",
             suggestions=(advice,) if advice else (),
         )
 
     def _call(self, name: str, *arguments: object) -> None:
-        self.check(self._functions[name](*arguments), _TAKEN[name][1])
+        self.check(self._functions[name](*arguments), _SIGNATURES[name][1])
 
     # -- devices ------------------------------------------------------------------------------------------------------
 
     def device(self) -> int:
-        """The number of the GPU that this thread uses."""
+        """Return the number of the current thread's GPU."""
         number = c_int(0)
         self._call("atl_device", addressof(number))
         return number.value
 
     @contextmanager
     def using(self, device: int) -> Iterator[None]:
-        """This thread uses a GPU, and then the one that it used before."""
+        """Switch the current thread to a GPU, and back at the end."""
         before = self.device()
         if before == device:
             yield
@@ -187,7 +187,7 @@ class Runtime:
             self._functions["atl_use_device"](before)
 
     def where(self, memory: int) -> tuple[int, int]:
-        """The kind of memory at an address (0 and 1: the host's, 2: a GPU's, 3: managed), and the number of its GPU."""
+        """Return the kind of memory at an address (0, 1: host, 2: device, 3: managed), and the number of its GPU."""
         kind, device = c_int(0), c_int(0)
         self._call("atl_where", memory, addressof(kind), addressof(device))
         return kind.value, device.value
@@ -195,54 +195,54 @@ class Runtime:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def allocate(self, count: int, stream: int) -> int:
-        """The address of so many bytes of the GPU, from when the stream gets there."""
+        """Allocate memory in stream order; return its address."""
         memory = c_void_p(0)
         self._call("atl_allocate", addressof(memory), count, stream)
         return memory.value or 0
 
     def free(self, memory: int, stream: int) -> None:
-        """Gives memory back when the stream gets there."""
+        """Free memory in stream order."""
         self._call("atl_free", memory, stream)
 
     def fill(self, memory: int, byte: int, count: int, stream: int) -> None:
-        """Sets so many bytes of the GPU to one value."""
+        """Set bytes of GPU memory to one value."""
         self._call("atl_fill", memory, byte, count, stream)
 
     def copy_in(self, to: int, held: Any, stream: int) -> None:
-        """Copies a contiguous array of NumPy's to the GPU."""
+        """Copy a contiguous NumPy array to the GPU."""
         self._call("atl_copy_in", to, held.ctypes.data, held.nbytes, stream)
 
     def copy_out(self, held: Any, source: int, stream: int) -> None:
-        """Copies memory of the GPU into a contiguous array of NumPy's."""
+        """Copy GPU memory into a contiguous NumPy array."""
         self._call("atl_copy_out", held.ctypes.data, source, held.nbytes, stream)
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
     def wait(self, stream: int, what: str = "cudaStreamSynchronize") -> None:
-        """Waits until all is done that is in the stream; `what` is what failed, if something did."""
+        """Wait for all work in the stream; `what` names the call in an error."""
         self.check(self._functions["atl_wait"](stream), what)
 
     def order(self, later: int, earlier: int) -> None:
-        """What is put into the one stream from now on begins when all that is in the other one now is done."""
+        """Make later work in one stream wait for all work that is now in another stream."""
         if later != earlier:
             self._call("atl_order", later, earlier)
 
     def event(self) -> int:
-        """A new event, for times."""
+        """Create an event for timing."""
         event = c_void_p(0)
         self._call("atl_event", addressof(event))
         return event.value or 0
 
     def record(self, event: int, stream: int) -> None:
-        """The event is when the stream gets there."""
+        """Record an event in a stream."""
         self._call("atl_record", event, stream)
 
     def elapsed(self, start: int, end: int) -> float:
-        """The milliseconds between two events, both of which were."""
+        """Return the milliseconds between two recorded events."""
         milliseconds = c_float(0)
         self._call("atl_elapsed", addressof(milliseconds), start, end)
         return milliseconds.value
 
-    def forget(self, event: int) -> None:
-        """Gives an event back."""
+    def destroy(self, event: int) -> None:
+        """Destroy an event."""
         self._call("atl_forget", event)

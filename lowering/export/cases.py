@@ -98,7 +98,7 @@ def _has_elements(program: Program, sizes: Mapping[str, int]) -> bool:
             continue
         low, high = _value(array.low, sizes), _value(array.high, sizes)
         shape = [_value(extent, sizes) for extent in array.shape]
-        rising = array.rises == "strict" and array.between is None
+        rising = array.monotonic == "increasing" and array.between is None
         needed = (shape[-1] or 1) if rising else 1
         if low is not None and high is not None and 0 not in shape and high - low < needed:
             return False

@@ -16,7 +16,7 @@ from lowering.c.parameters import parameters_of
 from lowering.c.printer import assumed, facts_text
 from lowering.c.text import wrapped
 from lowering.c.values.scalars import C_TYPES
-from lowering.cuda.helpers import WORDS
+from lowering.cuda.helpers import RESERVED
 from lowering.nest.loopnest import Allocate, LoopNest, key, statements
 from lowering.nest.text_scope import TextScope, names_wanted, show_index
 
@@ -59,7 +59,7 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str
 
 def names_of(nest: LoopNest, taken: Set[str] = frozenset()) -> TextScope:
     """A scope with the names of parameters, none of which is taken, or has a meaning in C++ or CUDA."""
-    return TextScope(Names(taken=WORDS | taken).bind_all(names_wanted(nest)), frozenset(), nest.natural)
+    return TextScope(Names(taken=RESERVED | taken).bind_all(names_wanted(nest)), frozenset(), nest.natural)
 
 
 def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:

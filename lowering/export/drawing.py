@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Read, atoms
 from lowering.c.values.index import count_text, index_text
@@ -183,8 +183,8 @@ class Drawing:
         lines = [f"const int64_t {count} = {elements_text(self.scope, array.shape)};"]
         lines.append(f"{kind} *{name} = atl_room({count}, sizeof *{name});")
         loop = f"for (int64_t {at} = 0; {at} < {count}; {at}++) {{"
-        if is_truths(array) or not is_integer(array.dtype):
-            value = "(atl_random() & 1)" if is_truths(array) else "atl_number()"
+        if is_bool_array(array) or not is_integer(array.dtype):
+            value = "(atl_random() & 1)" if is_bool_array(array) else "atl_number()"
             return [*lines, loop, f"    {name}[{at}] = ({kind}){value};", "}"]
         lines.append(f"int64_t *{drawn} = atl_room({count}, sizeof *{drawn});")
         lines.append(f"{there} = {there} && {self._integers(array, drawn, count)};")
@@ -198,7 +198,7 @@ class Drawing:
         ]
 
     def _scalar(self, array: Array, name: str, kind: str, drawn: str) -> list[str]:
-        if is_truths(array):
+        if is_bool_array(array):
             return [f"const {kind} {name} = ({kind})(atl_random() & 1);"]
         if not is_integer(array.dtype):
             return [f"const {kind} {name} = ({kind})atl_number();"]
@@ -219,11 +219,11 @@ class Drawing:
 
     def _integers(self, array: Array, drawn: str, count: str) -> str:
         low, high = self._range(array, count)
-        order = {"": 0, "rising": 1, "strict": 2}[array.rises]
+        order = {"": 0, "nondecreasing": 1, "increasing": 2}[array.monotonic]
         if array.between is not None:
             ends = ", ".join(map(self.scope.name, (_drawn(array.between), _count(array.between))))
             return f"atl_draw_between({drawn}, {count}, {ends}, {low}, {high}, {order})"
-        inside = [each for each in self.inputs if each.between == array and each.rises == "strict"]
+        inside = [each for each in self.inputs if each.between == array and each.monotonic == "increasing"]
         if inside and order < 2 and inside[0].high is not None:
             low_inside, high_inside = self._range(inside[0], "0")
             return f"atl_draw_positions({drawn}, {count}, {low}, {high}, {high_inside} - ({low_inside}))"
@@ -235,7 +235,7 @@ class Drawing:
         for array in self.inputs:
             if array.shape:
                 lines.append(f"free({self.scope.name(array.name)});")
-                if is_integer(array.dtype) and not is_truths(array):
+                if is_integer(array.dtype) and not is_bool_array(array):
                     lines.append(f"free({self.scope.name(_drawn(array))});")
         return lines
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from atl.core.program import Program
 from atl.errors import InvalidArgument, brief
-from atl.files.whole import Writer, reason, write_whole
+from atl.files.atomic import Writer, reason, write_atomically
 from lowering.c.parameters import declaration
 from lowering.c.printer import print_c
 from lowering.calls.on_pattern import values_of
@@ -89,7 +89,7 @@ def written(exported: Exported, folder: object, *, theorem: Certified | None, si
     if theorem is not None:
         files[file_name(exported.name, ".atl.json")] = _certificate(theorem)
     try:
-        write_whole({path / name: _writing(content) for name, content in files.items()})
+        write_atomically({path / name: _writing(content) for name, content in files.items()})
     except OSError as error:
         raise _unwritten(path, error) from error
     return path

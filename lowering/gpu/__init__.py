@@ -1,1 +1,1 @@
-"""Kernels of a GPU: made of a marked loop nest, with barriers where threads would meet, and run by an interpreter."""
+"""GPU kernels: outlining from a marked loop nest, barrier insertion, race checks, and an interpreter."""

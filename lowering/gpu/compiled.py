@@ -1,4 +1,4 @@
-"""Programs compiled for a GPU: their text, and calls of them where there is nvcc, a driver and a GPU."""
+"""Programs compiled for a GPU: the CUDA text, and calls if there are nvcc, a driver and a GPU."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from lowering.calls.processes import BoundCall, checked_pickle
 from lowering.calls.shown import kernel_html
 from lowering.cuda.printer import function_name, print_cuda
 from lowering.device import runtime
-from lowering.device.building import Declared, Functions, built_by_nvcc, opened
+from lowering.device.building import Declared, Functions, build_with_nvcc, open_library
 from lowering.device.calls import Caller, Machine, stream_number
-from lowering.device.found import Found, look_around
+from lowering.device.detection import GpuEnvironment, detect_gpu
 from lowering.export.folder import Certified, Exported, file_name, written
 from lowering.export.on_host import host_text
-from lowering.gpu.formation import kernels
 from lowering.gpu.kernels import Kernels
+from lowering.gpu.outlining import kernels
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 
 
 class Gpu:
-    """The GPU of this machine. Its `functions` are built of CUDA text, with the calls of `lowering.device.runtime`."""
+    """The GPU of this machine, which builds and opens the functions of a CUDA text."""
 
     def functions(self, source: str, name: str, declared: Declared) -> Functions:
-        """Builds for the GPUs that are here. Raises `GpuMissing` with all that is missing."""
-        found = look_around()
+        """Build for the GPUs of this machine. Raises `GpuMissing` with all that is missing."""
+        found = detect_gpu()
         if not found.complete:
             raise GpuMissing(
-                f"{name} is compiled for a GPU, and cannot be called here",
+                f"{name} is compiled for a GPU and cannot be called on this machine",
                 required=f"nvcc, a driver and a GPU; found: {found}",
                 suggestions=(
-                    "kernel.source is a file for nvcc",
-                    'compile(program, target="c") for a program without the marks of a GPU',
+                    "kernel.source can be compiled by nvcc on another machine",
+                    'compile(program, target="c") for a program without GPU marks',
                 ),
             )
-        return opened(_built(source, name, found), declared)
+        return open_library(_built(source, name, found), declared)
 
 
-def _built(source: str, name: str, found: Found) -> Path:
-    return built_by_nvcc(((f"{name}.cu", source), (runtime.FILE, runtime.TEXT)), name, found)
+def _built(source: str, name: str, found: GpuEnvironment) -> Path:
+    return build_with_nvcc(((f"{name}.cu", source), (runtime.FILE, runtime.TEXT)), name, found)
 
 
 class GpuKernel:
-    """A program as CUDA, called with arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
+    """A program compiled to CUDA, called with arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
-    That no two threads meet is proved when the kernel is made, for all sizes; that takes no GPU, and neither does
-    `source`, a file that nvcc compiles as it is. It is built at the first call.
+    When the kernel is made, it is proved free of data races for all sizes. This takes no GPU, and neither does
+    `source`, a file that nvcc compiles as it is. The kernel is built at the first call.
 
-    Arrays of NumPy's are copied to the GPU and the result back. Arrays that are on a GPU (PyTorch, CuPy, numba, JAX:
-    all with `__cuda_array_interface__` or DLPack) are read where they are, in their stream; integers of which
-    something is declared are looked at in a copy. The result is a new array of NumPy's, or `out`, which may be on the
-    GPU. Where all arrays are there and tell their streams, a call returns when its work is in the stream; else when it
-    is done. `kernel.on(stream)` calls in a stream of the caller's. Several results come as those of
-    `Kernel` do; an `out` that is on the GPU is given back as it is, with the elements of all.
+    NumPy arrays are copied to the GPU, and the result back. Arrays on a GPU (PyTorch, CuPy, numba, JAX: any with
+    `__cuda_array_interface__` or DLPack) are read without a copy, in their stream; but index arrays with declared
+    properties are copied to the host to be checked. The result is a new NumPy array, or `out`, which may be on the GPU.
+    A call returns when its work is enqueued if all arrays are on the GPU and declare their streams; otherwise, when the
+    work is done. `kernel.on(stream)` calls in that stream. Several results are returned as by `Kernel`, but an `out`
+    on the GPU is returned as one array.
 
     Raises `ArgumentError`, `ArrayError`, `AssumptionError`, `IndexOverflow`; `GridTooLarge` for more blocks than CUDA
-    launches; `GpuMissing` for what is not here; `CompilerFailed`; `OutOfMemory`; `CudaError` with CUDA's name for
-    whatever else goes wrong.
+    can launch; `GpuMissing` if nvcc, a driver or a GPU is missing; `CompilerFailed`; `OutOfMemory`; `CudaError` with
+    CUDA's name of any other error.
 
     >>> import atl
     >>> from lowering import compile
@@ -72,16 +72,16 @@ class GpuKernel:
     """
 
     def __init__(self, program: Program, made: Kernels, machine: Machine | None = None) -> None:
-        for given, of in ((program, Program), (made, Kernels)):
-            if not isinstance(given, of):
+        for value, kind in ((program, Program), (made, Kernels)):
+            if not isinstance(value, kind):
                 raise InvalidArgument(
-                    f"a kernel of {brief(given)}",
+                    f"a kernel of {brief(value)}",
                     required='a program: compile(program, target="cuda") makes a kernel',
                 )
         self.program: Final = program
-        """The program, with the sizes fixed that `compile` was told."""
+        """The program, with the sizes fixed that were passed to `compile`."""
         self.kernels: Final = made
-        """The launches, with the barriers of each."""
+        """The launches, with their barriers."""
         self.source: Final = print_cuda(made)
         """The CUDA text."""
         self._name: Final = function_name(made.nest)
@@ -90,17 +90,17 @@ class GpuKernel:
 
     @property
     def nest(self) -> LoopNest:
-        """The loop nest that the kernels were made of."""
+        """The loop nest that the kernels were outlined from."""
         return self.kernels.nest
 
     def __call__(self, /, *arrays: object, out: object = None, **named: object) -> Any:
         return self._caller(None, arrays, out, named)
 
     def on(self, stream: object, /) -> Callable[..., Any]:
-        """The kernel called in a stream: `kernel.on(torch.cuda.current_stream())(a, out=c)`.
+        """Return the kernel bound to a stream: `kernel.on(torch.cuda.current_stream())(a, out=c)`.
 
-        A stream is its number, or an object that has it (`__cuda_stream__`, `cuda_stream`, `ptr`). Arrays that do not
-        tell their stream are taken to be made in this one. Raises `InvalidArgument` for what is no stream.
+        A stream is a number, or an object with the attribute `__cuda_stream__`, `cuda_stream` or `ptr`. Arrays that do
+        not declare a stream are assumed to be computed in this stream. Raises `InvalidArgument` for other objects.
         """
         number = stream_number(stream)
 
@@ -110,18 +110,18 @@ class GpuKernel:
         return BoundCall(call)
 
     def prepared(self, /, *arrays: object, out: object, stream: object, **named: object) -> Callable[[], None]:
-        """A call on arrays of the GPU whose arguments are checked now, once: each call of it only launches.
+        """Check the arguments, arrays on the GPU, once; return a function that only launches the kernel.
 
-        What holds of the elements of the arrays has to stay so. Raises as a call does.
+        Elements must keep their declared properties, since they are not checked again. Raises the errors of a call.
         """
         return self._caller.prepared(stream_number(stream), arrays, out, named)
 
     def build(self) -> Path:
-        """The path of the library, built for the GPUs of this machine; without one, for sm_80 and sm_90, with PTX.
+        """Build the library for this machine's GPUs (without one: for sm_80 and sm_90, with PTX); return its path.
 
-        The CUDA text stands beside it. Raises `GpuMissing` without nvcc, and `CompilerFailed`.
+        The CUDA text is next to the library. Raises `GpuMissing` without nvcc; `CompilerFailed`.
         """
-        return _built(self.source, self._name, look_around())
+        return _built(self.source, self._name, detect_gpu())
 
     def write(
         self,
@@ -130,10 +130,10 @@ class GpuKernel:
         theorem: Certified | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> Path:
-        """Writes a folder in which `make` builds the kernel by nvcc, and `make check` compares it, on a GPU.
+        """Write a folder in which `make` builds the kernel with nvcc, and `make check` compares it on a GPU.
 
-        It has what a folder of a kernel in C has (`Kernel.write`), and a function that calls the kernel with arrays in
-        memory, for the check. Raises `InvalidArgument`, also where the folder cannot be written.
+        It has the contents of a C kernel's folder (`Kernel.write`), and a host function that calls the kernel, for the
+        check. Raises `InvalidArgument`, also if the folder cannot be written.
         """
         host = host_text(self.nest, self._name, file_name(self._name, ".h"))
         exported = Exported(self.program, self.nest, self.source, self._name, host=host)
@@ -157,7 +157,7 @@ class GpuKernel:
 
 
 def compile_for_gpu(program: Program, machine: Machine | None = None) -> GpuKernel:
-    """The kernels of a program whose sizes are fixed as they are to be.
+    """Compile a program whose sizes are already fixed.
 
     Raises `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, `UnsupportedMark`.
     """

@@ -1,4 +1,4 @@
-"""Scalars that threads fold into: each thread has a part, and all have the whole once the loop is done."""
+"""Folds of threads into scalars: each thread has a partial value, and all have the whole value after the loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from lowering.gpu.kernels import THREADS_OF_A_BLOCK, WARP, Extents, Fold, Folding, axis_of
+from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK, WARP, Extents, Fold, Folding, axis_of
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -24,32 +24,32 @@ from lowering.nest.loopnest import (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A scalar that is changed otherwise than by folding into it."""
+    """A change of a scalar other than a fold."""
 
     into: Scalar
 
 
-def folds_into(loop: For) -> tuple[Fold, ...]:
-    """The scalars from outside of a loop of threads into which its threads fold, in one way each."""
+def folds_in(loop: For) -> tuple[Fold, ...]:
+    """Return the folds of a loop's threads into scalars from outside of the loop, the first for each scalar."""
     found: dict[Scalar, Fold] = {}
-    for change in changes_of(loop):
+    for change in scalar_changes(loop):
         if isinstance(change, Fold):
             found.setdefault(change.into, change)
     return tuple(found.values())
 
 
-def changes_of(loop: For) -> Iterator[Fold | Change]:
-    """What the threads of a loop do to scalars from outside of it, statement by statement."""
-    own = {s.variable for s in statements(loop.body) if isinstance(s, Declare)}
+def scalar_changes(loop: For) -> Iterator[Fold | Change]:
+    """Yield the changes that a loop's threads make to scalars from outside of the loop."""
+    inner = {s.variable for s in statements(loop.body) if isinstance(s, Declare)}
     for statement, axes in _with_axes(loop, ()):
         target = statement.target
-        if isinstance(target, Scalar) and target not in own:
-            op = _folded(statement)
+        if isinstance(target, Scalar) and target not in inner:
+            op = _fold_operation(statement)
             yield Change(target) if op is None else Fold(target, op, axes)
 
 
-def _folded(statement: Assign | Accumulate) -> Folding | None:
-    """The operation by which a statement folds into its target, if it is one that may be done in any order."""
+def _fold_operation(statement: Assign | Accumulate) -> Folding | None:
+    """Return the operation of a fold that may be done in any order; None for other statements."""
     if not isinstance(statement, Accumulate):
         return None
     match statement.op:
@@ -63,7 +63,7 @@ def _folded(statement: Assign | Accumulate) -> Folding | None:
 
 
 def _with_axes(statement: Statement, axes: tuple[int, ...]) -> Iterator[tuple[Assign | Accumulate, tuple[int, ...]]]:
-    """The stores in a statement, with the axes of the loops of threads around each, in order."""
+    """Yield the stores in a statement, with the sorted axes of the loops of threads around each."""
     match statement:
         case For(body=body, mark=mark):
             axis = axis_of(mark)
@@ -81,49 +81,51 @@ def _with_axes(statement: Statement, axes: tuple[int, ...]) -> Iterator[tuple[As
             assert_never(statement)
 
 
-def waits_for_all(fold: Fold, extents: Extents) -> bool:
-    """Whether the threads of a block wait for each other to fold; those of one warp need not."""
+def needs_barrier(fold: Fold, extents: Extents) -> bool:
+    """Return whether the threads of a block wait for each other in a fold; threads of one warp need not."""
     return not within_a_warp(fold, extents)
 
 
 def within_a_warp(fold: Fold, extents: Extents) -> bool:
-    """Whether all threads that fold into one value are of one warp, and a power of two in number.
+    """Return whether all threads that fold into one value are in one warp, and their number is a power of two.
 
-    Threads along x are numbered in a row, so that as many of them as divide a warp are of one.
+    Threads along x have consecutive numbers, so a group of them is in one warp if its size divides that of a warp.
     """
-    return by_itself(fold, extents) or (_told_apart(fold, extents) == (0,) and WARP % extents[0] == 0)
+    return is_trivial(fold, extents) or (_parallel_axes(fold, extents) == (0,) and WARP % extents[0] == 0)
 
 
-def by_itself(fold: Fold, extents: Extents) -> bool:
-    """Whether each thread has a whole value, as there is a single one along each axis of the fold."""
-    return not _told_apart(fold, extents)
+def is_trivial(fold: Fold, extents: Extents) -> bool:
+    """Return whether there is only one thread along each axis of the fold."""
+    return not _parallel_axes(fold, extents)
 
 
-def _told_apart(fold: Fold, extents: Extents) -> tuple[int, ...]:
-    """The axes of a fold along which there are several threads."""
+def _parallel_axes(fold: Fold, extents: Extents) -> tuple[int, ...]:
+    """Return the axes of a fold along which there are several threads."""
     return tuple(axis for axis in fold.axes if extents[axis] > 1)
 
 
-def all_come(loop: For, inner: For, extents: Extents) -> bool:
-    """Whether all threads of a block come to a loop within another one: in loops of all threads of an axis only."""
+def all_threads_reach(loop: For, inner: For, extents: Extents) -> bool:
+    """Return whether all threads of a block reach an inner loop: all loops between span all threads of an axis."""
     axis = axis_of(loop.mark)
     if axis is None or (loop.high - loop.low).constant != extents[axis]:
         return False
-    return any(part is inner or (isinstance(part, For) and all_come(part, inner, extents)) for part in loop.body)
+    return any(
+        part is inner or (isinstance(part, For) and all_threads_reach(part, inner, extents)) for part in loop.body
+    )
 
 
-def of_all(fold: Fold, extents: Extents) -> bool:
-    """Whether all threads of a block fold into one value."""
+def over_block(fold: Fold, extents: Extents) -> bool:
+    """Return whether all threads of a block fold into one value."""
     return all(axis in fold.axes or extent == 1 for axis, extent in enumerate(extents))
 
 
 def over_some_axes(fold: Fold, extents: Extents) -> bool:
-    """Whether threads of some axes, and not of all, fold over more than a warp."""
-    return not within_a_warp(fold, extents) and not of_all(fold, extents)
+    """Return whether a fold spans some axes but not all, and more than a warp."""
+    return not within_a_warp(fold, extents) and not over_block(fold, extents)
 
 
-def values_shared(fold: Fold, extents: Extents) -> int:
-    """How many values a block has in shared memory to fold: one of each thread, or one of each warp."""
+def shared_values(fold: Fold, extents: Extents) -> int:
+    """Return the number of values in shared memory that a fold needs: one for each thread, or one for each warp."""
     if within_a_warp(fold, extents):
         return 0
-    return THREADS_OF_A_BLOCK if over_some_axes(fold, extents) else THREADS_OF_A_BLOCK // WARP
+    return MAX_THREADS_PER_BLOCK if over_some_axes(fold, extents) else MAX_THREADS_PER_BLOCK // WARP

@@ -1,10 +1,11 @@
-"""Kernels as data: what a host launches, and what the threads of each block do between barriers.
+"""GPU kernels as data: the launches of the host, and the steps of each block's threads between barriers.
 
-A barrier stands outside of the loops of threads, and only there: a `Run` is a statement of the loop nest, in which
-there is no place for one. So every thread of a block comes to every barrier, by construction. What a kernel computes is
-what its loop nest does, statement by statement: a loop whose mark is an axis forks, and joins when all of its
-iterations are done. A thread that is in no loop of an axis does there what is its own (scalars, private buffers, its
-registers); what is seen by others is stored by the first thread of the axis.
+A barrier is only possible between steps, outside of the loops of threads. A `Run` is a statement of the loop nest,
+which cannot contain one. So every thread of a block reaches every barrier, by construction.
+
+A kernel computes what its loop nest does, statement by statement. A loop whose mark is an axis forks, and joins when
+all of its iterations are done. Outside of such a loop, every thread along the axis executes statements on private
+data (scalars, private buffers, its registers); only the first thread of the axis stores to data that others see.
 """
 
 from __future__ import annotations
@@ -33,55 +34,55 @@ from lowering.nest.loopnest import (
 from lowering.nest.tiles import cells_of
 
 AXES: Final = ("x", "y", "z")
-MOST_THREADS: Final = (1024, 1024, 64)
-"""So many threads a block has along each axis at most."""
-THREADS_OF_A_BLOCK: Final = 1024
-"""So many in all."""
+MAX_THREADS: Final = (1024, 1024, 64)
+"""Largest number of threads of a block along each axis."""
+MAX_THREADS_PER_BLOCK: Final = 1024
+"""Largest number of threads of a block."""
 SHARED_BYTES: Final = 48 * 1024
-"""So much shared memory a block has that is declared in the text of a kernel."""
+"""Size of the statically declared shared memory of a block."""
 WARP: Final = 32
-"""So many threads along x run together, and may hand their values to each other."""
+"""Number of threads along x that run together and can exchange values by shuffles."""
 
 Folding: TypeAlias = Literal["add", "mul", "min", "max"]
-"""The operations by which threads fold values into one."""
+"""Operations by which threads fold values into one."""
 Extents: TypeAlias = tuple[int, int, int]
-"""How many threads a block has along each axis."""
+"""Number of threads of a block along each axis."""
 
 
-# -- where buffers are ------------------------------------------------------------------------------------------------
+# -- storage of buffers -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How one dimension of a buffer is dealt to the threads of an axis.
+    """The distribution, blocked or cyclic, of one dimension of a buffer over the threads of an axis.
 
-    The position of an element is `factor*t + r` with 0 <= r < factor in "blocks", `t + factor*r` with 0 <= t < factor
-    "in turns", t being the thread along the axis. What is left of the position in each thread is r.
+    The position of an element is `factor*t + r` with 0 <= r < factor if blocked, or `t + factor*r` with
+    0 <= t < factor if cyclic. Here t is the thread along the axis, and r is the local position in that thread.
     """
 
     axis: int
-    how: Literal["blocks", "in turns"]
+    how: Literal["blocked", "cyclic"]
     factor: int
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
-    """In registers: the shares of a buffer's dimensions, and the extents that are left in each thread."""
+class Distributed:
+    """A buffer distributed over the registers of threads: the share of each dimension, and the local extents."""
 
     shares: tuple[Share | None, ...]
     extents: tuple[int, ...]
 
 
-Where: TypeAlias = Literal["global", "shared", "private"] | Dealt
-"""In memory that all threads see, or those of a block; or of each thread: by itself, or dealt to them."""
+Where: TypeAlias = Literal["global", "shared", "private"] | Distributed
+"""Memory of a buffer: seen by all threads, by those of a block, or by one thread (undivided or distributed)."""
 
 
-# -- what a thread reads or stores at once ----------------------------------------------------------------------------
+# -- vector accesses --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class WideLoad:
-    """The cells that the iterations of a loop read, which lie side by side; they are read under these conditions."""
+    """The consecutive cells read by the iterations of a loop, and the conditions under which they are read."""
 
     cell: Cell
     under: tuple[Predicate, ...]
@@ -89,10 +90,10 @@ class WideLoad:
 
 @dataclass(frozen=True, slots=True)
 class Wide:
-    """A loop of so many iterations, of which a thread reads all such cells at once, and perhaps `stores` all of them.
+    """A loop of `lanes` iterations whose loads are made by one vector instruction each, and its store if `stores`.
 
-    Of each, the address in the first iteration is a multiple of the number of iterations. What conditions the loop has
-    hold in all iterations or in none.
+    The address in the first iteration is a multiple of the number of iterations. The conditions in the loop hold in all
+    iterations or in none.
     """
 
     lanes: int
@@ -100,25 +101,25 @@ class Wide:
     stores: bool
 
 
-# -- what a block does ------------------------------------------------------------------------------------------------
+# -- steps of a block -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All threads of a block wait here for each other; `why` names what would meet."""
+    """A barrier for all threads of a block; `why` names the data race that it prevents."""
 
     why: str = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A statement that the threads carry out without waiting for each other: a loop of threads, or a store.
+    """A statement that the threads execute without barriers: a loop of threads, or a store.
 
-    `sums` are the scalars declared outside of it into which its threads fold: each is the same in all threads then.
+    `folds` are the scalars declared outside into which the threads fold. Afterwards all threads have the same values.
     """
 
     statement: For | Assign | Accumulate
-    sums: tuple[Fold, ...] = ()
+    folds: tuple[Fold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A loop in which all threads of a block go round together."""
+    """A loop that all threads of a block execute together."""
 
     variable: Var
     low: Index
@@ -147,7 +148,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What all threads of a block do where the predicate holds, which is the same for all of them."""
+    """Steps under a predicate that has the same value for all threads of a block."""
 
     predicate: Predicate
     body: Steps
@@ -157,15 +158,15 @@ Step: TypeAlias = Run | Repeat | Branch | Barrier | Declare | Allocate | Clear |
 Steps: TypeAlias = tuple[Step, ...]
 
 
-# -- what the host does -----------------------------------------------------------------------------------------------
+# -- steps of the host ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel: a block of `threads` for each iteration of the loops of `grid`, which are the outermost first.
+    """A kernel: one block of `threads` for each iteration of the loops of `grid`, outermost first.
 
-    `places` tell where the buffers are that the kernel allocates, by their `uid`; `wide` are the loops that read or
-    store their iterations at once, by the `uid` of their variables.
+    `places` maps the `uid` of each buffer allocated in the kernel to its memory. `wide` maps the `uid` of a loop's
+    variable to its vector accesses.
     """
 
     grid: tuple[For, ...]
@@ -177,7 +178,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class HostLoop:
-    """A loop around launches, which runs on the host."""
+    """A loop around launches, executed by the host."""
 
     variable: Var
     low: Index
@@ -201,17 +202,17 @@ HostBlock: TypeAlias = tuple[HostStep, ...]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """A loop nest as kernels; `nest` is what they were made of, with its parameters and all that is known of it."""
+    """The kernels of a loop nest, with the nest for its parameters and assumptions."""
 
     nest: LoopNest
     body: HostBlock
 
 
-# -- looking at them --------------------------------------------------------------------------------------------------
+# -- traversal --------------------------------------------------------------------------------------------------------
 
 
 def launches(block: HostBlock) -> Iterator[Launch]:
-    """The launches in the order of the text."""
+    """Yield the launches in the order of the text."""
     for step in block:
         match step:
             case Launch():
@@ -225,7 +226,7 @@ def launches(block: HostBlock) -> Iterator[Launch]:
 
 
 def steps_of(body: Steps) -> Iterator[Step]:
-    """Every step of a kernel, outer ones first."""
+    """Yield every step of a kernel, outer steps first."""
     for step in body:
         yield step
         if isinstance(step, Repeat | Branch):
@@ -233,17 +234,17 @@ def steps_of(body: Steps) -> Iterator[Step]:
 
 
 def axis_of(mark: LoopMark) -> int | None:
-    """The axis of a loop of threads."""
+    """Return the axis of a loop of threads, or None for other marks."""
     return THREADS.index(mark) if mark in THREADS else None
 
 
-def is_own(target: Cell | Scalar, places: Mapping[int, Where]) -> bool:
-    """Whether each thread has what is stored to: all of them store it, then, where they are in no loop of an axis."""
+def is_private(target: Cell | Scalar, places: Mapping[int, Where]) -> bool:
+    """Return whether each thread has a private copy of a target. Every thread then executes stores to it."""
     return isinstance(target, Scalar) or places.get(target.buffer.uid, "global") not in ("global", "shared")
 
 
 def wide_cells(launch: Launch) -> Iterator[tuple[Cell, For, int]]:
-    """The cells that are read or stored at once: with the loop, and how many they are in each."""
+    """Yield the cells of vector accesses with their loop and its number of lanes."""
     for step in steps_of(launch.body):
         if not isinstance(step, Run):
             continue
@@ -253,8 +254,8 @@ def wide_cells(launch: Launch) -> Iterator[tuple[Cell, For, int]]:
                 yield from ((cell, loop, wide.lanes) for cell in (*(load.cell for load in wide.loads), *stored))
 
 
-def touched_by(launch: Launch) -> dict[Buffer, bool]:
-    """The buffers that a kernel reads or changes and does not allocate, each with whether it changes it."""
+def external_buffers(launch: Launch) -> dict[Buffer, bool]:
+    """Return the buffers that a kernel accesses but does not allocate, mapped to whether the kernel writes them."""
     found: dict[Buffer, bool] = {}
 
     def note(buffer: Buffer, changed: bool) -> None:
@@ -278,35 +279,35 @@ def touched_by(launch: Launch) -> dict[Buffer, bool]:
 # -- registers --------------------------------------------------------------------------------------------------------
 
 
-def rest_of(position: Index, share: Share | None, thread: Index) -> Index:
-    """What is left of a position in a thread: see `Share`."""
+def local_position(position: Index, share: Share | None, thread: Index) -> Index:
+    """Return the local position of an element in its thread (r in `Share`)."""
     if share is None:
         return position
     match share.how:
-        case "blocks":
+        case "blocked":
             return position - share.factor * thread
-        case "in turns":
+        case "cyclic":
             rest = divided(position - thread, share.factor)
             if rest is None:
-                raise AssertionError("a share is in turns where what is left of a position is divisible")
+                raise AssertionError("a cyclic share requires a divisible local position")
             return rest
     assert_never(share.how)
 
 
 def divided(e: Index, by: int) -> Index | None:
-    """The expression divided by a number, if each of its coefficients is a multiple of it."""
+    """Return the expression divided by a number, or None if a coefficient is not a multiple of it."""
     if any(coefficient % by for _, coefficient in e.terms):
         return None
     return polynomial({monomial: coefficient // by for monomial, coefficient in e.terms})
 
 
-def in_registers(cell: Cell, dealt: Dealt, threads: Mapping[int, Index]) -> Cell:
-    """The cell of a dealt buffer within a thread; `threads` are the threads along the axes of the loops around."""
+def in_registers(cell: Cell, distribution: Distributed, threads: Mapping[int, Index]) -> Cell:
+    """Return the local cell of a distributed buffer; `threads` maps axes to the threads along them."""
     pairs = tuple(
-        (rest_of(position, share, threads[share.axis] if share else ZERO), index(extent))
-        for (position, _), share, extent in zip(cell.pairs, dealt.shares, dealt.extents, strict=True)
+        (local_position(position, share, threads[share.axis] if share else ZERO), index(extent))
+        for (position, _), share, extent in zip(cell.pairs, distribution.shares, distribution.extents, strict=True)
     )
     buffer = Buffer(
-        cell.buffer.uid, cell.buffer.name, cell.buffer.dtype, tuple(index(extent) for extent in dealt.extents)
+        cell.buffer.uid, cell.buffer.name, cell.buffer.dtype, tuple(index(extent) for extent in distribution.extents)
     )
     return Cell(buffer, pairs)

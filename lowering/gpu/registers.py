@@ -1,4 +1,4 @@
-"""Buffers in registers: dealt to the threads of a block, the same way wherever they are accessed."""
+"""Distribution of buffers over the registers of a block's threads, the same at every access."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lowering.gpu.kernels import (
     AXES,
     Barrier,
     Branch,
-    Dealt,
+    Distributed,
     Extents,
     Repeat,
     Run,
@@ -27,12 +27,12 @@ from lowering.gpu.kernels import (
 from lowering.nest.accesses import Access, accesses_of, after
 from lowering.nest.loopnest import Allocate, Cell, Clear, Declare, For, Free, LoopNest, Statement, statements
 from lowering.nest.tiles import step
-from lowering.targets.support import place_of
+from lowering.targets.mark_checks import place_of
 
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """An access to a buffer that is dealt: what is known there, and the thread along each axis of a loop around."""
+    """An access to a distributed buffer, with the thread (and its loop) along each axis."""
 
     access: Access
     cell: Cell
@@ -43,51 +43,51 @@ class _Access:
         return self.access.facts
 
 
-def dealt(nest: LoopNest, allocate: Allocate, steps: Steps, place: Place, extents: Extents) -> Dealt:
-    """How a buffer marked `registers` is dealt to the threads of a block. Raises `IllegalMark` where it cannot be."""
+def distribute(nest: LoopNest, allocate: Allocate, steps: Steps, place: Place, extents: Extents) -> Distributed:
+    """Distribute a buffer marked `registers` over the threads of a block. Raises `IllegalMark` if it cannot be."""
     shape = [extent.constant for extent in allocate.buffer.extents]
     constant_shape = [extent for extent in shape if extent is not None]
     if len(constant_shape) < len(shape):
-        raise refused(nest, allocate, "it has no constant size", "constant extents")
+        raise refused(nest, allocate, "its size is not constant", "constant extents")
     found: tuple[Share | None, ...] | None = None
     first: _Access | None = None
     for access in _accesses(steps, place, allocate.buffer.uid):
         shares = tuple(_share(access, position) for position, _ in access.cell.pairs)
         missing = {axis for axis, extent in enumerate(extents) if extent > 1} - {s.axis for s in shares if s}
         if missing:
-            raise _not_told_apart(nest, allocate, access, min(missing))
+            raise _unknown_thread(nest, allocate, access, min(missing))
         if found is not None and first is not None and shares != found:
-            raise _otherwise(nest, allocate, first, access)
+            raise _inconsistent(nest, allocate, first, access)
         found, first = shares, first or access
     shares = found if found is not None else (None,) * len(shape)
-    left = (_left(extent, share) for extent, share in zip(constant_shape, shares, strict=True))
-    return Dealt(shares, tuple(left))
+    local = (_local_extent(extent, share) for extent, share in zip(constant_shape, shares, strict=True))
+    return Distributed(shares, tuple(local))
 
 
-def _left(extent: int, share: Share | None) -> int:
-    """How many elements of a dimension each thread has."""
+def _local_extent(extent: int, share: Share | None) -> int:
+    """Return the number of elements of a dimension in each thread."""
     if share is None:
         return extent
     match share.how:
-        case "blocks":
+        case "blocked":
             return share.factor
-        case "in turns":
+        case "cyclic":
             return -(-extent // share.factor)
     assert_never(share.how)
 
 
 def _share(access: _Access, position: Index) -> Share | None:
-    """How a position is dealt, if it is."""
+    """Return the distribution of a position, or None if it is not distributed."""
     for axis, (thread, loop) in access.threads.items():
         factor = step(position, loop.variable)
         if not factor or factor < 0:
             continue
         rest = position - thread * factor
         if proves(access.facts, within(ZERO, rest, constant(factor))):
-            return Share(axis, "blocks", factor)
+            return Share(axis, "blocked", factor)
         count = (loop.high - loop.low).constant
         if factor == 1 and count is not None and divided(rest, count) is not None:
-            return Share(axis, "in turns", count)
+            return Share(axis, "cyclic", count)
     return None
 
 
@@ -122,11 +122,11 @@ def _in_statement(statement: Statement, place: Place, uid: int) -> Iterator[_Acc
             yield _Access(access, access.storage, threads)
 
 
-# -- what is said -----------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def refused(nest: LoopNest, allocate: Allocate, summary: str, required: str, *suggestions: str) -> IllegalMark:
-    """What to say of a buffer that cannot be where its mark says."""
+    """Return the error of a buffer that cannot be in the memory that its mark requests."""
     name = allocate.buffer.name
     return IllegalMark(
         f"the buffer {name} is marked {allocate.mark.value}; {summary}",
@@ -138,21 +138,21 @@ def refused(nest: LoopNest, allocate: Allocate, summary: str, required: str, *su
     )
 
 
-def _not_told_apart(nest: LoopNest, allocate: Allocate, access: _Access, axis: int) -> IllegalMark:
+def _unknown_thread(nest: LoopNest, allocate: Allocate, access: _Access, axis: int) -> IllegalMark:
     return refused(
         nest,
         allocate,
-        f"`{access.access.text}` does not say which thread along {AXES[axis]} its element belongs to",
+        f"the index in `{access.access.text}` does not determine a thread along {AXES[axis]}",
         f"an index c*t + r with 0 <= r < c, or t + c*r, where t is the loop marked thread.{AXES[axis]}: a register "
         "belongs to one thread",
     )
 
 
-def _otherwise(nest: LoopNest, allocate: Allocate, one: _Access, another: _Access) -> IllegalMark:
+def _inconsistent(nest: LoopNest, allocate: Allocate, one: _Access, another: _Access) -> IllegalMark:
     return refused(
         nest,
         allocate,
-        f"a thread would touch what is in registers of another one: `{one.access.text}` deals its elements to the "
-        f"threads otherwise than `{another.access.text}`",
-        "the same thread for the same element, wherever it is accessed",
+        f"`{one.access.text}` and `{another.access.text}` distribute its elements differently, so that a thread would "
+        "access another thread's registers",
+        "the same thread for an element at each access",
     )

@@ -40,8 +40,8 @@ from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
+from lowering.targets.capabilities import MarkedBinder
 from lowering.targets.stack import Storage
-from lowering.targets.supported import MarkedBinder
 
 
 @dataclass(frozen=True, slots=True)

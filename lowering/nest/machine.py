@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
-from atl.core.marks import AT_ONCE
+from atl.core.marks import CONCURRENT
 from atl.core.node import Identity
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.predicate import Any as AnyOf
@@ -318,7 +318,7 @@ class Run:
 
     def _ordered(self, loop: For, values: range) -> Iterator[int]:
         """The iterations of a loop as they are to run; those that run at once are watched."""
-        if self._chance is None or loop.mark not in AT_ONCE:
+        if self._chance is None or loop.mark not in CONCURRENT:
             yield from values
             return
         self._watch.begin(loop.variable.name, loop.mark)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, get_args
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
 from atl.prove import Answer, Facts, Proved, Refuted, prove
@@ -113,7 +113,7 @@ def report(nest: LoopNest) -> Report:
 
 def obligations(nest: LoopNest) -> Iterator[Obligation]:
     """All obligations of a nest, in the order of its text."""
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     walk = _Walk(nest)
     walk.block(nest.body, facts, ())
     yield from walk.found

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from atl.core.index import index
-from atl.core.marks import AT_ONCE
+from atl.core.marks import CONCURRENT
 from atl.core.predicate import FALSE, equal, less
 from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts, Proved, Refuted, prove
@@ -34,7 +34,7 @@ def overtaken(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block
 
     `done` are the accesses of a loop in the order of its text, `block` its body. The two have the same shape.
     """
-    at_once = {s.variable.uid: s for s in statements(block) if isinstance(s, For) and s.mark in AT_ONCE}
+    at_once = {s.variable.uid: s for s in statements(block) if isinstance(s, For) and s.mark in CONCURRENT}
     unknown: Overtaken | None = None
     for at, reading in enumerate(done):
         if reading.how != "read" or not _is_of(reading, read):

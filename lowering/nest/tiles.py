@@ -52,8 +52,8 @@ MOST_CHOSEN_OF: Final = 2
 LANE_BY_LANE: Final = frozenset((*INFIX, "min", "max"))
 """The operations of two operands that are done to all lanes at once."""
 
-OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp"))
-"""The operations of one operand that are. (`log` and `tanh` are the C library's, which has them of single numbers.)"""
+OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp", "log", "tanh"))
+"""The operations of one operand that are."""
 
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
 """The tiles in registers by the `uid` of their buffer: the lengths of the vectors that each row is made of."""

@@ -16,12 +16,12 @@ from lowering.compiled import Kernel
 from lowering.compiler import find_compiler
 from lowering.cuda.printer import print_cuda_located
 from lowering.gpu.compiled import GpuKernel
-from lowering.gpu.formation import kernels
+from lowering.gpu.outlining import kernels
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, LoopNest
 from lowering.origins.anchors import Located
-from lowering.targets.support import check_program, check_room
-from lowering.targets.supported import check_names, marked_binders, support_of
+from lowering.targets.capabilities import check_names, marked_binders, support_of
+from lowering.targets.mark_checks import check_program, check_storage
 
 LANGUAGES: Final = {"c": "C", "cuda": "CUDA"}
 
@@ -81,7 +81,7 @@ def trace(program: Program | Kernel | GpuKernel, *, target: str = "c") -> Traced
     check_names(program)
     if target == "cuda":
         return _in_cuda(program)
-    check_room(program)
+    check_storage(program)
     # A result that is stored as an operand is: its values are the first part of the program's body.
     values, pattern = values_of(program)
     return _in_c(program, values, () if pattern is None else (0,), _vector_bytes(values))

@@ -29,7 +29,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.tiles import step
 from lowering.passes.simplification import each_replaced, until_settled
-from lowering.targets.supported import WRITTEN_OUT
+from lowering.targets.capabilities import FULLY_UNROLLED
 
 
 def with_tests_as_bounds(nest: LoopNest) -> LoopNest:
@@ -103,7 +103,7 @@ def _is_written_out(loop: For) -> bool:
 
 def _is_short(loop: For) -> bool:
     length = (loop.high - loop.low).constant
-    return length is not None and length <= WRITTEN_OUT
+    return length is not None and length <= FULLY_UNROLLED
 
 
 def _slides(loop: For, rest: Index) -> bool:

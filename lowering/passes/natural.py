@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Index
 from atl.core.predicate import non_negative
 from atl.prove import Facts, holds
@@ -15,7 +15,7 @@ from lowering.nest.loopnest import Conditions, LoopNest, numerators, under
 
 def with_natural_numerators(nest: LoopNest) -> LoopNest:
     """The loop nest whose `natural` has every numerator that is proved not to be negative where it stands."""
-    known = _Known(known_at_the_start(nest.assumptions, nest.inputs))
+    known = _Known(initial_facts(nest.assumptions, nest.inputs))
     asked = {
         (known.conditions(occurrence.inside), numerator): occurrence.inside
         for occurrence in computed(nest)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import is_
 from typing import Final, assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Index
 from atl.core.marks import LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, negation
@@ -49,7 +49,7 @@ def simplified(nest: LoopNest) -> LoopNest:
     minima and maxima and leaves sums and products alone, so that the address of simplified pairs is the simplified
     address. The extents of buffers stay as they were declared.
     """
-    return replace(nest, body=_block(known_at_the_start(nest.assumptions, nest.inputs), nest.body))
+    return replace(nest, body=_block(initial_facts(nest.assumptions, nest.inputs), nest.body))
 
 
 def until_settled(nest: LoopNest, once: Callable[[Facts, Block], Block]) -> LoopNest:
@@ -57,7 +57,7 @@ def until_settled(nest: LoopNest, once: Callable[[Facts, Block], Block]) -> Loop
 
     What the pass has left as it was, the very object, was simplified before.
     """
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     body = nest.body
     while (changed := once(facts, body)) is not body:
         body = _block(facts, changed, frozenset(map(id, statements(body))))

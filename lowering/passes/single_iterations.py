@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Extremum, Index, Quotient, Size, Var, atoms
 from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, at_most, conjunction, disjunction, less
@@ -35,7 +35,7 @@ def with_single_iterations(nest: LoopNest) -> LoopNest:
     Of innermost loops without a mark over assignments and sums, such as those of the first and the last cell of a row.
     The variable is l or h - 1, whichever is a polynomial of sizes and variables; a loop of which neither is one stays.
     """
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     return replace(nest, body=_block(facts, nest.body, tiles_of(nest)))
 
 

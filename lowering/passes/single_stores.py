@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import ZERO, Index, Leaf, Read, Var, atoms, index, map_leaves
 from atl.core.predicate import equal, within
 from atl.core.predicate import substitute as substitute_predicate
@@ -45,7 +45,7 @@ def with_single_stores(nest: LoopNest) -> LoopNest:
     added = _added_once(nest)
     if not added:
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     scope = outermost(nest)
     single: dict[int, bool] = {}
     places = [*_emptied(facts, nest.body), *([] if nest.complete else [_Emptied(nest.output, facts, nest.body)])]

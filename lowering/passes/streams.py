@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.marks import LoopMark
 from atl.prove import Facts
 from lowering.nest.loopnest import (
@@ -32,7 +32,7 @@ def with_lines(nest: LoopNest) -> LoopNest:
     """The loop nest whose loops that are marked `stream` have the `lines` that they store, or why there are none."""
     if not any(isinstance(each, For) and each.mark is LoopMark.STREAM for each in statements(nest.body)):
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     return replace(nest, body=_block(nest.body, facts, unused_ids(nest)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Var
 from atl.prove import Facts, Proved
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Clear, Declare, For, Free, If, LoopNest
@@ -19,7 +19,7 @@ def with_strict_keys(nest: LoopNest) -> LoopNest:
 
     Where keys are equal a merge goes on with all of them at once, if there is at most one other finger.
     """
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     return replace(nest, strict=frozenset(_strict(nest.body, facts)))
 
 

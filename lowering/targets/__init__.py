@@ -1,1 +1,1 @@
-"""What the targets of lowering can do."""
+"""Capabilities of the targets: supported marks, storage limits, and legality of marked loops."""

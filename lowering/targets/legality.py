@@ -1,10 +1,10 @@
-"""Whether the loops of a nest may run as they are marked: one answer for all targets, by the prover.
+"""Legality of the annotated loops of a nest, decided by the prover, once for all targets.
 
-The iterations of a loop that is `parallel` or `vector`, or bound to an axis of a GPU, run at the same time. So none of
-them may touch a cell that another one changes; to read what an earlier one has written is no more legal than to write
-it twice. Buffers and variables that an iteration makes are its own. What all iterations may change together is a scalar
-variable outside of the loop, into which they do nothing but fold by one operation; the blocks of a GPU may not do that
-either. An `unroll`ed loop has a constant extent. Loops that walk through keys are looked at in `walks`.
+The iterations of a loop that is `parallel` or `vector`, or bound to an axis of a GPU, run at the same time. So no
+iteration may access a cell that another iteration writes, whether it reads or writes the cell. Buffers and variables
+made within an iteration are private to it. The one exception is a scalar variable outside of the loop into which
+iterations only fold, by one operation; blocks of a GPU may not do that either. An `unroll` loop has a constant extent.
+Co-iteration and segmented reduction are checked in `co_iteration`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import Var, index
-from atl.core.marks import AT_ONCE, BLOCKS, THREADS, LetMark, LoopMark
+from atl.core.marks import BLOCKS, CONCURRENT, THREADS, LetMark, LoopMark
 from atl.core.predicate import equal
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
@@ -46,14 +46,14 @@ from lowering.nest.loopnest import (
 from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.walks.merges import fingers_in
-from lowering.targets.support import place_of, raise_all
-from lowering.targets.supported import MarkedBinder
-from lowering.targets.walks import illegal_walks
+from lowering.targets.capabilities import MarkedBinder
+from lowering.targets.co_iteration import illegal_keyed_loops
+from lowering.targets.mark_checks import place_of, raise_all
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two accesses of a loop's iterations, of which the first changes what both touch; `model` is where, if known."""
+    """Two accesses of a cell in different iterations. `one` writes; `model` has the numbers, if known."""
 
     loop: For
     one: Access
@@ -62,32 +62,32 @@ class Conflict:
 
 
 def check_legal(nest: LoopNest) -> None:
-    """Raises `IllegalMark` for the loops of a nest that may not run as marked, and the lets that can be no rings."""
+    """Raise `IllegalMark` for loops that may not run as annotated, and for lets that cannot be circular buffers."""
     raise_all(_no_ring(nest, refused) for refused in nest.refused if refused.mark is LetMark.RING)
     if any(isinstance(statement, For) and statement.mark is not LoopMark.NONE for statement in statements(nest.body)):
         raise_all(illegal_marks(nest))
 
 
 def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
-    """The marks of the loops of a nest that are not legal, each told at its loop."""
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
-    within: set[Var] = set()  # the loops of merges that were looked at with those around them
+    """Yield an error for each loop whose mark is not legal."""
+    facts = initial_facts(nest.assumptions, nest.inputs)
+    within: set[Var] = set()  # loops checked together with the merge around them
     for loop, known, scope in _marked_loops(nest.body, facts, outermost(nest)):
         if loop.variable not in within:
-            yield from illegal_walks(nest, loop, known, scope)
+            yield from illegal_keyed_loops(nest, loop, known, scope)
             within.update(inner.variable for inner in fingers_in(loop))
         if loop.mark is LoopMark.UNROLL and (loop.high - loop.low).constant is None:
             yield _not_constant(nest, loop, scope)
         if isinstance(loop.lines, NoLines):
             yield _no_lines(nest, loop, loop.lines)
-        if loop.mark in AT_ONCE:
+        if loop.mark in CONCURRENT:
             found = conflict(loop, known, scope)
             if found is not None:
-                yield _met(nest, found)
+                yield _data_race(nest, found)
 
 
 def _marked_loops(block: Block, facts: Facts, scope: TextScope) -> Iterator[tuple[For, Facts, TextScope]]:
-    """The loops with a mark, what is known around each, and the names in sight there."""
+    """Yield the annotated loops with the facts and the names in scope around each."""
     for statement in block:
         match statement:
             case For(variable, body=body):
@@ -102,19 +102,19 @@ def _marked_loops(block: Block, facts: Facts, scope: TextScope) -> Iterator[tupl
                 assert_never(statement)
 
 
-# -- what iterations meet in ------------------------------------------------------------------------------------------
+# -- data races -------------------------------------------------------------------------------------------------------
 
 
 def conflict(loop: For, facts: Facts, scope: TextScope) -> Conflict | None:
-    """Two accesses for which it is not proved that no two iterations of the loop meet in them, if there are any.
+    """Return two accesses that may be a data race between iterations of the loop, or None if proved absent.
 
-    Those that are proved to meet, with numbers, come before those of which nothing is proved.
+    A race with numbers is preferred to accesses for which nothing is proved.
     """
-    touched: dict[Hashable, list[Access]] = {}
+    by_storage: dict[Hashable, list[Access]] = {}
     for access in accesses(loop, facts, scope):
-        touched.setdefault(accessed(access.storage), []).append(access)
+        by_storage.setdefault(accessed(access.storage), []).append(access)
     unknown: Conflict | None = None
-    for held in touched.values():
+    for held in by_storage.values():
         for one, another in _pairs(held):
             if may_meet(loop.mark, one.how, another.how):
                 continue
@@ -127,7 +127,7 @@ def conflict(loop: For, facts: Facts, scope: TextScope) -> Conflict | None:
 
 
 def _pairs(held: list[Access]) -> Iterator[tuple[Access, Access]]:
-    """Each pair of accesses of which one changes what the other one touches; the one that does comes first."""
+    """Yield the pairs of accesses of which at least one writes, a writing one first."""
     for at, one in enumerate(held):
         for another in held[at:]:
             if one.how != "read":
@@ -137,7 +137,7 @@ def _pairs(held: list[Access]) -> Iterator[tuple[Access, Access]]:
 
 
 def _both(one: Access, another: Access) -> Facts:
-    """What holds where two accesses to the same buffer or variable meet in a cell."""
+    """Return the facts under which two accesses to the same buffer or variable touch the same cell."""
     return meeting(_pairs_of(one), one.facts, _pairs_of(another), another.facts, another.loops)
 
 
@@ -145,67 +145,74 @@ def _pairs_of(access: Access) -> Pairs:
     return access.storage.pairs if isinstance(access.storage, Cell) else ()
 
 
-# -- marks of which lowering has left no loop -------------------------------------------------------------------------
+# -- marks for which there is no loop after lowering ------------------------------------------------------------------
 
 
-def check_met(program: Program, nest: LoopNest, met: Collection[Path]) -> None:
-    """Raises `IllegalMark` for the marked loops of a program that lowering has not met, in making this nest of it.
+def check_lowered(program: Program, nest: LoopNest, lowered: Collection[Path]) -> None:
+    """Raise `IllegalMark` for the marked loops of a program that are not loops of the nest.
 
-    What is read element by element is computed by the loops that read it. Equal sums with one mark are computed once.
+    Terms that are read element by element are computed by the loops that read them. Equal sums with the same mark are
+    computed once. `lowered` are the paths of the loops that lowering visited.
     """
     marked = [binder for binder in nest.marks if binder.kind == "loop"]
-    there = [(binder.mark, subterm(program.body, binder.path)) for binder in marked if binder.path in met]
+    there = [(binder.mark, subterm(program.body, binder.path)) for binder in marked if binder.path in lowered]
     raise_all(
-        _left_out(binder)
+        _not_a_loop(binder)
         for binder in marked
-        if binder.path not in met and (binder.mark, subterm(program.body, binder.path)) not in there
+        if binder.path not in lowered and (binder.mark, subterm(program.body, binder.path)) not in there
     )
 
 
-def _left_out(binder: MarkedBinder) -> IllegalMark:
+def _not_a_loop(binder: MarkedBinder) -> IllegalMark:
     return IllegalMark(
-        f"the loop {binder.name} is marked {binder.mark.value}, and is no loop of its own when the program is lowered",
+        f"the loop {binder.name} is marked {binder.mark.value}, but lowering does not make a loop of it",
         binder=binder.name,
         mark=binder.mark.value,
         place=binder.place,
-        required="a loop that computes what is stored; elements that others read are computed in the loops that do so",
+        required="a loop whose elements are stored; elements read by other loops are computed within those loops",
         suggestions=(
-            f's.mark("{binder.name}", None) takes the mark away',
-            "s.normalize() shows the loops that there are",
+            f's.mark("{binder.name}", None) removes the mark',
+            "s.normalize() shows the loops after lowering",
         ),
     )
 
 
-# -- what is said -----------------------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------------------------
 
 
-def _met(nest: LoopNest, found: Conflict) -> IllegalMark:
+def _data_race(nest: LoopNest, found: Conflict) -> IllegalMark:
     loop, one = found.loop, found.one
     name, mark = loop.variable.name, loop.mark.value
     if found.model is None:
         where = one.storage.buffer.name if isinstance(one.storage, Cell) else one.storage.name
-        summary = f"the loop {name} is marked {mark}, and it is not proved that its iterations never meet in {where}"
+        what = "element of" if isinstance(one.storage, Cell) else "variable"
+        summary = (
+            f"the loop {name} is marked {mark}, but two of its iterations may access the same {what} {where} "
+            "(data race not excluded)"
+        )
         numbers = None
     else:
         first, second = (found.model.value(at) for at in (index(loop.variable), other(loop.variable)))
         where = _where(one, found.model)
-        summary = f"the loop {name} is marked {mark}, and its iterations {first} and {second} meet in {where}"
+        summary = (
+            f"the loop {name} is marked {mark}, but iterations {first} and {second} both access {where} (data race)"
+        )
         numbers = found.model.numbers
-    required = f"no iteration touches what another one changes; {_how(found)}"
+    required = f"no iteration accesses what another iteration writes; {_statements(found)}"
     return _illegal(nest, loop, summary, required, numbers, *_instead(loop, one))
 
 
 def _instead(loop: For, access: Access) -> tuple[str, ...]:
-    """What else can be done where threads or blocks of a GPU add to what they have in common."""
+    """Return suggestions for GPU threads or blocks that accumulate into the same cell."""
     name = loop.variable.name
     if access.how not in FOLDED and not isinstance(access.statement, Accumulate):
         return ()
     if loop.mark in BLOCKS:
         return (
-            f's.interchange("{name}") where loops outside of it can be blocks',
-            f's.split_loop or s.tile of "{name}", and a let of partial sums, one for each block',
+            f's.interchange("{name}") if outer loops can be blocks',
+            f's.split_loop or s.tile of "{name}", with a let of partial sums, one for each block',
         )
-    return (f's.interchange("{name}") for a sum in each element, in a scalar',) if loop.mark in THREADS else ()
+    return (f's.interchange("{name}") to sum each element in a scalar',) if loop.mark in THREADS else ()
 
 
 def _where(access: Access, model: Model) -> str:
@@ -215,13 +222,13 @@ def _where(access: Access, model: Model) -> str:
     return f"{access.storage.buffer.name}[{at}]" if at else access.storage.buffer.name
 
 
-def _how(found: Conflict) -> str:
-    """The two places."""
+def _statements(found: Conflict) -> str:
+    """Return the two statements, for a message."""
     one, another = found.one, found.another
     if one is another:
-        return f"`{one.text}` changes it in both"
-    does = "reads" if another.how == "read" else "changes"
-    return f"`{one.text}` changes it in the one, `{another.text}` {does} it in the other"
+        return f"`{one.text}` writes it in both"
+    verb = "reads" if another.how == "read" else "writes"
+    return f"`{one.text}` writes it in one iteration, `{another.text}` {verb} it in the other"
 
 
 def _no_ring(nest: LoopNest, refused: Refused) -> IllegalMark:
@@ -232,20 +239,20 @@ def _no_ring(nest: LoopNest, refused: Refused) -> IllegalMark:
         place=place_of(nest, refused.let),
         required=refused.required,
         numbers=refused.numbers,
-        suggestions=(*refused.suggestions, f's.mark("{refused.name}", None) takes the mark away'),
+        suggestions=(*refused.suggestions, f's.mark("{refused.name}", None) removes the mark'),
     )
 
 
 def _no_lines(nest: LoopNest, loop: For, found: NoLines) -> IllegalMark:
-    summary = f"the loop {loop.variable.name} is marked {loop.mark.value}, and {found.summary}"
+    summary = f"the loop {loop.variable.name} is marked {loop.mark.value}, but {found.summary}"
     return _illegal(nest, loop, summary, found.required, None, *found.suggestions)
 
 
 def _not_constant(nest: LoopNest, loop: For, scope: TextScope) -> IllegalMark:
     name = loop.variable.name
     extent = show_index(scope, loop.high - loop.low)
-    summary = f"the loop {name} is marked {loop.mark.value}, and it is not known how many iterations it has"
-    whole = 's.tile(…).tails(strategy="split") has full tiles first, which can be'
+    summary = f"the loop {name} is marked {loop.mark.value}, but its number of iterations is not constant"
+    whole = 's.tile(…).tails(strategy="split") separates full tiles, which have a constant extent'
     instead = (whole,) if loop.mark is LoopMark.UNROLL else ()
     return _illegal(nest, loop, summary, f"a constant extent; it is {extent}", None, *instead)
 
@@ -261,5 +268,5 @@ def _illegal(
         place=place_of(nest, loop.binder),
         required=required,
         numbers=numbers,
-        suggestions=(*instead, f's.mark("{name}", None) takes the mark away'),
+        suggestions=(*instead, f's.mark("{name}", None) removes the mark'),
     )

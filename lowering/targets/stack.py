@@ -1,6 +1,6 @@
-"""Which buffers stand on the stack: what a mark and a size say, and whether all that is marked so has room there.
+"""Placement of buffers on the stack or in registers, and checks that those marked so fit.
 
-Both are properties of the program, so that a session can tell what `compile` will say, before anything is lowered.
+Both depend on the program alone, so that a session can report the errors of `compile` before anything is lowered.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from atl.core.traversal import Path, children
 from atl.errors import Location, UnsupportedMark
 from atl.prove import simplify
 from atl.text.printing import show_index
-from lowering.targets.supported import MarkedBinder, marked_binders
+from lowering.targets.capabilities import MarkedBinder, marked_binders
 
 STACK_LIMIT: Final = 32 * 1024
-"""A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
+"""Largest constant size in bytes of a buffer that is placed on the stack, unless its mark requests otherwise."""
 REGISTER_LIMIT: Final = 2048
-"""A tile in registers has so many bytes at most: those of 32 vectors of 64, as no processor has more."""
+"""Largest size in bytes of a tile in registers: 32 vector registers of 64 bytes."""
 STACK_BUDGET: Final = 64 * 1024
-"""All buffers that live on the stack at one time have this many bytes together: threads have small stacks."""
+"""Largest total size in bytes of the buffers on the stack at one time; threads have small stacks."""
 
 Storage: TypeAlias = Literal["heap", "stack", "registers"]
 
 
 def storage_of(mark: LetMark, size: int | None) -> Storage:
-    """Where a buffer of so many bytes is kept by its mark, None being no constant, if it is the only one.
+    """Return the storage of a buffer of `size` bytes (None if not constant), considered alone.
 
-    A buffer that is marked for the stack, and cannot stand there, is on the heap; a target refuses it. Of several that
-    are not marked, some are moved to the heap where the stack has no room for all.
+    A buffer marked for the stack that does not fit is on the heap, which targets refuse. If several unmarked buffers do
+    not fit together, a pass moves some to the heap.
     """
     match mark:
         case LetMark.HEAP:
@@ -64,18 +64,18 @@ def storage_of(mark: LetMark, size: int | None) -> Storage:
         case LetMark.NONE | LetMark.STACK:
             return "stack" if size is not None and size <= STACK_LIMIT else "heap"
         case LetMark.REGISTERS | LetMark.RING | LetMark.SHARED | LetMark.GLOBAL:
-            # A pass may put it in registers; the interpreter of loop nests knows one memory only.
+            # A pass may use registers; the interpreter of loop nests has only one memory.
             return storage_of(LetMark.NONE, size)
         case _:
             assert_never(mark)
 
 
-# -- the buffers of a program that are marked for the stack -----------------------------------------------------------
+# -- buffers marked for the stack -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """A buffer that is marked for the stack."""
+    """A buffer marked for the stack."""
 
     binder: MarkedBinder
     dtype: str
@@ -88,7 +88,7 @@ class _Marked:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """What is allocated in an iteration, and is gone when the loop is done."""
+    """The allocations in an iteration, which are freed at the end of the loop."""
 
     body: _Block
 
@@ -96,8 +96,8 @@ class _Loop:
 _Block: TypeAlias = tuple[_Marked | _Loop, ...]
 
 
-def beyond_the_registers(program: Program) -> Iterator[UnsupportedMark]:
-    """The buffers marked for registers that are too large for them, or of no constant size."""
+def register_errors(program: Program) -> Iterator[UnsupportedMark]:
+    """Yield an error for each buffer marked for registers that is too large or not of constant size."""
     for binder in marked_binders(program):
         if binder.kind == "buffer" and binder.mark is LetMark.REGISTERS:
             e, scope = program.body, outermost(program)
@@ -106,7 +106,7 @@ def beyond_the_registers(program: Program) -> Iterator[UnsupportedMark]:
             value = children(e)[0].expr.type
             marked = _Marked(binder, value.dtype or program.dtype, _capacity(value, scope))
             if not fits_registers(marked.size):
-                summary, required, suggestions = too_large_for_registers(marked.capacity, marked.dtype)
+                summary, required, suggestions = exceeds_registers(marked.capacity, marked.dtype)
                 yield UnsupportedMark(
                     f"the buffer {binder.name} is marked {binder.mark.value}; {summary}",
                     binder=binder.name,
@@ -118,73 +118,73 @@ def beyond_the_registers(program: Program) -> Iterator[UnsupportedMark]:
 
 
 def fits_registers(size: int | None) -> bool:
-    """Whether a buffer of so many bytes, None being no constant, can be in registers."""
+    """Return whether a buffer of `size` bytes (None if not constant) fits in registers."""
     return size is not None and 0 < size <= REGISTER_LIMIT
 
 
-def too_large_for_registers(capacity: Index, dtype: str) -> tuple[str, str, tuple[str, ...]]:
-    """What to say of a buffer that cannot be in registers: what is wrong, what is required, and what to try."""
+def exceeds_registers(capacity: Index, dtype: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return summary, requirement and suggestions for a buffer that does not fit in registers."""
     return (
-        "it is too large for that, or of no constant size",
+        "it is too large, or its size is not constant",
         (
-            f"a constant size of 1 to {REGISTER_LIMIT} bytes, for no processor has more vector registers; "
-            f"it has room for {show_index(capacity)} elements of {dtype}"
+            f"a constant size of 1 to {REGISTER_LIMIT} bytes, the most vector registers that a processor has; "
+            f"it has {show_index(capacity)} elements of {dtype}"
         ),
         ("choose smaller tiles", "fix the sizes that it depends on: compile(…, sizes={…})"),
     )
 
 
-def beyond_the_stack(program: Program) -> Iterator[UnsupportedMark]:
-    """The buffers marked for the stack that cannot stand there: by themselves, or beside those marked before them.
+def stack_errors(program: Program) -> Iterator[UnsupportedMark]:
+    """Yield an error for each buffer marked for the stack that does not fit, alone or with those marked before it.
 
-    Live together are a let and what is in it, and all lets of one iteration: what it computes is one block of C. Loops
-    end a block; those of a generation that is read, or computed with element by element, may be none in C.
+    A let is live during its body, and all lets of one iteration are live together, since an iteration is one block of
+    C. A loop ends a block, but a generation that is read or computed element by element may not be a loop in C.
     """
     stack = [b for b in marked_binders(program) if b.kind == "buffer" and b.mark is LetMark.STACK]
     if not stack:
         return
-    on_the_way = {binder.path[:depth] for binder in stack for depth in range(len(binder.path))}
-    blocks = _Blocks(program, {binder.path: binder for binder in stack}, frozenset(on_the_way))
-    refused = _refused(blocks.of(program.body, (), outermost(program), statement=True), 0)
-    for marked in refused:
-        yield not_on_the_stack(marked.binder.name, LetMark.STACK, marked.capacity, marked.dtype, marked.binder.place)
+    prefixes = {binder.path[:depth] for binder in stack for depth in range(len(binder.path))}
+    blocks = _Blocks(program, {binder.path: binder for binder in stack}, frozenset(prefixes))
+    misfits = _misfits(blocks.of(program.body, (), outermost(program), statement=True), 0)
+    for marked in misfits:
+        yield stack_error(marked.binder.name, LetMark.STACK, marked.capacity, marked.dtype, marked.binder.place)
 
 
-def _refused(block: _Block, held: int) -> Iterator[_Marked]:
-    """The buffers of a block that have no room, where so many bytes are held around it."""
+def _misfits(block: _Block, used: int) -> Iterator[_Marked]:
+    """Yield the buffers of a block that do not fit if `used` bytes are live around it."""
     for item in block:
         match item:
             case _Loop(body):
-                yield from _refused(body, held)
+                yield from _misfits(body, used)
             case _Marked():
                 size = item.size
-                if size is None or storage_of(LetMark.STACK, size) != "stack" or held + size > STACK_BUDGET:
+                if size is None or storage_of(LetMark.STACK, size) != "stack" or used + size > STACK_BUDGET:
                     yield item
                 else:
-                    held += size
+                    used += size
             case _:
                 assert_never(item)
 
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """The blocks of a program, as far as they have marked buffers; `on_the_way` are the paths that lead to these."""
+    """The blocks of a program that contain marked buffers; `prefixes` are the prefixes of the buffers' paths."""
 
     program: Program
     stack: Mapping[Path, MarkedBinder]
-    on_the_way: frozenset[Path]
+    prefixes: frozenset[Path]
 
     def of(self, e: Expr, path: Path, scope: Scope, *, statement: bool) -> _Block:
-        """What is allocated for a term, in order: for its own statement, or for elements of it where they are read."""
+        """Return the allocations for a term, computed by its own statement or element by element where it is read."""
         own = self._own(e, path, scope)
-        if path not in self.on_the_way:
+        if path not in self.prefixes:
             return own
         match e:
             case Gen():
                 inner = self._parts(e, path, scope, [statement])
                 return (_Loop(inner),) if statement else inner
             case Reduce(monoid):
-                # A fold of tensors is one of scalars for each of their elements, unless it is a sum that is stored.
+                # A fold of tensors is a fold of scalars for each element, unless it is a sum that is stored.
                 whole = not e.type.rank or (statement and monoid == "sum")
                 return (_Loop(self._parts(e, path, scope, [whole], folded=True)),)
             case Let():
@@ -208,7 +208,7 @@ class _Blocks:
         out: list[_Marked | _Loop] = []
         parts = zip(children(e), child_scopes(e, scope), statements, strict=True)
         for position, (child, inside, statement) in enumerate(parts):
-            # The lets of what is read stand before the conditions under which it is.
+            # Lets within a term that is read element by element are computed before the conditions of the read.
             known = inside if statement or folded else replace(inside, facts=scope.facts)
             out += self.of(child.expr, (*path, position), known, statement=statement)
         return tuple(out)
@@ -221,18 +221,16 @@ def _capacity(value: Type, scope: Scope) -> Index:
     return capacity
 
 
-def not_on_the_stack(name: str, mark: LetMark, capacity: Index, dtype: str, place: Location | None) -> UnsupportedMark:
-    """What to say of a buffer that is marked for the stack and cannot stand there, by itself or beside the others."""
+def stack_error(name: str, mark: LetMark, capacity: Index, dtype: str, place: Location | None) -> UnsupportedMark:
+    """Return the error of a buffer marked for the stack that does not fit, alone or together with others."""
     size = bytes_of(capacity.constant, dtype)
-    room = f"it has room for {show_index(capacity)} elements of {dtype}"
+    has = f"it has {show_index(capacity)} elements of {dtype}"
     if size is None or storage_of(LetMark.STACK, size) != "stack":
-        summary = "it is too large for that, or of no constant size"
-        required = f"a constant size of at most {STACK_LIMIT} bytes; {room}"
+        summary = "it is too large, or its size is not constant"
+        required = f"a constant size of at most {STACK_LIMIT} bytes; {has}"
     else:
-        summary = "with the others that are marked so, there is no room left"
-        required = (
-            f"at most {STACK_BUDGET} bytes in all buffers on the stack at one time; {room}, which is {size} bytes"
-        )
+        summary = "it does not fit together with the other buffers on the stack"
+        required = f"at most {STACK_BUDGET} bytes in all buffers on the stack at one time; {has}, which is {size} bytes"
     return UnsupportedMark(
         f"the buffer {name} is marked {mark.value}; {summary}",
         binder=name,

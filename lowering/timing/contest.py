@@ -26,7 +26,7 @@ from atl.meaning.arguments import AnyArray, bind, index_elements
 from atl.meaning.interpret import Pad, denote
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.compiler import find_compiler
-from lowering.targets.supported import marked_binders
+from lowering.targets.capabilities import marked_binders
 from lowering.timing.harness import ThreadClock, WallClock, alternate
 from lowering.timing.inputs import random_inputs
 from lowering.timing.rounding import InDouble, in_double, tolerance

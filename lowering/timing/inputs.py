@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program, checked_program
@@ -62,13 +62,13 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
         return value_of(expression, lambda leaf: _size(leaf, sizes), index_elements(made))
 
     shape = tuple(value(extent) for extent in array.shape)
-    if is_truths(array):
+    if is_bool_array(array):
         return random.integers(0, 2, shape).astype(np.bool_)
     if not is_integer(array.dtype):
         return (random.random(shape) + 0.5).astype(array.dtype)
     low = 0 if array.low is None else value(array.low)
     high = low + BELOW if array.high is None else value(array.high)
-    strict = array.rises == "strict"
+    strict = array.monotonic == "increasing"
     count = shape[-1] if strict and shape else 1
     if array.high is None:
         high = max(high, low + count)
@@ -80,7 +80,7 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
         )
     if not strict:
         drawn = random.integers(low, high, shape, dtype=array.dtype)
-        return np.sort(drawn, axis=-1) if array.rises and shape else drawn
+        return np.sort(drawn, axis=-1) if array.monotonic and shape else drawn
     # The last dimension increases: each row is a choice of different integers, in order.
     rows = np.empty(shape, array.dtype)
     for at in np.ndindex(*shape[:-1]):

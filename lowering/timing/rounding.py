@@ -137,7 +137,7 @@ class InDouble(Scalars[Measured]):
             case "log":
                 return value, abs(value) + size / abs(a)
             case "tanh":
-                return value, abs(value) + size * (1 - value * value)
+                return value, 2 * abs(value) + size * (1 - value * value)
 
     @np.errstate(all="ignore")
     def binary(self, op: BinaryOp, dtype: str, x: Measured, y: Measured) -> Measured:

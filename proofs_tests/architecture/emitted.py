@@ -161,7 +161,7 @@ def some() -> Texts:
     filled = softmax()
     yield "softmax", f"{filled}\n{filled.operations}"
     yield from islice(storages(), 1)
-    yield from islice(catalogues(), 40)
+    yield from islice(catalogues(), 20)
     yield from _of_a_search(blur.two_stage())
     yield from prover()
     yield "differential run", str(run_block(9, range(12), in_c=False))

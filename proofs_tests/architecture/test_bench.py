@@ -20,7 +20,7 @@ import pytest
 
 import atl
 from atl.cli import main as command_line
-from atl.cli.foundation.command import FAILED, REFUSED
+from atl.cli.command import FAILED, REFUSED
 from bench import command, cooldown, report
 from bench.comparison import Array, Baseline, Ours, Problem, Roofline, Workload, moved, posed
 from bench.cooldown import TASKS, wait_until_idle
@@ -372,8 +372,9 @@ def test_everybody_in_the_tables_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("name", WORKLOADS)  # the slower one: so both sizes of a workload come to one process
 def test_everybody_computes_what_the_reference_does(name: str, size: int) -> None:
     each = WORKLOADS[name]
+    problem = each.pose(size)
     for ours in each.ours:
-        ours.made()  # once for both sizes: each candidate's process is forked from this one
+        ours.candidate(problem)  # built once for both sizes: each candidate's process is forked from this one
     found = measured(each, Case(name, size, rounds=0), watch=lambda _: None)
     assert found.faults == ()
     if any("OpenMP" in one.detail for one in found.left_out) and (reason := lacking("OpenMP")):

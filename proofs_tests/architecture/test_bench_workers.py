@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from atl.cli import main as command_line
-from atl.cli.foundation.command import FAILED
+from atl.cli.command import FAILED
 from bench import command, report, worker
 from bench.baselines import c, halide
 from bench.comparison import Baseline, Problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from proofs_tests.architecture.recipes import (
     run,
     section,
 )
+from proofs_tests.architecture.test_defaults import default_faults
 
 DECLARED: Final = "Declare it"
 MEANT: Final = "Define its meaning"
@@ -202,14 +204,6 @@ NO_PARTS: Final = Edit(
 )
 
 
-DEFAULTS: Final = """
-from pathlib import Path
-from proofs_tests.architecture.test_defaults import default_faults
-
-print(*default_faults(Path()), sep="\\n")
-"""
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("default", [OUTER_SCOPE, NO_PARTS], ids=["the scope around", "no parts"])
 def test_a_silent_default_for_unknown_constructors_is_found(default: Edit, tmp_path: Path) -> None:
@@ -218,7 +212,8 @@ def test_a_silent_default_for_unknown_constructors_is_found(default: Edit, tmp_p
     default.carry_out(tree)
     with pytest.raises(AssertionError, match="an access that nothing protects was accepted"):
         probed(tree, ACCESSES)
-    assert [fault.partition(":")[0] for fault in probed(tree, DEFAULTS).splitlines()] == ["atl/checks/scope.py"]
+    shutil.copytree(tree / "atl", tmp_path / "alone" / "atl")  # the recipe changes no other package
+    assert [fault.partition(":")[0] for fault in default_faults(tmp_path / "alone")] == ["atl/checks/scope.py"]
 
 
 WHOLE: Final = f"""{PROGRAMS}

@@ -15,7 +15,7 @@ def test_some_of_all_texts_are_the_same_under_two_hash_seeds() -> None:
     """All of them under ten: `python -m proofs_tests.architecture.emitted`."""
     runs = [under(seed, ["some"]) for seed in (1, 77)]
     assert differing(runs) == []
-    assert len(runs[0]) > 50
+    assert len(runs[0]) > 30
     assert all(re.fullmatch(r"some: .+: [0-9a-f]{16}", line) for line in runs[0])
 
 

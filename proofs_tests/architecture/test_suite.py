@@ -15,30 +15,25 @@ from hypothesis import settings
 import atl.checks.scope
 from proofs_tests.memory import MOST, STEP, Memory, peak
 from proofs_tests.mutation.planting import memos
-from proofs_tests.sampling import ONE_IN, few_and_rest, sample
+from proofs_tests.sampling import MARKS, ONE_IN, few_and_rest, sample
 
 HERE = Path(__file__).parents[2]
+SELECTIONS = re.findall(r"-m '([^']+)'", (HERE / "Makefile").read_text(encoding="utf-8"))
+"""What each `make` target for tests selects."""
 
 
-def collected(*options: str) -> set[str]:
-    """The tests that pytest would run with these options."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *options]
-    said = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout
-    return {line for line in said.splitlines() if "::" in line and not line.startswith("SKIPPED")}
-
-
-def selections() -> list[str]:
-    """What each `make` target for tests selects."""
-    return re.findall(r"-m '([^']+)'", (HERE / "Makefile").read_text(encoding="utf-8"))
-
-
-@pytest.mark.long
-def test_every_file_takes_part_and_no_test_is_left_out() -> None:
-    test, rest = (collected("-m", selection) for selection in selections())
-    whole = collected()
-    assert {name.partition("::")[0] for name in test} == {name.partition("::")[0] for name in whole}
-    assert test | rest == whole
-    assert not test & rest
+def test_every_file_takes_part_and_no_test_is_left_out(request: pytest.FixtureRequest) -> None:
+    """Look at what this run has collected: with `make test`, all files."""
+    if any("::" in argument for argument in request.config.args):
+        pytest.skip("of some files only some tests are collected")
+    marks = request.config.stash[MARKS]
+    taken, left = (
+        {name for name, marked in marks.items() if eval(selection, {mark: mark in marked for mark in ("long", "slow")})}
+        for selection in SELECTIONS
+    )
+    assert {name.partition("::")[0] for name in taken} == {name.partition("::")[0] for name in marks}
+    assert taken | left == {name for name, marked in marks.items() if "slow" not in marked}
+    assert not taken & left
 
 
 def test_the_first_cases_and_the_others_are_all_cases() -> None:
@@ -53,8 +48,8 @@ class _Item:
     def __init__(self, test: str, case: int, *marks: str) -> None:
         self.nodeid, self.marks = f"{test}[{case}]", [*marks]
 
-    def get_closest_marker(self, name: str) -> str | None:
-        return name if name in self.marks else None
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return getattr(pytest.mark, name)(3).mark if name in self.marks else None
 
     def add_marker(self, name: str) -> None:
         self.marks.append(name)
@@ -71,6 +66,17 @@ def test_of_sampled_tests_few_cases_are_not_long() -> None:
         f"b[{ONE_IN}]",
     ]
     assert not any(item.marks for item in whole)
+
+
+def test_of_thinned_tests_few_cases_are_not_slow() -> None:
+    cases = range(ONE_IN + 2)
+    alone: list[Any] = [_Item("a", case, "thinned") for case in cases]
+    both: list[Any] = [_Item("b", case, "thinned", "sampled") for case in cases]
+    sample([*alone, *both])
+    assert [case for case in cases if "slow" not in alone[case].marks] == [*range(0, ONE_IN + 2, 3)]
+    assert [case for case in cases if "long" not in both[case].marks] == [0, ONE_IN]
+    assert [case for case in cases if "slow" not in both[case].marks] == [0, *range(1, ONE_IN, 3), ONE_IN]
+    assert not any("long" in item.marks for item in alone)
 
 
 @lru_cache

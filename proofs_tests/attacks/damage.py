@@ -115,7 +115,7 @@ def damaged_index(choices: Choices, setting: Setting, of: Index) -> Index:
         lambda: _read(integers, ZERO, constant(10)),
         lambda: _read(integers),
         lambda: _read(reals, ZERO),
-        lambda: index(Read(replace(integers, low=ZERO, high=ONE, rises=""), (ZERO,))),
+        lambda: index(Read(replace(integers, low=ZERO, high=ONE, monotonic=""), (ZERO,))),
         lambda: index(Quotient(N, choose(choices, (ZERO, constant(-1), M - M)))),
         lambda: _atom(Extremum, (4,), kind="min", choices=(N,)),
         lambda: _atom(Extremum, (4,), kind="median", choices=(N, M)),
@@ -279,14 +279,14 @@ def _damaged_program(choices: Choices, setting: Setting, program: Program) -> Pr
                 choices,
                 (
                     {"low": N, "high": ZERO},
-                    {"rises": "strict"},
+                    {"monotonic": "increasing"},
                     {"shape": ()},
                     {"shape": (constant(-1),)},
                     {"dtype": "no"},
                 ),
             )
             told = {
-                name: getattr(array, name) for name in ("name", "shape", "dtype", "low", "high", "rises", "between")
+                name: getattr(array, name) for name in ("name", "shape", "dtype", "low", "high", "monotonic", "between")
             }
             lying = forged(Array, array, **{**told, **odd})
             inputs = tuple(lying if own is array else own for own in program.inputs)

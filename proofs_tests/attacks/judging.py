@@ -100,10 +100,10 @@ def _met(part: Predicate, sizes: Mapping[str, int]) -> bool:
 def _call(program: Program, sizes: Mapping[str, int], choices: Choices) -> Arguments | None:
     """A call with these sizes, if the program takes the arrays that are drawn: what it takes, `bind` says."""
     arrays: dict[str, AnyArray] = {}
-    lawful = chance(choices, 80)
+    realisable = chance(choices, 80)
     try:
         for array in program.inputs:
-            arrays[array.name] = _drawn(array, sizes, arrays, choices, lawful=lawful)
+            arrays[array.name] = _drawn(array, sizes, arrays, choices, realisable=realisable)
         free = {name: sizes[name] for name in program.free_sizes}
         return bind(program, [], {**arrays, **free}, exact=True)
     except (ArgumentError, ArrayError, AssumptionError, NoArray, ZeroDivisionError, KeyError):
@@ -115,7 +115,7 @@ class NoArray(Exception):
 
 
 def _drawn(
-    array: Array, sizes: Mapping[str, int], before: Mapping[str, AnyArray], choices: Choices, *, lawful: bool
+    array: Array, sizes: Mapping[str, int], before: Mapping[str, AnyArray], choices: Choices, *, realisable: bool
 ) -> AnyArray:
     def value(expression: Index) -> int:
         return value_of(expression, _leaf(sizes), lambda of, at: _element(before[of.name], at))
@@ -129,7 +129,7 @@ def _drawn(
             made[at] = Fraction(choices.integer(-9, 9), choose(choices, (1, 1, 2, 3)))
         return made
     low, high = -2, LARGEST_ELEMENT + 1
-    if lawful:
+    if realisable:
         low = low if array.low is None else value(array.low)
         high = max(high, low + 2) if array.high is None else value(array.high)
         low = min(low, high - 2) if array.low is None else low
@@ -138,7 +138,7 @@ def _drawn(
     whole = np.empty(shape, dtype=array.dtype)
     for at in np.ndindex(*shape):
         whole[at] = choices.integer(low, high - 1)
-    if array.rises and lawful and array.shape:
+    if array.monotonic and realisable and array.shape:
         for row in np.ndindex(*shape[:-1]):
             whole[row] = _increasing(low, high if array.high is not None else high + shape[-1], shape[-1], choices)
     return whole
@@ -146,7 +146,7 @@ def _drawn(
 
 def lawful_array(array: Array, sizes: Mapping[str, int], before: Mapping[str, AnyArray], choices: Choices) -> AnyArray:
     """An array that holds what is declared of it, at these sizes. Raises `NoArray` where there is none."""
-    return _drawn(array, sizes, before, choices, lawful=True)
+    return _drawn(array, sizes, before, choices, realisable=True)
 
 
 def _increasing(low: int, high: int, count: int, choices: Choices) -> list[int]:

@@ -159,7 +159,7 @@ class Run:
         known = ", ".join(map(show_predicate, asked.facts)) or "nothing"
         about = show_predicate(asked.goal) if asked.bounded is None else f"bounds of {asked.bounded}"
         declared = "".join(
-            f"\n  {array.name}: {array.shape} from {array.low} to {array.high}{f', {array.rises}' * bool(array.rises)}"
+            f"\n  {array.name}: {array.shape} from {array.low} to {array.high} {array.monotonic}".rstrip()
             for array in asked.arrays
         )
         asking = "" if self.answers is self.report.answers else ", asked blind"

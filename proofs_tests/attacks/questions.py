@@ -15,9 +15,9 @@ from atl.core.index import (
     Array,
     Index,
     Leaf,
+    Monotonicity,
     Quotient,
     Read,
-    Rises,
     Size,
     Var,
     atoms,
@@ -241,8 +241,8 @@ def _declared(rng: random.Random, name: str, rank: int) -> Array:
     above = ZERO if low is None else low
     high = rng.choice((None, None, n, m, m, above, above + 1, above + n))
     shape = tuple(rng.choice((n, n, m, index(2), n + 1)) for _ in range(rank))
-    rises: Rises = rng.choice(("", "", "strict", "strict", "rising")) if rank else ""
-    return Array(name, shape, "int64", low, high, rises)
+    monotonic: Monotonicity = rng.choice(("", "", "increasing", "increasing", "nondecreasing")) if rank else ""
+    return Array(name, shape, "int64", low, high, monotonic)
 
 
 def _about_elements(rng: random.Random) -> Question:
@@ -361,18 +361,18 @@ def can_be(model: Model, array: Array) -> bool:
     extent = shape[-1] if shape else 1
     # Of a row that is not read there must be one, too.
     return extent > LONGEST or all(
-        filled_in(row, extent, low, high, rises=array.rises) is not None for row in (*rows.values(), {})
+        filled_in(row, extent, low, high, monotonic=array.monotonic) is not None for row in (*rows.values(), {})
     )
 
 
 def filled_in(
-    known: Mapping[int, int], extent: int, low: int | None, high: int | None, *, rises: Rises
+    known: Mapping[int, int], extent: int, low: int | None, high: int | None, *, monotonic: Monotonicity
 ) -> list[int] | None:
     """A row with these elements, the others made one by one, each the least that is declared; or that there is none."""
     least = min(known.values(), default=0 if high is None else high) - extent if low is None else low
     row: list[int] = []
     for at in range(extent):
-        step = {"": None, "rising": 0, "strict": 1}[rises]
+        step = {"": None, "nondecreasing": 0, "increasing": 1}[monotonic]
         value = known.get(at, row[-1] + step if step is not None and row else least)
         held = (low is None or low <= value) and (high is None or value < high)
         if not held or (step is not None and row and value < row[-1] + step):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from atl.core.dtypes import is_integer
-from atl.core.index import ONE, ZERO, Array, Index, Rises, constant, extremum, floordiv, read, size
+from atl.core.index import ONE, ZERO, Array, Index, Monotonicity, constant, extremum, floordiv, read, size
 from atl.core.predicate import (
     Predicate,
     at_most,
@@ -75,7 +75,7 @@ def _otherwise(array: Array) -> Array:
         return array
     low = ZERO if array.low is None else None
     high = ZERO if array.high is None and array.low is None else None
-    return replace(array, low=low, high=high, rises="", between=None)
+    return replace(array, low=low, high=high, monotonic="", between=None)
 
 
 def _integers(choices: Choices, name: str, shape: tuple[Index, ...], dtype: str) -> Array:
@@ -83,9 +83,11 @@ def _integers(choices: Choices, name: str, shape: tuple[Index, ...], dtype: str)
     low = choose(choices, (None, None, ZERO, ZERO, ONE, constant(-2), N, constant(5)))
     above = ZERO if low is None else low
     high = choose(choices, (None, None, N, N, M, above, above + 1, above + N, constant(4)))
-    ordered: tuple[Rises, ...] = ("strict", "strict", "rising") if shape and chance(choices, 40) else ("",)
-    rises = choose(choices, ordered)
-    return Array(name, shape, dtype, low, high, rises)
+    ordered: tuple[Monotonicity, ...] = (
+        ("increasing", "increasing", "nondecreasing") if shape and chance(choices, 40) else ("",)
+    )
+    monotonic = choose(choices, ordered)
+    return Array(name, shape, dtype, low, high, monotonic)
 
 
 # -- index expressions and conditions ---------------------------------------------------------------------------------

@@ -33,7 +33,9 @@ def test_a_compiler_for_another_c_library_is_named_as_the_cause(
     other = f'case "$*" in *-shared*) set -- "$@" -Wl,--no-as-needed -L{tmp_path} -lother;; esac; exec {real} "$@"'
     monkeypatch.setenv("CC", str(script(tmp_path / "other-cc", other)))
     path = build_shared(SQUARES, name="squares")
-    with pytest.raises(CompilerFailed, match=r"(?s)other-cc .* builds what cannot be loaded: libother") as caught:
+    with pytest.raises(
+        CompilerFailed, match=r"(?s)other-cc .* builds objects that cannot be loaded: libother"
+    ) as caught:
         load(path, SQUARES_CDEF)
     assert "the C library that Python runs on" in str(caught.value.required)
     assert "noexec" not in str(caught.value)

@@ -384,7 +384,7 @@ def test_only_what_is_used_is_included() -> None:
 
 
 def test_the_comment_says_what_must_hold() -> None:
-    pos = Array("pos", (n + 1,), "int32", ZERO, m, "strict")
+    pos = Array("pos", (n + 1,), "int32", ZERO, m, "increasing")
     of = LoopNest("facts", ("n", "m"), (pos,), output(), (), (less(ZERO, n),), complete=True)
     assert body_of(of).startswith(
         "/* facts: out from pos[n + 1], where 1 <= n, 0 <= pos[...] < m, pos increases strictly along its last\n"
@@ -434,6 +434,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_that_mean_something_in_c_are_changed(name: str) -> None:
@@ -498,7 +499,7 @@ EDGED = "⊞[i < n] [1 <= i] · x[i - 1] + part_part1[i]"
 
 def in_parts(body: str, patch: pytest.MonkeyPatch, name: str = "part") -> atl.Program:
     """A program of which each function, however short, is long."""
-    patch.setattr("lowering.c.printer.LONG", 1)
+    patch.setattr("lowering.c.printer.MAX_LINES", 1)
     return atl.parse(f"{name} (x : float32[n], part_part1 : float32[n]) : float32[2 * n] :=\n  {body}")
 
 

@@ -428,13 +428,13 @@ def test_each_copy_of_a_loop_goes_over_the_whole_segment(where: str) -> None:
 def test_what_begins_a_segment_and_is_read_without_rows_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_sanitizers(find_compiler()):
         pytest.skip("the compiler has no sanitizers")
-    original = lowering.c.segments.with_ends
+    original = lowering.c.segments.with_segment_ends
 
     def always(scope: TextScope, loop: For, last: str) -> tuple[TextScope, str]:
         scope, text = original(scope, loop, last)
         return scope, text.replace(f"{scope.name(loop.variable)} < {last} ?", "1 ?")
 
-    monkeypatch.setattr("lowering.c.printer.with_ends", always)
+    monkeypatch.setattr("lowering.c.printer.with_segment_ends", always)
     nothing = Call(0, {"pos": np.zeros(0, np.int32), "x": np.zeros(0)})
     (found,) = Sanitized([atl.parse(BETWEEN)]).run([nothing])
     assert isinstance(found, Report)

@@ -280,7 +280,7 @@ def test_more_than_fits_on_the_stack_is_refused_with_numbers() -> None:
     with pytest.raises(UnsupportedMark) as refused:
         print_c(lower(marked("stack", "stack", "stack")))
     text = str(refused.value)
-    assert "the buffer t2 is marked stack; with the others that are marked so, there is no room left" in text
+    assert "the buffer t2 is marked stack; it does not fit together with the other buffers on the stack" in text
     assert "at most 65536 bytes in all buffers" in text
     assert "which is 32768 bytes" in text
 

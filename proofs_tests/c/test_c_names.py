@@ -18,8 +18,8 @@ import lowering
 from atl.core.index import Array, Var, index, size
 from atl.core.predicate import TRUE
 from lowering import lower, print_c
-from lowering.c.helpers import OURS
-from lowering.c.names import KEYWORDS, OF_FUNCTIONS, Names, identifier, reserved
+from lowering.c.helpers import HELPER_NAMES
+from lowering.c.names import FUNCTION_NAMES, KEYWORDS, Names, identifier, reserved
 from lowering.c.parameters import declaration
 from lowering.c.printer import function_names, print_unit
 from lowering.nest.loopnest import (
@@ -93,7 +93,7 @@ def test_the_table_has_what_this_machines_headers_define_and_declare(header: str
 
 
 def test_a_reserved_name_with_an_underscore_is_free() -> None:
-    for name in (*KEYWORDS, *OF_FUNCTIONS, *OURS):
+    for name in (*KEYWORDS, *FUNCTION_NAMES, *HELPER_NAMES):
         assert identifier(name, of_function=True) == f"{name}_"
         assert not reserved(f"{name}_", of_function=True)
 
@@ -193,10 +193,9 @@ ROLES: Final = (programs, arrays, numbers, sizes, outputs, loops, scalars, heap,
 
 
 @pytest.mark.long
-@pytest.mark.sampled
 @pytest.mark.parametrize("role", ROLES)
 def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str]], list[LoopNest]]) -> None:
-    names = sorted({*KEYWORDS, *OF_FUNCTIONS, *OURS, *in_headers(), *cffi.commontypes.COMMON_TYPES})
+    names = sorted({*KEYWORDS, *FUNCTION_NAMES, *HELPER_NAMES, *in_headers(), *cffi.commontypes.COMMON_TYPES})
     names = [name for name in names if name.isidentifier()]
     assert len(names) > 2000
     # Each output needs a function, and is renamed as arrays are, which have all of the names.
@@ -207,7 +206,7 @@ def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str
 
 @pytest.mark.long
 def test_a_program_of_every_reserved_name_is_declared_to_python() -> None:
-    names = sorted({*KEYWORDS, *OF_FUNCTIONS, *OURS, *cffi.commontypes.COMMON_TYPES})
+    names = sorted({*KEYWORDS, *FUNCTION_NAMES, *HELPER_NAMES, *cffi.commontypes.COMMON_TYPES})
     of = programs([name for name in names if name.isidentifier()])
     ffi = cffi.FFI()
     ffi.cdef("\n".join(declaration(each, name) for each, name in zip(of, function_names(of), strict=True)))
@@ -216,6 +215,7 @@ def test_a_program_of_every_reserved_name_is_declared_to_python() -> None:
 UNENDING: Final = ("M_TILE", "LC_X", "FP_SCALE", "PRIor", "M_", "SIGN", "INT_MAX", "HUGE_VALF", "int8_t", "linux", "y1")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", UNENDING)
 def test_a_program_may_use_one_name_for_everything(name: str) -> None:

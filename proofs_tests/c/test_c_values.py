@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -263,12 +264,16 @@ def test_literals_are_short(value: float, dtype: str, text: str) -> None:
     assert literal(value, dtype).text == text
 
 
+def scalar_results(*of: ScalarExpr) -> list[tuple[str, Any]]:
+    """The text of each expression, all of one type, and its value."""
+    out = output(constant(len(of)), dtype=of[0].dtype)
+    made = nest("scalars", [], out, *(Assign(cell(out, constant(place)), e) for place, e in enumerate(of)))
+    texts = re.findall(r"^ *out\[\d+\] = (.*);$", body_of(made), re.MULTILINE)
+    return [*zip(texts, run(made, count=len(of), flags=("-Wno-overflow", "-Wno-integer-overflow")), strict=True)]
+
+
 def scalar_result(e: ScalarExpr) -> tuple[str, Any]:
-    of = nest("scalar", [], output(dtype=e.dtype), Assign(cell(output(dtype=e.dtype)), e))
-    (line,) = (line for line in body_of(of).split("\n") if "*out = " in line)
-    return line.strip().removeprefix("*out = ").removesuffix(";"), run(
-        of, flags=("-Wno-overflow", "-Wno-integer-overflow")
-    )[0]
+    return scalar_results(e)[0]
 
 
 def test_integers_wrap_in_their_own_width() -> None:
@@ -286,16 +291,14 @@ def test_integers_wrap_in_their_own_width() -> None:
 @pytest.mark.long
 def test_brackets_are_written_where_they_are_needed() -> None:
     a, b, c = (Number(x, "float64") for x in (8, 4, 2))
-    for outer, inner in itertools.product(("add", "sub", "mul", "div"), repeat=2):
-        meaning = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-        left, right = binary(outer, binary(inner, a, b), c), binary(outer, a, binary(inner, b, c))
-        for e, written in (
-            (left, f"(8.0 {meaning[inner]} 4.0) {meaning[outer]} 2.0"),
-            (right, f"8.0 {meaning[outer]} (4.0 {meaning[inner]} 2.0)"),
-        ):
-            text, value = scalar_result(e)
-            assert value == eval(written)
-            assert eval(text) == eval(written)
+    meaning = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+    written: dict[str, ScalarExpr] = {}
+    for outer, inner in itertools.product(meaning, repeat=2):
+        written[f"(8.0 {meaning[inner]} 4.0) {meaning[outer]} 2.0"] = binary(outer, binary(inner, a, b), c)
+        written[f"8.0 {meaning[outer]} (4.0 {meaning[inner]} 2.0)"] = binary(outer, a, binary(inner, b, c))
+    for meant, (text, value) in zip(written, scalar_results(*written.values()), strict=True):
+        assert value == eval(meant)
+        assert eval(text) == eval(meant)
     assert scalar_result(Apply("neg", (Apply("neg", (a,), "float64"),), "float64"))[0] == "-(-8.0)"
     assert scalar_result(binary("sub", a, Number(-4, "float64"))) == ("8.0 - -4.0", 12)
     assert scalar_result(Apply("neg", (binary("add", a, b),), "float64")) == ("-(8.0 + 4.0)", -12)
@@ -319,17 +322,17 @@ def test_operations_are_those_of_the_element_type(dtype: str) -> None:
         functions += [("sqrt", np.sqrt), ("exp", np.exp), ("log", np.log), ("tanh", np.tanh)]
         operations += [("div", np.divide)]
     given = np.array([1, 2, 7, 4], dtype), np.array([3, 2, 1, -5], dtype)
-    for op, numpy in operations:
-        out = output(n, dtype=dtype)
-        of = nest(op, [x, y], out, loop(vi, n, Assign(cell(out, i), binary(op, a, b))), sizes="n")
-        np.testing.assert_allclose(run(of, given, [4], 4), numpy(*given), rtol=1e-6)
-        store = Assign(cell(out, i), a), Accumulate(cell(out, i), op, b)
-        of = nest(f"{op}_into", [x, y], out, loop(vi, n, *store), sizes="n")
-        np.testing.assert_allclose(run(of, given, [4], 4), numpy(*given), rtol=1e-6)
-    for op, numpy in functions:
-        out = output(n, dtype=dtype)
-        of = nest(op, [x], out, loop(vi, n, Assign(cell(out, i), Apply(op, (a,), dtype))), sizes="n")
-        np.testing.assert_allclose(run(of, given[:1], [4], 4), numpy(given[0]), rtol=1e-6)
+    wanted = [*(numpy(*given) for _, numpy in operations * 2), *(numpy(given[0]) for _, numpy in functions)]
+    out = output(constant(len(wanted)), n, dtype=dtype)
+    cells = iter([cell(out, constant(row), i) for row in range(len(wanted))])
+    stores: list[Any] = [Assign(next(cells), binary(op, a, b)) for op, _ in operations]
+    for op, _ in operations:
+        into = next(cells)
+        stores += [Assign(into, a), Accumulate(into, op, b)]
+    stores += [Assign(next(cells), Apply(op, (a,), dtype)) for op, _ in functions]
+    of = nest("operations", [x, y], out, loop(vi, n, *stores), sizes="n")
+    got = run(of, given, [4], 4 * len(wanted))
+    np.testing.assert_allclose(got.reshape(len(wanted), 4), wanted, rtol=1e-6)
 
 
 def test_scalars_are_passed_by_value_and_returned_by_address() -> None:

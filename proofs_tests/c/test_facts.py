@@ -49,12 +49,12 @@ def test_one_element_out_of_range_is_found_wherever_it_stands(dtype: str, at: in
 
 @pytest.mark.long
 def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended_is_none() -> None:
-    kernel = compiled(gathering("int32", range=(0, m), order="strict"))
+    kernel = compiled(gathering("int32", range=(0, m), monotonic="increasing"))
     values = np.arange(9, dtype=np.float32)
     right = np.array([[6, 7, 8], [0, 4, 5]], np.int32)
     for _ in range(2):
         assert np.array_equal(kernel(right, values), values[right])
-    with pytest.raises(ArrayError, match="do not increase strictly"):
+    with pytest.raises(ArrayError, match="are not strictly increasing"):
         kernel(np.array([[6, 7, 8], [0, 4, 4]], np.int32), values)
 
 
@@ -124,7 +124,7 @@ def test_positions_that_are_the_largest_numbers_read_nothing_outside_of_a_row(en
     """The number after the largest one is the least, and what stands there is not in this process."""
     z, rows = atl.sizes("z rows")
     pos = atl.tensor("pos", rows + 1, dtype="int64", range=(0, z + 1))
-    crd = atl.tensor("crd", z, dtype="int64", range=(0, m), order=("strict", pos))
+    crd = atl.tensor("crd", z, dtype="int64", range=(0, m), monotonic=("increasing", pos))
     kernel = compiled(atl.program("gathered", [pos, crd, x], atl.gen(z, lambda i: x[crd[i]])))
     indices, values = np.arange(100), np.arange(100, dtype=np.float32)
     assert np.array_equal(kernel(np.array([0, 50, 100]), indices, values), values)

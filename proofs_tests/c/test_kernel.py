@@ -388,7 +388,7 @@ def test_a_fixed_size_must_meet_the_assumptions() -> None:
 
 
 def test_what_a_fixed_size_stands_in_is_replaced_everywhere() -> None:
-    at = atl.tensor("at", n, dtype="int64", range=(0, m), order="strict")
+    at = atl.tensor("at", n, dtype="int64", range=(0, m), monotonic="increasing")
     x = atl.tensor("x", m)
     chosen = atl.gen(n, lambda i: atl.select(i < m, x[at[i]], atl.cast("float32", atl.value(atl.imin(at[i], m) // k))))
     body = atl.split(k, chosen)
@@ -409,7 +409,7 @@ def test_fast_math_is_a_kernel_of_its_own() -> None:
 
 
 def test_only_programs_are_compiled_and_only_for_targets_that_there_are() -> None:
-    with pytest.raises(InvalidArgument, match=r"target='llvm'(?s:.*)one of 'c', 'cuda'; there are no others yet"):
+    with pytest.raises(InvalidArgument, match=r"target='llvm'(?s:.*)one of 'c', 'cuda'"):
         compile(twice(), target="llvm")
     with pytest.raises(InvalidArgument, match=r"atl\.program"):
         compile(atl.tensor("x", n))  # type: ignore[call-overload]

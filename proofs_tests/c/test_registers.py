@@ -37,9 +37,9 @@ from rewrites import reschedule
 
 pytestmark = pytest.mark.sampled
 
-CASES: Final = 40
+CASES: Final = 30
 CONSTANT: Final = "indices that are constant once the loops over constant ranges, inside of the let, are written out"
-ROOM: Final = "a constant size of 1 to 2048 bytes, for no processor has more vector registers; it has room for "
+ROOM: Final = "a constant size of 1 to 2048 bytes, the most vector registers that a processor has; it has "
 TWO: Final = "f : float32[n], g : int32[n] in [0, 8)"
 
 
@@ -194,10 +194,10 @@ def test_functions_of_one_operand_are_those_of_each_lane() -> None:
 
 @pytest.mark.long
 def test_c_with_tiles_is_compiled_without_a_warning(each_target: str) -> None:
-    made = [tiled(f"warnings:{seed}") for seed in range(16)]
+    made = [tiled(f"warnings:{seed}") for seed in range(8)]
     nests = [lower(one.case.program) for one in made if one is not None]
     accepted = [of for of in nests if not of.refused]
-    assert len(accepted) >= 10
+    assert len(accepted) >= 5
     with own_cache():
         build_shared(print_unit(accepted), name="t", extra_flags=WARNINGS)
 
@@ -229,12 +229,12 @@ def test_what_is_stored_behind_an_end_that_is_not_constant_is_written_out_under_
 REFUSALS: Final = {
     "of no constant size": (
         program("let b | registers := ⊞[i < n] f[i] in ⊞[i < n] b[n - 1 - i]"),
-        "it is too large for that, or of no constant size",
+        "it is too large, or its size is not constant",
         ROOM + "n elements of float32",
     ),
     "too large": (
         program("let b | registers := ⊞[i < 513] f[0] in ⊞[i < 513] b[512 - i]", "513"),
-        "it is too large for that, or of no constant size",
+        "it is too large, or its size is not constant",
         ROOM + "513 elements of float32",
     ),
     "an index of a loop around the let": (
@@ -300,7 +300,7 @@ def test_what_is_refused_is_taken_where_its_suggestion_is_followed(refused: str)
 def test_a_session_says_beforehand_what_is_too_large_for_registers() -> None:
     (found,) = reschedule(REFUSALS["too large"][0]).check().obstacles
     assert isinstance(found, UnsupportedMark)
-    assert found.summary == "the buffer b is marked registers; it is too large for that, or of no constant size"
+    assert found.summary == "the buffer b is marked registers; it is too large, or its size is not constant"
 
 
 def test_sizes_that_are_fixed_make_a_tile_of_constant_size() -> None:

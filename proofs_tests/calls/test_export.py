@@ -12,7 +12,7 @@ import pytest
 import atl
 from atl.errors import InvalidArgument
 from examples import everyday, gpu
-from lowering import Kernel, compile, look_around  # noqa: A004 (the contract's name)
+from lowering import Kernel, compile, detect_gpu  # noqa: A004 (the contract's name)
 from lowering.export.cases import cases
 from lowering.export.plain import unmarked
 from proofs_tests.user_rules.stated import extremes, larger_and_smaller
@@ -123,9 +123,9 @@ def test_a_planted_fault_is_found_by_the_check(
 
 def test_inputs_are_drawn_as_they_are_declared(tmp_path: Path) -> None:
     """Each fault would be seen by reads outside, which the plain version makes too; so what is drawn is computed."""
-    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, k + 1), order="rising")
-    crd = atl.tensor("crd", k, dtype="int64", range=(2, m), order=("strict", pos))
-    up = atl.tensor("up", n, dtype="int32", range=(-3, 50), order="strict")
+    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, k + 1), monotonic="nondecreasing")
+    crd = atl.tensor("crd", k, dtype="int64", range=(2, m), monotonic=("increasing", pos))
+    up = atl.tensor("up", n, dtype="int32", range=(-3, 50), monotonic="increasing")
     on = atl.tensor("on", n, dtype="bool")
     a = atl.tensor("a", dtype="int32", range=(5, 6))
     faults = [
@@ -246,7 +246,7 @@ def test_a_kernel_for_a_gpu_is_built_by_nvcc_and_checked_where_there_is_a_gpu(tm
     name = theorem.rhs.name
     assert f"int {name}(" in (folder / f"{name}.h").read_text()
     assert "cudaStream_t stream" in (folder / f"{name}.h").read_text()
-    found = look_around()
+    found = detect_gpu()
     if (nvcc := shutil.which("nvcc")) is None:
         pytest.skip("there is no nvcc")
     # That nvcc takes the kernel itself is asked in the room of the GPU; where there is no GPU, it is not built again.

@@ -16,9 +16,9 @@ import atl
 from atl.core.program import Program
 from atl.errors import InvalidName
 from lowering import compile  # noqa: A004 (the contract's name)
-from lowering.c.helpers import OURS
-from lowering.c.names import KEYWORDS, OF_EXPORT, OF_FUNCTIONS, reserved
-from lowering.cuda.helpers import WORDS
+from lowering.c.helpers import HELPER_NAMES
+from lowering.c.names import EXPORT_NAMES, FUNCTION_NAMES, KEYWORDS, reserved
+from lowering.cuda.helpers import RESERVED
 from proofs_tests.calls.test_export import make
 from proofs_tests.gpu.shim.run import COMPILER, HERE
 from rewrites import reschedule
@@ -40,7 +40,7 @@ def floats(names: Sequence[str]) -> Program:
 
 
 def integers(names: Sequence[str]) -> Program:
-    inputs = [atl.tensor(name, length, dtype="int32", range=(0, 50), order="rising") for name in names]
+    inputs = [atl.tensor(name, length, dtype="int32", range=(0, 50), monotonic="nondecreasing") for name in names]
     return atl.program("f", inputs, total([x[0] for x in inputs]), given=[length >= 1])
 
 
@@ -62,8 +62,8 @@ ROLES: Final = (floats, integers, scalars, sizes)
 @cache
 def hostile() -> tuple[str, ...]:
     """Every word of the files of some kernels, and C's keywords: those that a program takes as a name."""
-    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, 9), order="rising")
-    crd = atl.tensor("crd", 8, dtype="int64", range=(0, 50), order=("strict", pos))
+    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, 9), monotonic="nondecreasing")
+    crd = atl.tensor("crd", 8, dtype="int64", range=(0, 50), monotonic=("increasing", pos))
     inputs = [pos, crd, atl.tensor("on", n, dtype="bool"), atl.tensor("a", dtype="int32"), atl.tensor("x", n)]
     body = atl.let(atl.gen(n, lambda i: inputs[-1][i] * 2), lambda t: atl.gen(n, lambda i: atl.exp(t[i])))
     words = set(KEYWORDS)
@@ -117,7 +117,7 @@ def test_a_check_finds_a_fault_whatever_the_names(role: Callable[[Sequence[str]]
 def test_a_check_finds_a_fault_whatever_names_of_libraries(
     role: Callable[[Sequence[str]], Program], tmp_path: Path
 ) -> None:
-    names = sorted(filter(is_name, OF_FUNCTIONS | OURS | WORDS))
+    names = sorted(filter(is_name, FUNCTION_NAMES | HELPER_NAMES | RESERVED))
     assert len(names) > 2500
     all_check_themselves(role, names, tmp_path)
 
@@ -127,12 +127,14 @@ def all_check_themselves(role: Callable[[Sequence[str]], Program], names: Sequen
         checks_itself(role(names[start : start + BATCH]), folder / str(start))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_check_finds_a_fault_where_one_name_clashes(name: str, tmp_path: Path) -> None:
     checks_itself(floats([name]), tmp_path)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["atl_case", "ATL_GUARD", "main", "printf", "check", "clean", "math", "stdint"])
 def test_a_program_may_be_named_as_a_part_of_its_check(name: str, tmp_path: Path) -> None:
@@ -173,8 +175,8 @@ def test_the_functions_of_a_check_are_reserved(tmp_path: Path) -> None:
         text += (compile(program).write(tmp_path) / "f_check.c").read_text()
     defined = set(re.findall(r"^static .*?(\w+)(?:\(| =)", text, re.MULTILINE)) | set(re.findall(r"enum { (\w+)", text))
     assert "atl_case" in defined
-    assert defined <= OF_EXPORT
-    assert all(reserved(name) for name in OF_EXPORT)
+    assert defined <= EXPORT_NAMES
+    assert all(reserved(name) for name in EXPORT_NAMES)
 
 
 def test_a_kernel_is_refused_by_a_compiler_of_older_c(tmp_path: Path) -> None:

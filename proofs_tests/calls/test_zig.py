@@ -49,7 +49,7 @@ def test_zigs_compiler_is_refused_where_what_it_builds_is_not_loaded(fake_zig: P
     builds = f'case "$*" in *-shared*) {does}; exit;; esac'
     fake_zig.write_text(text.replace("shift 3\n", f"shift 3\n{builds}\n"))
     loading.cache_clear()
-    with pytest.raises(CompilerMissing, match=f"no C compiler was found; that of the package ziglang .*{said}"):
+    with pytest.raises(CompilerMissing, match=f"no C compiler was found; the package ziglang .*{said}"):
         find_compiler()
     loading.cache_clear()
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atl.cli.foundation.command import FAILED, REFUSED
+from atl.cli.command import FAILED, REFUSED
 from atl.cli.main import COMMANDS, main
 from atl.errors import ATLError
-from atl.files.arrays import values_given
-from atl.files.programs import program_in
+from atl.files.arrays import parse_values
+from atl.files.programs import load_program
 from proofs_tests.fuzzing import Tally
 from rewrites import rules
 
@@ -56,7 +56,7 @@ def test_show_prints_the_mathematics_the_shape_and_what_was_proved(capsys: pytes
     assert (code, err) == (0, "")
     assert "⊞[i < n] Σ[j < k] [j <= i] · x[i - j]" in out
     assert "result      float64 of shape (n,)" in out
-    assert "sizes       n, k (keywords of a call: k)" in out
+    assert "sizes       n, k (keyword arguments of a call: k)" in out
     assert "assumed     1 <= k, k <= n" in out
     assert "accesses    each proved" in out
     assert "int64_t" not in out
@@ -77,7 +77,7 @@ def test_a_module_is_found_by_its_name(capsys: pytest.CaptureFixture[str], monke
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "its_neighbour.py").write_text("import atl\nx = atl.tensor('x', 3)\n", encoding="utf-8")
     target = written(tmp_path, "import atl\nfrom its_neighbour import x\np = atl.program('p', [x], x + 1)\n")
-    assert program_in(target).name == "p"
+    assert load_program(target).name == "p"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
         ("no_such_module:p", "no_such_module cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
         (f"{MATMUL}:matmull", "has the programs matmul"),
         (f"{MATMUL}:A", "A in "),
-        (f"{HERE / 'atl' / 'errors.py'}:p", "a program is made by @atl.program"),
+        (f"{HERE / 'atl' / 'errors.py'}:p", "define a program with @atl.program"),
     ],
 )
 def test_a_program_that_is_not_there_is_told(target: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,17 +145,17 @@ def test_run_prints_a_result_that_goes_nowhere(tmp_path: Path, capsys: pytest.Ca
     ("values", "said"),
     [
         (["x=x.npy"], "no array determines the size k"),
-        (["x=x.npy", "k"], "'k' gives nothing a value"),
+        (["x=x.npy", "k"], "'k' is not an argument"),
         (["x=x.npy", "k=two"], "k=two is not an integer"),
-        (["x=x.npy", "k=0"], "break an assumption"),
-        (["x=x.npy", "k=9"], "break an assumption"),
+        (["x=x.npy", "k=0"], "violate an assumption"),
+        (["x=x.npy", "k=9"], "violate an assumption"),
         (["x=x.npy", "k=1", "k=2"], "k is given twice"),
         (["x=gone.npy", "k=1"], "x=gone.npy cannot be read"),
         (["x=text.npy", "k=1"], "x=text.npy cannot be read"),
         (["x=pickled.npy", "k=1"], "x=pickled.npy cannot be read"),
         (["x=many.npz", "k=1"], "is an archive of arrays: a, b"),
         (["x=single.npy", "k=1"], "the elements of x are float32, not float64"),
-        (["k=1"], "lacks x"),
+        (["k=1"], "missing argument 'x'"),
         (["x=x.npy", "k=1", "q=3"], "has no argument q"),
         (["x=x.npy", "k=1", "-o", "nowhere/out.npy"], "nowhere/out.npy cannot be written"),
     ],
@@ -182,14 +182,14 @@ def test_run_tells_what_is_wrong_and_writes_nothing(
 def test_a_damaged_array_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each byte of a header changed in turn, and the file cut short after it: NumPy evaluates what it finds there."""
     np.save(tmp_path / "x.npy", np.ones(3))
-    program = program_in(written(tmp_path, SQUARED))
+    program = load_program(written(tmp_path, SQUARED))
     whole = (tmp_path / "x.npy").read_bytes()
     damaged = tmp_path / "damaged.npy"
     for at in range(len(whole)):
         for change in (b"\x00", b"(", b"9", b"", None):
             damaged.write_bytes(whole[:at] if change is None else whole[:at] + change + whole[at + 1 :])
             with contextlib.suppress(ATLError):
-                values_given(program, [f"x={damaged}"])
+                parse_values(program, [f"x={damaged}"])
     damaged.write_bytes(whole.replace(b"}", b"]"))
     code, _, err = ended(capsys, "run", written(tmp_path, SQUARED), f"x={damaged}")
     assert code == 2
@@ -282,7 +282,7 @@ def test_an_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypa
     def interrupted(target: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("atl.files.programs.program_in", interrupted)
+    monkeypatch.setattr("atl.files.programs.load_program", interrupted)
     assert ended(capsys, "show", "anything") == (130, "", "atl: interrupted\n")
 
 

@@ -18,11 +18,10 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import atl
-from atl.cli import main
-from atl.cli.foundation import command
-from atl.cli.foundation.command import CODES, FAILED, GOOD, REFUSED
-from atl.cli.foundation.terminal import coloured, watched
+from atl.cli import command, main
+from atl.cli.command import CODES, FAILED, GOOD, REFUSED
 from atl.cli.main import COMMANDS, parser
+from atl.cli.terminal import supports_colour, with_progress
 from rewrites import reschedule
 
 HERE = Path(__file__).resolve().parents[2]
@@ -187,7 +186,7 @@ def test_a_fuzzer_tells_of_findings_as_json(
     ("words", "said"),
     [
         (["matrix.mtx", "ELL"], "ELL is not a sparse format"),
-        (["matrix.txt", "CSR"], "read by its ending"),
+        (["matrix.txt", "CSR"], "has an unknown suffix"),
         (["gone.mtx", "CSR"], "gone.mtx cannot be read"),
         (["broken.mtx", "CSR"], "broken.mtx cannot be read"),
         (["broken.npz", "CSR"], "broken.npz cannot be read"),
@@ -239,11 +238,11 @@ def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest
     [
         (["examples/matmul.py", "--as", "folder"], "a folder cannot be printed"),
         (["examples/matmul.py", "--as", "folder", "-o", "examples/matmul.py"], "is no folder"),
-        (["examples/matmul.py", "--as", "html"], "made of a certificate"),
-        (["examples/matmul.py"], "it is not said what is to be made"),
-        (["examples/matmul.py", "-o", "x.pdf"], "nothing is made as pdf"),
-        (["examples/matmul.py", "-o", "x"], "nothing is made as"),
-        (["examples/matmul.py", "--as", "py"], "made of a certificate"),
+        (["examples/matmul.py", "--as", "html"], "needs a certificate, not a program"),
+        (["examples/matmul.py"], "no output kind was chosen"),
+        (["examples/matmul.py", "-o", "x.pdf"], "unknown output kind: pdf"),
+        (["examples/matmul.py", "-o", "x"], "unknown output kind: a file without a suffix"),
+        (["examples/matmul.py", "--as", "py"], "needs a certificate, not a program"),
         (["examples/matmul.py", "-o", "nowhere/x.c"], "cannot be written"),
         (["gone.json", "--as", "c"], "gone.json cannot be read"),
     ],
@@ -283,14 +282,14 @@ class Shown:
 def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert coloured(Shown(True))  # type: ignore[arg-type]
-    assert not coloured(Shown(False))  # type: ignore[arg-type]
+    assert supports_colour(Shown(True))  # type: ignore[arg-type]
+    assert not supports_colour(Shown(False))  # type: ignore[arg-type]
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not coloured(Shown(True))  # type: ignore[arg-type]
+    assert not supports_colour(Shown(True))  # type: ignore[arg-type]
     monkeypatch.setenv("NO_COLOR", "")
-    assert coloured(Shown(True))  # type: ignore[arg-type]
+    assert supports_colour(Shown(True))  # type: ignore[arg-type]
     monkeypatch.setenv("TERM", "dumb")
-    assert not coloured(Shown(True))  # type: ignore[arg-type]
+    assert not supports_colour(Shown(True))  # type: ignore[arg-type]
 
 
 def test_what_takes_longer_shows_how_far_it_is_and_gives_everything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,12 +311,12 @@ def test_what_takes_longer_shows_how_far_it_is_and_gives_everything(monkeypatch:
 
     errors = Errors()
     monkeypatch.setattr(sys, "stderr", errors)
-    monkeypatch.setattr("atl.cli.foundation.terminal.PATIENCE", -1.0)
-    assert [*watched(range(5), "counting")] == [0, 1, 2, 3, 4]
+    monkeypatch.setattr("atl.cli.terminal.PROGRESS_DELAY", -1.0)
+    assert [*with_progress(range(5), "counting")] == [0, 1, 2, 3, 4]
     assert "counting" in errors.text
     shown = errors.text
-    monkeypatch.setattr("atl.cli.foundation.terminal.PATIENCE", 60.0)
-    assert [*watched(range(5), "counting")] == [0, 1, 2, 3, 4]
+    monkeypatch.setattr("atl.cli.terminal.PROGRESS_DELAY", 60.0)
+    assert [*with_progress(range(5), "counting")] == [0, 1, 2, 3, 4]
     assert errors.text == shown
 
 

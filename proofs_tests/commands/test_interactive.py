@@ -19,13 +19,12 @@ from prompt_toolkit.output import DummyOutput
 
 import atl
 from atl.cli import main
-from atl.cli.foundation.command import FAILED, GOOD, REFUSED
-from atl.cli.interactive import desk as desks
-from atl.cli.interactive.completing import completions
-from atl.cli.interactive.desk import Desk, refusal
-from atl.cli.interactive.loop import by_lines, in_terminal
-from atl.cli.interactive.scripts import script
-from atl.cli.interactive.words import CALLS, Call, arguments_in, call_in
+from atl.cli.command import FAILED, GOOD, REFUSED
+from atl.cli.interactive import shell as shells
+from atl.cli.interactive.completion import completions
+from atl.cli.interactive.repl import run_lines, run_terminal
+from atl.cli.interactive.shell import Shell, error_text, script
+from atl.cli.interactive.syntax import CALLS, Call, parse_arguments, parse_call
 from atl.errors import ATLError, InvalidArgument
 from rewrites import load, reschedule
 
@@ -40,19 +39,19 @@ STAGES = "f (x : float32[n]) : float32[n] := let buf := ⊞[i < n] 2 * x[i] in �
 @pytest.fixture(autouse=True)
 def _without_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that applies is offered, also where the machine is slow."""
-    monkeypatch.setattr(desks, "SECONDS", 60.0)
+    monkeypatch.setattr(shells, "SECONDS", 60.0)
 
 
-def desk(text: str = PRODUCT) -> Desk:
-    return Desk(atl.parse(text))
+def shell(text: str = PRODUCT) -> Shell:
+    return Shell(atl.parse(text))
 
 
-def told(at: Desk, line: str) -> str:
-    """The answer to a line, a refusal too."""
+def told(at: Shell, line: str) -> str:
+    """The answer to a line, a error_text too."""
     try:
-        return at.answer(line)
+        return at.execute(line)
     except ATLError as error:
-        return refusal(error)
+        return error_text(error)
 
 
 def number_of(listed: str, law: str, *also: str) -> str:
@@ -148,7 +147,7 @@ def test_without_a_terminal_a_session_is_asked_for(
     assert "required: --auto to search for a schedule, or --interactive" in capsys.readouterr().err
     assert main(["derive", str(MATMUL), "-i", "--auto"]) == REFUSED
     assert main(["derive", str(MATMUL), "-i", "--tiles", "8"]) == REFUSED
-    assert "--tiles is for a search" in capsys.readouterr().err
+    assert "--tiles is an option of the search" in capsys.readouterr().err
 
 
 # -- keys at a terminal -----------------------------------------------------------------------------------------------
@@ -162,12 +161,12 @@ def keys(text: str) -> Iterator[None]:
 
 
 def test_keys_at_a_terminal_derive_and_save(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    at = desk()
+    at = shell()
     file = tmp_path / "product.py"
     with keys(f"tile i,j 8,8\nnonsense\nundo\nredo\nsave {file}\nquit\n"):
-        in_terminal(at)
+        run_terminal(at)
     out = capsys.readouterr().out
-    assert "there is no word called 'nonsense'" in out
+    assert "there is no command called 'nonsense'" in out
     assert at.finished
     assert [call.text for call in at.session.steps] == ["tile(['i', 'j'], [8, 8])"]
     names: dict[str, Any] = {}
@@ -177,7 +176,7 @@ def test_keys_at_a_terminal_derive_and_save(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.long
 def test_tab_completes_at_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    at = desk()
+    at = shell()
     with create_pipe_input() as given, create_app_session(input=given, output=DummyOutput()) as session:
 
         def type_on() -> None:
@@ -190,30 +189,30 @@ def test_tab_completes_at_a_terminal(capsys: pytest.CaptureFixture[str]) -> None
         typing = Thread(target=type_on)
         typing.start()
         given.send_text("intercha\t")
-        in_terminal(at)
+        run_terminal(at)
         typing.join()
     assert [call.text for call in at.session.steps] == ["interchange('j')"]
-    assert "calls that no file has" in capsys.readouterr().out
+    assert "unsaved calls" in capsys.readouterr().out
 
 
 def test_the_end_of_input_leaves_and_an_interrupt_drops_the_line(capsys: pytest.CaptureFixture[str]) -> None:
-    at = desk()
+    at = shell()
     with keys("tile i 8\x03interchange j\n\x04\x04"):
-        in_terminal(at)
+        run_terminal(at)
     assert [call.text for call in at.session.steps] == ["interchange('j')"]
-    assert capsys.readouterr().out.count("quit once more leaves") == 1
+    assert capsys.readouterr().out.count("quit again discards them") == 1
 
 
 def test_an_interrupted_call_was_not_made(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Call, "made", interrupted)
-    at = desk()
+    monkeypatch.setattr(Call, "apply", interrupted)
+    at = shell()
     with keys("tile i 8\nquit\n"):
-        in_terminal(at)
+        run_terminal(at)
     assert not len(at.session.steps)
-    assert "interrupted: the goal is as it was" in capsys.readouterr().out
+    assert "interrupted: the goal has not changed" in capsys.readouterr().out
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------
@@ -237,7 +236,7 @@ def test_an_interrupted_call_was_not_made(capsys: pytest.CaptureFixture[str], mo
     ],
 )
 def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    assert call_in(line) == Call(method, arguments, options)
+    assert parse_call(line) == Call(method, arguments, options)
 
 
 @pytest.mark.parametrize(
@@ -247,43 +246,43 @@ def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], op
         ("tile i", "missing a required argument: 'by'"),
         ("tile i 8 9", "too many positional arguments"),
         ("tile i by=8 to=9", "got an unexpected keyword argument 'to'"),
-        ('stage "A', "a quote at both ends"),
-        ("tile('i', 8", "a bracket at both ends"),
-        ("tile('i', open('x'))", "numbers, texts and lists"),
-        ("tile(" + "(" * 300 + ")" * 300 + ")", "numbers, texts and lists"),
-        ("s.__class__()", "a bracket at both ends"),
-        ("eval('1')", "a bracket at both ends"),
+        ('stage "A', "balanced quotes"),
+        ("tile('i', 8", "balanced brackets"),
+        ("tile('i', open('x'))", "numbers, strings and lists"),
+        ("tile(" + "(" * 300 + ")" * 300 + ")", "numbers, strings and lists"),
+        ("s.__class__()", "balanced brackets"),
+        ("eval('1')", "balanced brackets"),
         ("store buf swizzled", "a session in Python"),
         ("99", "no call of number 99 has been listed"),
         ("9999999999999", "no call of number"),
         ("undo 7", "undo(7) of 0 calls"),
-        ("undo x", "x is no number"),
+        ("undo x", "x is not a number"),
         ("explain 3", "no call has been made"),
         ("at q", "nothing in the goal is bound as q"),
         ('at "⊞[_ < "', "expected"),
         ("save x", "a name that ends in .py"),
-        ("save", "nothing is saved as"),
+        ("save", "the suffix names no format to save"),
         ("save nowhere/x.py", "cannot be written"),
         ("? nothing_like_this", "nothing in the goal is bound as nothing_like_this"),
     ],
 )
 def test_what_is_meant_otherwise_is_refused_in_words(line: str, said: str) -> None:
-    at = desk()
+    at = shell()
     assert said in told(at, line)
     assert not len(at.session.steps)
 
 
 def test_a_word_is_explained() -> None:
-    at = desk()
+    at = shell()
     assert told(at, "? tile").startswith("s.tile(name, by, *, in_=None)\n")
     assert told(at, "? get_gen-").startswith("get_gen (access")
-    assert told(at, "? undo") == "undo: undo [COUNT]: takes back the last calls"
+    assert told(at, "? undo") == "undo: undo [COUNT]: undo the last calls"
     assert all(word in told(at, "help") for word in ("NUMBER", "save FILE", "tile i 8"))
 
 
 @pytest.mark.long
 def test_a_place_is_kept_and_followed_and_rules_are_tried_there() -> None:
-    at = desk(STAGES)
+    at = shell(STAGES)
     assert "^" in told(at, "at buf")
     assert at.prompt() == "f at buf> "
     assert "s.inline('buf')" in told(at, "?")
@@ -293,16 +292,16 @@ def test_a_place_is_kept_and_followed_and_rules_are_tried_there() -> None:
 
 
 def test_a_rule_at_a_place_is_taken_there_only() -> None:
-    at = desk(STAGES)
+    at = shell(STAGES)
     told(at, 'at "2 * x[_]"')
     told(at, "mul_comm")
     assert [call.text for call in at.session.steps] == ["rw('mul_comm', at='2 * x[_]')"]
     told(at, "at")
-    assert at.place is None
+    assert at.focus is None
 
 
 def test_an_offer_that_asks_is_taken_with_an_answer() -> None:
-    at = desk()
+    at = shell()
     told(at, "at i")
     number = number_of(told(at, "??"), "s.rw('tile_gen', at='i', k=…)")
     assert f"try: {number} k=8" in told(at, number)
@@ -312,7 +311,7 @@ def test_an_offer_that_asks_is_taken_with_an_answer() -> None:
 
 
 def test_what_was_called_is_undone_explained_and_checked() -> None:
-    at = desk()
+    at = shell()
     told(at, "interchange j")
     assert "sum_gen_swap" in told(at, "explain")
     assert "sum_gen_swap" in told(at, "steps")
@@ -326,7 +325,7 @@ def test_what_was_called_is_undone_explained_and_checked() -> None:
 
 
 def test_a_script_has_the_calls_and_replays() -> None:
-    at = desk()
+    at = shell()
     for line in ("tile i,j 8,8", "stage A at=io", "mark io parallel", "mul_comm at=p"):
         told(at, line)
     text = script(at.session)
@@ -352,12 +351,12 @@ def test_where_the_calls_do_not_replay_the_steps_do() -> None:
 # -- completion -------------------------------------------------------------------------------------------------------
 
 
-def found(at: Desk, line: str) -> list[str]:
+def found(at: Shell, line: str) -> list[str]:
     return [each.text for each in completions(at, line)]
 
 
 def test_words_rules_and_names_of_this_place_are_completed() -> None:
-    at = desk()
+    at = shell()
     assert {"tile", "tile_gen", "tile_sum"} <= {*found(at, "til")}
     assert found(at, "und") == ["undo"]
     assert "sum_gen_swap" in found(at, "sum_")
@@ -375,17 +374,17 @@ def test_words_rules_and_names_of_this_place_are_completed() -> None:
 
 
 def test_each_call_has_a_meaning_beside_it() -> None:
-    shown = {each.text: each.meaning for each in completions(desk(), "")}
+    shown = {each.text: each.meaning for each in completions(shell(), "")}
     assert all(shown[name] for name in CALLS)
 
 
 def test_values_are_read() -> None:
-    assert arguments_in(["-3", "i2", "None", "3.5"]) == ((-3, "i2", None, "3.5"), {})
+    assert parse_arguments(["-3", "i2", "None", "3.5"]) == ((-3, "i2", None, "3.5"), {})
     with pytest.raises(InvalidArgument):
-        call_in("")
+        parse_call("")
 
 
 def test_a_session_by_lines_counts_refusals() -> None:
     out = io.StringIO()
-    assert by_lines(desk(), ["tile", "foo", "goal"], out) == 2
+    assert run_lines(shell(), ["tile", "foo", "goal"], out) == 2
     assert out.getvalue().count("matmul> ") == 3

@@ -42,7 +42,7 @@ OF_BUILDING: Final = (
         "lowering.compile(s.goal)\n",
         "compile(s.goal)",
         "compile(s.goal, target='cuda')",
-        'target="cuda" carries it out',
+        'use target="cuda", which supports it',
     ),
     Entry(
         "ATL506",
@@ -56,9 +56,9 @@ OF_BUILDING: Final = (
         "ATL507",
         "# Taken to be a machine with a driver, without nvcc and without a GPU.\n"
         "from unittest import mock\n"
-        "from lowering.device.found import Found\n"
+        "from lowering.device.detection import GpuEnvironment\n"
         "kernel = lowering.compile(atl.program('f', [x], 2 * x), target='cuda')\n"
-        "with mock.patch('lowering.gpu.compiled.look_around', return_value=Found(None, '12.4', ())):\n"
+        "with mock.patch('lowering.gpu.compiled.detect_gpu', return_value=GpuEnvironment(None, '12.4', ())):\n"
         "    kernel(x=np.ones(3, np.float32))\n",
         "'cuda'",
         "'c'",

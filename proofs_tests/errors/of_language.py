@@ -35,7 +35,7 @@ OF_LANGUAGE: Final = (
         "f = atl.program('f', [x], atl.gen(n, lambda j: x[held[0]]))\n",
         "x[held[0]]",
         "x[j]",
-        "build the expression inside of that function",
+        "build the expression inside this function",
     ),
     Entry(
         "ATL105",

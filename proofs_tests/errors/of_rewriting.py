@@ -71,7 +71,7 @@ OF_REWRITING: Final = (
         "s.done().save('none/double.json')\n",
         "none/",
         "",
-        "a place for a file",
+        "a writable path",
     ),
     Entry(
         "ATL709",
@@ -145,6 +145,6 @@ OF_REWRITING: Final = (
         "from atl import html\nhtml.write(reschedule(atl.program('f', [x], 2 * x)).done(), 'no such folder/f.html')\n",
         "no such folder/",
         "",
-        "a place for a file",
+        "a writable path",
     ),
 )

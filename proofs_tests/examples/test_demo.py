@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from atl.cli import main as command_line
-from atl.cli.foundation.command import FAILED, INTERRUPTED, REFUSED
+from atl.cli.command import FAILED, INTERRUPTED, REFUSED
 from atl.errors import ImageError
 from lowering.demo import photograph, pictures
 from lowering.demo.photograph import blur, by_numpy, demonstrate

@@ -23,12 +23,12 @@ from atl.core.marks import THREADS
 from atl.core.program import Program
 from atl.errors import ATLError
 from lowering import lower
-from lowering.cuda.narrow import at_sizes, bounds_of_indices
+from lowering.cuda.index_width import bounds_of_indices, evaluate_bounds
 from lowering.cuda.printer import print_cuda
-from lowering.gpu import machine
-from lowering.gpu.apart import report as apart
-from lowering.gpu.formation import kernels
+from lowering.gpu import interpreter
 from lowering.gpu.kernels import Barrier, Kernels, Run, launches, steps_of
+from lowering.gpu.outlining import kernels
+from lowering.gpu.races import report as race_report
 from lowering.nest.loopnest import For, LoopNest, statements
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.gpu.shim.programs import program_by_seed
@@ -98,16 +98,16 @@ class Fuzz:
             want = atl.evaluate(program, **arrays)
             calls.append(({"n": n}, arrays, want))
             try:
-                got = machine.run(held, {"n": n}, arrays)
+                got = interpreter.run(held, {"n": n}, arrays)
             except ATLError as error:
                 report.findings.append(f"{number}, interpreted with n = {n}: {error}\n{text}")
                 return
             if not np.array_equal(got, want):
                 report.findings.append(f"{number}, interpreted with n = {n}: another result\n{text}")
                 return
-        proof = apart(held)
+        proof = race_report(held)
         if not proof:
-            report.findings.append(f"{number}, threads that are not proved apart: {proof}\n{text}")
+            report.findings.append(f"{number}, threads that are not proved race-free: {proof}\n{text}")
             return
         report.ran += 1
         report.seen.update(_has(held))
@@ -146,7 +146,7 @@ def greatest_index(nest: LoopNest, sizes: Mapping[str, int]) -> Fraction:
     """What bounds every integer that is computed for an index, for these sizes."""
     bounds = bounds_of_indices(nest)
     assert bounds is not None
-    return max((at_sizes(each, sizes) for each in bounds), default=Fraction(0))
+    return max((evaluate_bounds(each, sizes) for each in bounds), default=Fraction(0))
 
 
 def _reason(error: ATLError) -> str:
@@ -175,7 +175,7 @@ def _has(held: Kernels) -> set[str]:
             found.add("vectors")
         if "shared" in launch.places.values() and any(isinstance(step, Barrier) for step in steps):
             found.add("shared and barriers")
-        if any(isinstance(step, Run) and step.sums for step in steps):
+        if any(isinstance(step, Run) and step.folds for step in steps):
             found.add("sums over threads")
     return found
 

@@ -32,6 +32,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
     for number, name in enumerate(SCHEDULES):
         _, held = scheduled(name)
         texts.append((f"kernel{number}", renamed(print_cuda(held), held.nest.name, f"kernel{number}"), held.nest))
+    return build(texts, tmp_path_factory.mktemp("sanitized"))
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Sanitized:
+    texts = []
     for number, (name, before, after, _) in enumerate(PLANTED.values()):
         _, held = scheduled(name)
         source = print_cuda(held)
@@ -55,11 +61,11 @@ def test_a_printed_kernel_computes_what_it_means_and_nothing_is_found(name: str,
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("what", PLANTED)
-def test_a_planted_fault_is_found(what: str, program: Sanitized) -> None:
+def test_a_planted_fault_is_found(what: str, planted: Sanitized) -> None:
     name, _, _, said = PLANTED[what]
     goal, held = scheduled(name)
     sizes = SCHEDULES[name][1][0]
     arrays = arrays_for(goal, sizes)
     shape = atl.evaluate(goal, **arrays).shape
     with pytest.raises(Finding, match=said):
-        program(held.nest, f"planted{list(PLANTED).index(what)}", sizes, arrays, shape)
+        planted(held.nest, f"planted{list(PLANTED).index(what)}", sizes, arrays, shape)

@@ -17,8 +17,8 @@ from atl.errors import GpuMissing, InvalidArgument
 from examples import gpu
 from lowering import GpuKernel
 from lowering import compile as compile_program
-from lowering.device import found as found_here
-from lowering.device.found import Found, find_nvcc, look_around
+from lowering.device import detection
+from lowering.device.detection import GpuEnvironment, detect_gpu, find_nvcc
 from lowering.gpu import compiled
 from rewrites import Session
 
@@ -147,11 +147,11 @@ def test_what_all_see_is_stored_by_the_first_thread_of_an_axis_without_a_loop() 
 
 def test_a_call_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     held = kernel("transpose")
-    monkeypatch.setattr(compiled, "look_around", lambda: Found("13.0", None))
+    monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("13.0", None))
     with pytest.raises(GpuMissing) as caught:
         held(np.zeros((2, 3), np.float32))
     assert caught.value.required == ("nvcc, a driver and a GPU; found: nvcc 13.0, no driver (libcuda.so.1), no GPU")
-    two = Found(None, "12.4", ((9, 0), (8, 0)))
+    two = GpuEnvironment(None, "12.4", ((9, 0), (8, 0)))
     assert str(two) == "no nvcc, a driver for CUDA 12.4, 2 GPUs of compute capability 8.0, 9.0"
     with pytest.raises(ValueError, match="A"):
         held(np.zeros(3, np.float32))
@@ -159,7 +159,7 @@ def test_a_call_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_here_is_found_out_without_a_gpu() -> None:
-    found = look_around()
+    found = detect_gpu()
     assert (found.nvcc is None) == (find_nvcc() is None)
     assert found.complete == bool(found.nvcc and found.gpus)
 
@@ -186,7 +186,7 @@ class Driver:
             if name == "cuDeviceGetName":
                 given[0].value = b"a GPU"
             elif name != "cuInit":
-                minor = name == "cuDeviceGetAttribute" and given[1].value == found_here.MINOR
+                minor = name == "cuDeviceGetAttribute" and given[1].value == detection.MINOR
                 given[0]._obj.value = 4 if minor else answers[0]
             return 0
 
@@ -203,8 +203,8 @@ class Driver:
     ],
 )
 def test_a_driver_says_its_version_and_its_gpus(fails: str, found: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_here, "CDLL", lambda name: Driver(fails))
-    assert found_here._driver() == found
+    monkeypatch.setattr(detection, "CDLL", lambda name: Driver(fails))
+    assert detection._driver() == found
 
 
 def test_a_program_that_says_no_release_is_no_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,10 +212,10 @@ def test_a_program_that_says_no_release_is_no_nvcc(tmp_path: Path, monkeypatch: 
         path = tmp_path / name
         path.write_text(f"#!/bin/sh\n{text}\n" if text else "", encoding="utf-8")
         path.chmod(0o755)
-        assert found_here._version(str(path), 0) == ""
+        assert detection._version(str(path), 0) == ""
     for home in ("NVCC", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(home, raising=False)
-    monkeypatch.setattr(found_here, "USUAL_PLACE", str(tmp_path))
+    monkeypatch.setattr(detection, "DEFAULT_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_nvcc() is None
 

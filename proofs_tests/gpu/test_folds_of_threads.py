@@ -12,9 +12,9 @@ import atl
 from atl.errors import UnsupportedMark
 from lowering import lower
 from lowering.cuda.printer import print_cuda
-from lowering.gpu import machine
-from lowering.gpu.apart import report
-from lowering.gpu.formation import kernels
+from lowering.gpu import interpreter
+from lowering.gpu.outlining import kernels
+from lowering.gpu.races import report
 from lowering.nest.loopnest import LoopNest
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 from proofs_tests.gpu.test_gpu_kernels import arrays_for
@@ -47,7 +47,7 @@ def test_folds_over_some_axes_are_those_that_are_meant(tmp_path: Path) -> None:
     for program, held in zip(programs, made, strict=True):
         arrays = arrays_for(program, {"n": 2})
         want = atl.evaluate(program, **arrays)
-        assert np.array_equal(machine.run(held, {"n": 2}, arrays), want)
+        assert np.array_equal(interpreter.run(held, {"n": 2}, arrays), want)
         assert np.array_equal(Shimmed(library, held.nest)(program.name, {"n": 2}, arrays, want.shape), want)
         assert report(held)
 
@@ -107,7 +107,7 @@ def test_a_fold_of_a_whole_block_takes_a_place_for_each_warp(cells: int) -> None
     if 4 * cells + 4 * 32 <= 48 * 1024:
         kernels(nest)
         return
-    with pytest.raises(UnsupportedMark, match=rf"there are s \({4 * cells}\), and 128 to fold"):
+    with pytest.raises(UnsupportedMark, match=rf"this kernel has s \({4 * cells}\), and 128 for folds"):
         kernels(nest)
 
 
@@ -116,7 +116,7 @@ def test_folds_over_some_axes_take_shared_memory_that_counts() -> None:
         "f (x : float32[n, 48]) : float32[n, 3] := ⊞[i < n | block.x] "
         "let s | shared := ⊞[a < 12000 | unroll] x[i, 0] in ⊞[t < 3 | thread.y] Σ[j < 48 | thread.x] s[j] * x[i, t]"
     )
-    with pytest.raises(UnsupportedMark, match="a block has no room for s"):
+    with pytest.raises(UnsupportedMark, match="the shared memory of a block is too small for s"):
         kernels(lower(atl.parse(text), target="cuda"))
 
 
@@ -132,6 +132,8 @@ def _folded_over_x(arrays: str) -> LoopNest:
 
 def test_what_is_folded_through_needs_room_where_nothing_else_is_shared() -> None:
     kernels(_folded_over_x("xy"))  # 4 · 1024 · (4 + 8) bytes: just all that there are
-    with pytest.raises(UnsupportedMark, match="no room for what its threads fold through, in 12 ways") as told:
+    with pytest.raises(
+        UnsupportedMark, match="the shared memory of a block is too small for 12 different folds over its threads"
+    ) as told:
         kernels(_folded_over_x("xyu"))
-    assert "to fold takes 81920" in str(told.value)
+    assert "the folds need 81920" in str(told.value)

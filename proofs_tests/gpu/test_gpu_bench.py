@@ -22,10 +22,10 @@ from bench.gpu.checking import Verdict, calls, checked, fault
 from bench.gpu.shipped import Shipped
 from examples import gpu
 from examples.schedules import blur
-from lowering import Device, look_around, random_inputs
+from lowering import Device, detect_gpu, random_inputs
 from lowering.device import runtime
-from lowering.device.building import Declared, Functions, opened
-from lowering.device.found import Found, find_nvcc
+from lowering.device.building import Declared, Functions, open_library
+from lowering.device.detection import GpuEnvironment, find_nvcc
 from proofs_tests.gpu.shim.machine import Shim
 from proofs_tests.gpu.shim.run import COMPILER, build
 from rewrites import Session, reschedule
@@ -37,7 +37,7 @@ SMALL: Final[dict[str, Callable[[], Session]]] = {
     "transpose": lambda: gpu.transpose(8, 2),
     "row_sums_by_warps": lambda: gpu.row_sums_by_warps(2),
 }
-H200: Final = Found("13.0", "13.0", ((9, 0),), ("NVIDIA H200",))
+H200: Final = GpuEnvironment("13.0", "13.0", ((9, 0),), ("NVIDIA H200",))
 
 
 class OneLibrary:
@@ -52,7 +52,7 @@ class OneLibrary:
         self.shim = Shim(library)
 
     def functions(self, _source: str, _name: str, declared: Declared) -> Functions:
-        return opened(self._path, declared)
+        return open_library(self._path, declared)
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_what_a_sanitizer_says_is_told() -> None:
 
 @pytest.mark.long
 def test_without_a_gpu_one_line_says_what_is_missing() -> None:
-    if look_around().complete:
+    if detect_gpu().complete:
         pytest.skip("there is a GPU here: `python -m bench.gpu` itself is to be run")
     answer = subprocess.run([sys.executable, "-m", "bench.gpu"], capture_output=True, text=True, check=False)
     assert answer.returncode == command.ABSENT

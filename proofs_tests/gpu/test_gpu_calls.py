@@ -26,10 +26,10 @@ from atl.errors import (
 )
 from examples import gpu
 from lowering import GpuKernel, lower, recorded_plan
-from lowering.device import building, calls, found, runtime
-from lowering.device.found import Found
+from lowering.device import building, calls, detection, runtime
+from lowering.device.detection import GpuEnvironment
 from lowering.gpu import compiled
-from lowering.gpu.formation import kernels
+from lowering.gpu.outlining import kernels
 from proofs_tests.gpu.shim.machine import ByDLPack, ByInterface, Shim, ShimMachine
 from proofs_tests.gpu.shim.run import COMPILER
 
@@ -265,20 +265,32 @@ REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {
     "a mask": (lambda h: ByInterface(h.at[0], h.x, changed={"mask": h}), "has a mask"),
     "strides": (lambda h: ByInterface(h.at[0], h.x, changed={"strides": (8,)}), "not C-contiguous"),
     "strides by DLPack": (lambda h: ByDLPack(h.at[0], h.x, h.shim, strides=(2,)), "not C-contiguous"),
-    "nothing said": (lambda h: ByInterface(h.at[0], h.x, changed={"data": None}), "says too little"),
-    "a shape below zero": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (-5,)}), "says too little"),
-    "a shape of fractions": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (5.5,)}), "says too little"),
+    "nothing said": (
+        lambda h: ByInterface(h.at[0], h.x, changed={"data": None}),
+        "has an invalid __cuda_array_interface__",
+    ),
+    "a shape below zero": (
+        lambda h: ByInterface(h.at[0], h.x, changed={"shape": (-5,)}),
+        "has an invalid __cuda_array_interface__",
+    ),
+    "a shape of fractions": (
+        lambda h: ByInterface(h.at[0], h.x, changed={"shape": (5.5,)}),
+        "has an invalid __cuda_array_interface__",
+    ),
     "more than there can be": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (1 << 62,)}), "at most .* bytes"),
     "more of nothing": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (0, 1 << 65)}), "at most .* bytes"),
-    "an address below zero": (lambda h: ByInterface(-8, h.x), "says too little"),
-    "an address of 70 bits": (lambda h: ByInterface(1 << 70, h.x), "says too little"),
-    "a stream of 70 bits": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": 1 << 70}), "made in the stream"),
-    "strides of another rank": (lambda h: ByInterface(h.at[0], h.x, changed={"strides": (4, 4)}), "says too little"),
-    "no stream": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": "a"}), "made in the stream 'a'"),
-    "no capsule": (lambda h: ByNothing(h.at[0], h.x, h.shim), "is not handed out by its library"),
-    "bfloat16": (lambda h: ByDLPack(h.at[0], h.x, h.shim, kind=4), "type 4 of DLPack's"),
-    "memory of the host": (lambda h: ByInterface(h.x.ctypes.data // 16 * 16, h.x), "CUDA knows nothing of memory"),
-    "no multiple": (lambda h: ByInterface(h.at[0] + 2, h.x), "no multiple of 4"),
+    "an address below zero": (lambda h: ByInterface(-8, h.x), "has an invalid __cuda_array_interface__"),
+    "an address of 70 bits": (lambda h: ByInterface(1 << 70, h.x), "has an invalid __cuda_array_interface__"),
+    "a stream of 70 bits": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": 1 << 70}), "declares the stream"),
+    "strides of another rank": (
+        lambda h: ByInterface(h.at[0], h.x, changed={"strides": (4, 4)}),
+        "has an invalid __cuda_array_interface__",
+    ),
+    "no stream": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": "a"}), "declares the stream 'a'"),
+    "no capsule": (lambda h: ByNothing(h.at[0], h.x, h.shim), "cannot be exported by its library"),
+    "bfloat16": (lambda h: ByDLPack(h.at[0], h.x, h.shim, kind=4), "DLPack type 4"),
+    "memory of the host": (lambda h: ByInterface(h.x.ctypes.data // 16 * 16, h.x), "is unknown to CUDA"),
+    "no multiple": (lambda h: ByInterface(h.at[0] + 2, h.x), "not a multiple of 4"),
 }
 
 
@@ -502,14 +514,14 @@ def lower_to_kernels(program: atl.Program) -> None:
 
 # -- building ---------------------------------------------------------------------------------------------------------
 
-NVCC: Final = found.find_nvcc()
+NVCC: Final = detection.find_nvcc()
 
 
 @pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is built for a GPU here")
 def test_a_kernel_is_built_for_named_architectures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATL_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiled, "look_around", lambda: Found("13.0", None))
+    monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("13.0", None))
     kernel = compiled.compile_for_gpu(atl.parse(SUM))
     path = kernel.build()
     plan = recorded_plan(path)
@@ -523,7 +535,7 @@ def test_a_kernel_is_built_for_named_architectures(tmp_path: Path, monkeypatch: 
     before = path.stat().st_mtime_ns
     assert kernel.build() == path
     assert path.stat().st_mtime_ns == before  # it is found in the cache
-    functions = building.opened(path, {"added": ("address",) * 3 + ("int64_t",), "atl_device": ("address",)})
+    functions = building.open_library(path, {"added": ("address",) * 3 + ("int64_t",), "atl_device": ("address",)})
     assert set(functions) == {"added", "atl_device"}
 
 
@@ -544,23 +556,25 @@ esac
 
 def test_architectures_are_those_of_the_gpus_that_are_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, SAYS))
-    nvcc = found.find_nvcc()
+    nvcc = detection.find_nvcc()
     assert nvcc is not None
-    assert found.release_of(nvcc) == "12.1"
+    assert detection.release_of(nvcc) == "12.1"
     targets = {
         (): ["arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90", "arch=compute_90,code=compute_90"],
         ((9, 0), (8, 0), (9, 0)): ["arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90"],
         ((12, 0),): ["arch=compute_90,code=compute_90"],
     }
     for gpus, want in targets.items():
-        assert building._targets(nvcc, Found("12.1", "12.1", gpus)) == [f"-gencode={target}" for target in want]
-    with pytest.raises(CompilerFailed, match="makes no code for a GPU of compute capability"):
-        building._targets(nvcc, Found("12.1", "12.1", ((6, 1),)))
+        assert building._targets(nvcc, GpuEnvironment("12.1", "12.1", gpus)) == [
+            f"-gencode={target}" for target in want
+        ]
+    with pytest.raises(CompilerFailed, match="does not support GPUs of compute capability"):
+        building._targets(nvcc, GpuEnvironment("12.1", "12.1", ((6, 1),)))
 
 
 def test_what_nvcc_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, f'{SAYS}\necho "nvcc fatal: no host compiler" >&2; exit 1'))
-    monkeypatch.setattr(compiled, "look_around", lambda: Found("12.1", None))
+    monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment("12.1", None))
     with pytest.raises(CompilerFailed, match="nvcc fatal: no host compiler") as caught:
         compiled.compile_for_gpu(atl.parse(SUM)).build()
     assert "NVCC_CCBIN" in str(caught.value)
@@ -571,14 +585,14 @@ def test_what_nvcc_reads_of_the_environment_belongs_to_what_it_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NVCC", fake_nvcc(tmp_path, SAYS))
-    before = found.find_nvcc()
+    before = detection.find_nvcc()
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
-    assert found.find_nvcc() != before
+    assert detection.find_nvcc() != before
 
 
 def test_without_nvcc_a_kernel_has_its_text_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "find_nvcc", lambda: None)
-    monkeypatch.setattr(compiled, "look_around", lambda: Found(None, "12.4", ((9, 0),)))
+    monkeypatch.setattr(compiled, "detect_gpu", lambda: GpuEnvironment(None, "12.4", ((9, 0),)))
     kernel = compiled.compile_for_gpu(atl.parse(SUM))
     assert "__global__" in kernel.source
     for attempt in (lambda: kernel(*given(3)), kernel.build):
@@ -596,5 +610,5 @@ def test_a_program_may_have_the_name_of_a_function_of_its_library(folder: Path) 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 def test_versions_are_found() -> None:
     assert NVCC is not None
-    assert found.release_of(NVCC)
-    assert str(Found("13.0", None)) == "nvcc 13.0, no driver (libcuda.so.1), no GPU"
+    assert detection.release_of(NVCC)
+    assert str(GpuEnvironment("13.0", None)) == "nvcc 13.0, no driver (libcuda.so.1), no GPU"

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from lowering.gpu import barriers
-from lowering.gpu.barriers import Place, Synchronised
+from lowering.gpu.accesses import find_race
+from lowering.gpu.barriers import BarrierInsertion, Place
 from lowering.gpu.kernels import Barrier, Branch, Repeat, Steps
-from lowering.gpu.touches import met
 from proofs_tests.gpu import fuzz as gpu_fuzz
 from proofs_tests.gpu.fuzz import LEAST, run_gpu
 
@@ -27,12 +27,12 @@ def test_random_kernels_compute_what_their_programs_mean() -> None:
 
 @pytest.mark.long
 def test_kernels_without_barriers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Synchronised.steps
+    whole = BarrierInsertion.steps
 
-    def without(self: Synchronised, steps: Steps, place: Place) -> Steps:
+    def without(self: BarrierInsertion, steps: Steps, place: Place) -> Steps:
         return _left(whole(self, steps, place))
 
-    monkeypatch.setattr(Synchronised, "steps", without)
+    monkeypatch.setattr(BarrierInsertion, "steps", without)
     monkeypatch.setattr(gpu_fuzz, "COMPILER", None)
     report = run_gpu(NUMBERS, seed=5)
     assert sum("without a barrier" in found for found in report.findings) >= 8
@@ -45,13 +45,13 @@ def _left(steps: Steps) -> Steps:
 
 def test_barriers_that_look_at_one_axis_only_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: the same cell is taken to mean the same thread where it means the same column."""
-    real = met
+    real = find_race
     monkeypatch.setattr(
-        barriers, "met", lambda one, another, extents, also=None: real(one, another, (extents[0], 1, 1), also)
+        barriers, "find_race", lambda one, another, extents, also=None: real(one, another, (extents[0], 1, 1), also)
     )
     monkeypatch.setattr(gpu_fuzz, "COMPILER", None)
     report = run_gpu(NUMBERS, seed=5)
-    assert any("meet" in found for found in report.findings), str(report)
+    assert any("data race" in found for found in report.findings), str(report)
 
 
 def test_too_few_kernels_of_a_kind_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

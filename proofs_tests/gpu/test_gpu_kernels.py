@@ -17,12 +17,11 @@ from atl.core.index import Index, index
 from atl.errors import IllegalMark, UnsupportedMark
 from examples import gpu
 from lowering import lower
-from lowering.gpu import machine
-from lowering.gpu.formation import kernels
+from lowering.gpu import interpreter
 from lowering.gpu.kernels import (
     Barrier,
     Branch,
-    Dealt,
+    Distributed,
     HostLoop,
     Kernels,
     Launch,
@@ -33,6 +32,7 @@ from lowering.gpu.kernels import (
     launches,
     steps_of,
 )
+from lowering.gpu.outlining import kernels
 from lowering.nest.loopnest import Allocate, For
 from lowering.nest.traps import Trap
 from proofs_tests.sessions.session_programs import A, f, k, matmul, n
@@ -140,7 +140,7 @@ def same(program: atl.Program, got: Any, want: Any) -> bool:
 
 def agree(held: Kernels, program: atl.Program, sizes: Sizes) -> None:
     arrays = arrays_for(program, sizes)
-    assert same(program, machine.run(held, sizes, arrays), atl.evaluate(program, **arrays))
+    assert same(program, interpreter.run(held, sizes, arrays), atl.evaluate(program, **arrays))
 
 
 # -- what is shipped --------------------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def test_no_barrier_of_a_schedule_can_be_left_out(name: str) -> None:
     goal, held = scheduled(name)
     sizes = SCHEDULES[name][1][0]
     for number in range(BARRIERS[name]):
-        with pytest.raises(Trap, match="meet, without a barrier"):
-            machine.run(without_barrier(held, number), sizes, arrays_for(goal, sizes))
+        with pytest.raises(Trap, match=r"data race between threads .*, without a barrier"):
+            interpreter.run(without_barrier(held, number), sizes, arrays_for(goal, sizes))
 
 
 def barriers(held: Kernels) -> Iterator[Barrier]:
@@ -188,7 +188,7 @@ def test_the_product_keeps_its_sums_in_registers_and_its_operands_in_shared_memo
     assert launch.threads == (16, 16, 1)
     places = {s.buffer.name: launch.places[s.buffer.uid] for s in steps_of(launch.body) if isinstance(s, Allocate)}
     assert places == {
-        "acc": Dealt((Share(1, "blocks", 1), Share(0, "blocks", 1), None, None), (1, 1, 4, 4)),
+        "acc": Distributed((Share(1, "blocked", 1), Share(0, "blocked", 1), None, None), (1, 1, 4, 4)),
         "Ap": "shared",
         "Bp": "shared",
     }
@@ -252,17 +252,19 @@ def test_shared_memory_that_is_not_stored_in_full_is_cleared_first() -> None:
 # -- registers --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [Share(0, "blocks", 4), Share(0, "in turns", 8)], ids=["blocks", "in turns"])
+@pytest.mark.parametrize("share", [Share(0, "blocked", 4), Share(0, "cyclic", 8)], ids=["blocked", "cyclic"])
 def test_registers_are_dealt_in_blocks_or_in_turns(share: Share) -> None:
     inner = (
         "flatten ⊞[t < 8 | thread.x] ⊞[r < 4] x[i] + 1"
-        if share.how == "blocks"
+        if share.how == "blocked"
         else ("flatten ⊞[r < 4] ⊞[t < 8 | thread.x] x[i] + 1")
     )
     text = f"⊞[i < n | block.x] let a | registers := {inner} in {inner.replace('x[i] + 1', _read(share))}"
     held = of_text(text, "f (x : float32[n]) : float32[n, 32]")
     (launch,) = launches(held.body)
-    assert [place for place in launch.places.values() if isinstance(place, Dealt)] == [Dealt((share,), (4,))]
+    assert [place for place in launch.places.values() if isinstance(place, Distributed)] == [
+        Distributed((share,), (4,))
+    ]
     agree(held, held.nest.marks[0].program, {"n": 3})
 
 
@@ -271,7 +273,7 @@ def test_a_loop_of_one_thread_deals_its_elements_too() -> None:
     text = f"⊞[i < n | block.x] let a | registers := {inner} in {inner.replace('x[i] + 1', 'a[q, t]')}"
     held = of_text(text, "f (x : float32[n]) : float32[n, 1, 8]")
     (launch,) = launches(held.body)
-    (dealt,) = [place for place in launch.places.values() if isinstance(place, Dealt)]
+    (dealt,) = [place for place in launch.places.values() if isinstance(place, Distributed)]
     assert dealt.extents == (1, 1)
     agree(held, held.nest.marks[0].program, {"n": 3})
 
@@ -288,7 +290,7 @@ def test_all_threads_fill_a_tile_that_is_cut_short(rows: int, axes: set[str]) ->
 
 
 def _read(share: Share) -> str:
-    return "a[4*t + r]" if share.how == "blocks" else "a[8*r + t]"
+    return "a[4*t + r]" if share.how == "blocked" else "a[8*r + t]"
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -300,31 +302,31 @@ REFUSED: Final[dict[str, tuple[str, str, type[Exception], str]]] = {
         "⊞[i < n | block.x] ⊞[j < 64 | block.x] x[i]",
         ROWS,
         IllegalMark,
-        "the loops i and j, one within the other, are both marked block.x",
+        "the nested loops i and j are both marked block.x",
     ),
     "blocks within threads": (
         "⊞[j < 64 | thread.x] ⊞[i < n | block.x] x[i]",
         "f (x : float32[n]) : float32[64, n]",
         IllegalMark,
-        "the loop i is marked block.x, and in the loop j it is not alone",
+        "the loop i is marked block.x, but in the loop j there is more than loops of blocks",
     ),
     "blocks below a loop of a kernel": (
         "⊞[i < n | block.x] ⊞[q < 2] ⊞[j < n | block.y] x[i]",
         "f (x : float32[n]) : float32[n, 2, n]",
         IllegalMark,
-        "the loop j is marked block.y, and in the loop q it is not alone",
+        "the loop j is marked block.y, but in the loop q there is more than loops of blocks",
     ),
     "threads of no constant number": (
         "⊞[i < n | thread.x] x[i]",
         "f (x : float32[n]) : float32[n]",
         IllegalMark,
-        "the loop i is marked thread.x, and it is not known how many threads it takes",
+        "the loop i is marked thread.x, but its number of threads is not constant",
     ),
     "too many threads along an axis": (
         "⊞[i < 65 | thread.z] x[0]",
         "f (x : float32[4]) : float32[65]",
         IllegalMark,
-        "takes 65 threads",
+        "needs 65 threads",
     ),
     "too many threads in all": (
         "⊞[i < 64 | thread.y] ⊞[j < 32 | thread.x] x[0]",
@@ -336,19 +338,19 @@ REFUSED: Final[dict[str, tuple[str, str, type[Exception], str]]] = {
         "⊞[i < n | block.x] let t | shared := ⊞[j < 12289 | unroll] x[i] in t[5]",
         "f (x : float32[n]) : float32[n]",
         UnsupportedMark,
-        "a block has no room for t, which is shared",
+        "the shared memory of a block is too small for t",
     ),
     "a buffer of no constant size in a kernel": (
         "⊞[i < n | block.x] let t := ⊞[j < n] x[i] * x[j] in ⊞[j < n] t[n - 1 - j]",
         "f (x : float32[n]) : float32[n, n]",
         IllegalMark,
-        "the buffer t has no constant size, and stands within a kernel",
+        "the buffer t has no constant size, but is inside a kernel",
     ),
     "shared memory outside of all blocks": (
         "let t | shared := ⊞[j < 8] x[0] in ⊞[i < n | block.x] t[3]",
         "f (x : float32[n]) : float32[n] given 1 <= n",
         IllegalMark,
-        "the buffer t is marked shared, and stands outside of all loops of blocks",
+        "the buffer t is marked shared, but is outside of all loops of blocks",
     ),
     "a register that another thread reads": (
         f"{ONE_EACH} ⊞[t < 64 | thread.x] a[63 - t]",
@@ -360,43 +362,43 @@ REFUSED: Final[dict[str, tuple[str, str, type[Exception], str]]] = {
         f"{ONE_EACH} ⊞[t < 64] a[t]",
         ROWS,
         IllegalMark,
-        "does not say which thread along x",
+        "does not determine a thread along x",
     ),
     "threads that meet in one loop": (
         "⊞[b < n | block.x] ⊞[i < 4 | thread.y] (⊞[j < 8 | thread.x] x[b]) ⊕ Σ[q < n] ⊞[j < 8] x[q]",
         "f (x : float32[n]) : float32[n, 4, 8]",
         IllegalMark,
-        "the loop i is marked thread.y, and two threads meet in out",
+        "the loop i is marked thread.y, but two threads access out",
     ),
     "a buffer of each thread that others touch": (
         "⊞[i < n | block.x] ⊞[t < 64 | thread.y] let u := ⊞[j < 4 | thread.x] x[i] in u[0] + u[3]",
         ROWS,
         IllegalMark,
-        "the loop j is marked thread.x, and its threads would share u",
+        "the loop j is marked thread.x, but its threads would share u",
     ),
     "a sum over a part of a block": (
         "⊞[i < n | block.x] ⊞[t < 8 | thread.y] [t < 3] · Σ[j < 64 | thread.x] x[i]",
         "f (x : float32[n]) : float32[n, 8]",
         IllegalMark,
-        "the loop j is marked thread.x, and threads along x fold into total",
+        "the loop j is marked thread.x, but threads along x fold into total",
     ),
     "a number of a kernel that another one needs": (
         "let s := Σ[j < n] x[j] in ⊞[i < n | block.x] s * x[i]",
         "f (x : float32[n]) : float32[n]",
         IllegalMark,
-        "s is needed in another kernel than the one that computes it",
+        "the scalar s is computed in one kernel and used in another",
     ),
     "a number of the host that blocks need": (
         "let s := 2 in ⊞[i < n | block.x] s * x[i]",
         "f (x : float32[n]) : float32[n]",
         IllegalMark,
-        "s is needed in another kernel than the one that computes it",
+        "the scalar s is computed in one kernel and used in another",
     ),
     "a sum over one block": (
         "⊞[j < n] Σ[i < 1 | block.x] x[j]",
         "f (x : float32[n]) : float32[n]",
         IllegalMark,
-        "total is needed in another kernel than the one that computes it",
+        "the scalar total is computed in one kernel and used in another",
     ),
     "a mark of a CPU": ("⊞[i < n | parallel] x[i]", "f (x : float32[n]) : float32[n]", UnsupportedMark, "CUDA target"),
 }
@@ -413,11 +415,11 @@ def test_what_cannot_be_a_kernel_is_refused(what: str) -> None:
 
 
 def test_blocks_and_tensors_are_not_summed_over_threads() -> None:
-    with pytest.raises(IllegalMark, match="meet in total") as caught:
+    with pytest.raises(IllegalMark, match="both access total") as caught:
         made(reschedule(matmul()).mark("p", "block.x"))
     assert any("partial sums" in hint for hint in caught.value.suggestions)
     rows = atl.program("t", [A], atl.sum(4, lambda i: atl.gen(k, lambda j: atl.guard(i < n, A[i, j]))))
-    with pytest.raises(IllegalMark, match="meet in out") as caught:
+    with pytest.raises(IllegalMark, match="both access out") as caught:
         made(reschedule(rows).mark("i", "thread.x"))
     assert any("interchange" in hint for hint in caught.value.suggestions)
 
@@ -435,7 +437,7 @@ def test_a_register_of_another_thread_is_trapped() -> None:
     shifted = _reversed(last.statement)
     planted = replace(held, body=(replace(launch, body=(*before, Run(shifted), free)),))
     with pytest.raises(Trap, match="register") as trap:
-        machine.run(planted, {"n": 1}, {"x": np.ones(1, np.float32)})
+        interpreter.run(planted, {"n": 1}, {"x": np.ones(1, np.float32)})
     assert trap.value.kind == "register"
 
 
@@ -453,8 +455,8 @@ def test_two_blocks_of_a_launch_that_meet_are_trapped() -> None:
     assert isinstance(run, Run)
     still = replace(run, statement=at_zero(run.statement, launch))
     planted = replace(held, body=(replace(launch, body=(still,)),))
-    with pytest.raises(Trap, match="two blocks of a launch meet"):
-        machine.run(planted, {"n": 2}, {"x": np.ones(2, np.float32)})
+    with pytest.raises(Trap, match="data race between two blocks of a launch"):
+        interpreter.run(planted, {"n": 2}, {"x": np.ones(2, np.float32)})
 
 
 def at_zero(statement: Any, launch: Launch) -> Any:

@@ -12,7 +12,7 @@ import pytest
 import atl
 from lowering import compile as compile_program
 from lowering import lower
-from lowering.cuda.narrow import LIMIT, Bounds, at_sizes, bounds_of_indices, holds, written
+from lowering.cuda.index_width import LIMIT, Bounds, bounds_of_indices, evaluate_bounds, fits_32_bits, polynomial_text
 from proofs_tests.gpu.shim.run import COMPILER, Shimmed, build
 from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, arrays_for, scheduled
 
@@ -46,7 +46,7 @@ def test_no_index_of_a_kernel_is_greater_than_its_bound(tmp_path: Path) -> None:
             arrays = arrays_for(goal, sizes)
             library.shim_greatest()
             Shimmed(library, nest)(goal.name, sizes, arrays, atl.evaluate(goal, **arrays).shape)
-            greatest, most = library.shim_greatest(), max(at_sizes(each, sizes) for each in bounds_of(nest))
+            greatest, most = library.shim_greatest(), max(evaluate_bounds(each, sizes) for each in bounds_of(nest))
             assert greatest <= most, goal.name
             nearest = max(nearest, greatest / most)
     assert nearest > Fraction(1, 2)  # so that a bound which is half of what it should be would be found
@@ -61,7 +61,7 @@ def test_what_the_host_tests_is_what_the_bounds_say() -> None:
         for _ in range(50):
             sizes = {size: random.choice((0, 1, 7, 40_000, 2**31, 2**40, 2**62)) for size in nest.sizes}
             values = {size: f"max({sizes[size]}, 1.0)" for size in nest.sizes}
-            assert all(eval(written(each, values)) <= LIMIT for each in bounds) == holds(bounds, sizes)
+            assert all(eval(polynomial_text(each, values)) <= LIMIT for each in bounds) == fits_32_bits(bounds, sizes)
 
 
 def test_an_exclusive_or_is_bounded_by_the_sum_of_its_parts() -> None:
@@ -71,15 +71,15 @@ def test_an_exclusive_or_is_bounded_by_the_sum_of_its_parts() -> None:
     )
     (largest,) = bounds_of(lower(atl.parse(text), target="cuda"))
     # The address i * m + xor(i, j), where i ends at n and j at m, and room for the rows, which are at least one.
-    assert written(largest) == "m * n + 2.0 * m + n + 2.0"
+    assert polynomial_text(largest) == "m * n + 2.0 * m + n + 2.0"
     assert all(abs(a ^ b) <= abs(a) + abs(b) for a in range(-9, 9) for b in range(-9, 9))
 
 
 def test_sizes_of_2_to_the_31_elements_have_wide_indices() -> None:
     bounds = bounds_of(scheduled("transpose")[1].nest)
-    assert holds(bounds, {"n": 46_000, "m": 46_000})
-    assert not holds(bounds, {"n": 46_341, "m": 46_341})
-    assert not holds(bounds, {"n": 2**31, "m": 0})
+    assert fits_32_bits(bounds, {"n": 46_000, "m": 46_000})
+    assert not fits_32_bits(bounds, {"n": 46_341, "m": 46_341})
+    assert not fits_32_bits(bounds, {"n": 2**31, "m": 0})
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def compiled() -> tuple[str, str]:
     return answer.stderr, ptx
 
 
-@pytest.mark.sampled
+@pytest.mark.long
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is compiled for a GPU here")
 @pytest.mark.parametrize("name", SHIPPED)
 def test_nvcc_compiles_a_kernel_without_a_warning_or_a_spill(name: str) -> None:
@@ -97,3 +97,12 @@ def _used(entry: str, said: str, ptx: str) -> Used:
     body = ptx[ptx.index(f".entry {entry}(") :].partition("\n}")[0]
     loads, stores = (len(re.findall(rf"\b{how}\.global[.a-z]*\.v[24]\.", body)) for how in ("ld", "st"))
     return Used(numbers["registers"], numbers.get("barriers", 0), numbers.get("bytes smem", 0), loads, stores)
+
+
+def test_what_a_kernel_takes_is_read_from_what_nvcc_says() -> None:
+    entry = "_ZN6text_77kernel7_0IiEvPfT_"
+    assert [_type_of(name) for name in (entry, entry.replace("Ii", "Il"), "_ZN6text_77kernel7_0Ev")] == ["i", "l", ""]
+    said = "Used 29 registers, used 1 barriers, 128 bytes smem"
+    body = "ld.global.nc.v4.f32 {}; st.global.v2.f32 {}; ld.global.f32 x;"
+    ptx = f".entry {entry}(\n  {body}\n}}\n.entry another(\n  st.global.v4.f32 {{}};\n}}\n"
+    assert _used(entry, said, ptx) == Used(29, 1, 128, 1, 1)

@@ -14,9 +14,9 @@ import atl
 from atl.core.marks import LoopMark
 from lowering import lower
 from lowering.cuda.printer import print_cuda
-from lowering.gpu import machine
-from lowering.gpu.formation import kernels
+from lowering.gpu import interpreter
 from lowering.gpu.kernels import Kernels, Run, Wide, WideLoad, launches, steps_of
+from lowering.gpu.outlining import kernels
 from lowering.nest.loopnest import For, statements
 from lowering.nest.tiles import cells_of
 from lowering.nest.traps import Trap
@@ -147,7 +147,7 @@ def test_the_interpreter_traps_what_is_not_aligned() -> None:
     claimed = Wide(4, (WideLoad(read, ()),), stores=False)
     planted = replace(held, body=(replace(launch, wide={loop.variable.uid: claimed}),))
     with pytest.raises(Trap, match=r"x from \d+ on is not aligned to 4 elements"):
-        machine.run(planted, {"n": 3, "k": 40}, arrays_for(atl.parse(text), {"n": 3, "k": 40}))
+        interpreter.run(planted, {"n": 3, "k": 40}, arrays_for(atl.parse(text), {"n": 3, "k": 40}))
 
 
 def test_arrays_that_begin_elsewhere_are_an_error_of_the_call() -> None:

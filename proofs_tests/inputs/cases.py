@@ -53,7 +53,7 @@ Path('/') | '/' | '/dev/null' | '/nonexistent/x' | NotImplemented | (0,) * 500
 
 GOOD: Final = (
     "atl.sizes('n m')", "atl.sizes('n', min=1)", "atl.tensor('B', n, 3, dtype='float64')",
-    "atl.tensor('v', n, dtype='int32', range=(0, n), order='strict')", "atl.gen(n, lambda i: x[i])",
+    "atl.tensor('v', n, dtype='int32', range=(0, n), monotonic='increasing')", "atl.gen(n, lambda i: x[i])",
     "atl.gen((0, n), m, lambda i, j: A[i, j])", "atl.sum(n, lambda i: x[i])", "atl.reduce('max', n, lambda i: x[i])",
     "atl.guard(n < 3, x)", "atl.let(x, lambda b: b + b, name='b')", "atl.select(n < m, x[0], 1.0)",
     "atl.concat(x, x, x)", "atl.transpose(A)", "atl.flatten(A)", "atl.split(4, x)", "atl.padl(2, x)",

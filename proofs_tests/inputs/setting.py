@@ -31,8 +31,8 @@ import lowering
 import padtypes
 import rewrites
 import sparse
-from atl.files.arrays import values_given
-from atl.files.programs import program_in
+from atl.files import programs
+from atl.files.arrays import parse_values
 from lowering import toolchain
 from rewrites.certificates.certificate import dumps
 
@@ -226,7 +226,7 @@ def load_certificate(data: bytes) -> object:
 def load_array(data: bytes) -> object:
     """What a NAME=VALUE makes of a damaged array file: nothing, or the array that NumPy reads."""
     path = written("damaged.npy", data)
-    given = values_given(rows, [f"A={path}"])["A"]
+    given = parse_values(rows, [f"A={path}"])["A"]
     try:
         held = np.load(path, allow_pickle=False)
     except Exception as error:  # noqa: BLE001 (NumPy evaluates what a damaged header says)
@@ -256,7 +256,7 @@ def load_record(data: bytes) -> bool:
 
 def load_program(data: bytes) -> object:
     """What `atl show` and `atl run` find in a damaged Python file."""
-    return program_in(f"{written('damaged.py', data)}:doubled")
+    return programs.load_program(f"{written('damaged.py', data)}:doubled")
 
 
 def command(*arguments: str) -> int:

@@ -458,7 +458,7 @@ def differs(one: Program, other: Program, *, largest: int = 3) -> str | None:
         arrays: dict[str, Any] = {}
         for array in one.inputs:
             shape = tuple(max(0, value_of(extent, leaf, element)) for extent in array.shape)
-            if int(np.prod(shape)) > 10_000 or array.low is not None or array.rises:
+            if int(np.prod(shape)) > 10_000 or array.low is not None or array.monotonic:
                 return None
             arrays[array.name] = (np.arange(1, 1 + int(np.prod(shape))) % 7).reshape(shape).astype(array.dtype)
         left, right = (denote(p, sizes, arrays, Machine()).to_numpy(np.float64) for p in (one, other))

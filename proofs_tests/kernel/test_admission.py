@@ -17,7 +17,7 @@ import pytest
 
 import atl
 import rewrites
-from atl.checks.remaking import remade_index, remade_predicate, remade_term
+from atl.checks.validation import validated_index, validated_predicate, validated_term
 from atl.core.index import (
     Array,
     Bound,
@@ -86,7 +86,7 @@ BY_HAND: dict[str, Callable[[], object]] = {
     "an input whose extent is an index": lambda: Array("A", (bound(0),), "int64"),
     "an input whose range is that of an index": lambda: Array("A", (SIZE,), "int64", index(Var(1, "i"))),
     "real numbers of a range": lambda: Array("x", (SIZE,), "float32", constant(0)),
-    "real numbers that increase": lambda: Array("x", (SIZE,), "float32", rises="strict"),
+    "real numbers that increase": lambda: Array("x", (SIZE,), "float32", monotonic="increasing"),
     "an input of no element type": lambda: Array("x", (SIZE,), "float"),
     "a comparison of a number": lambda: NonNegative(3),  # type: ignore[arg-type]
     "a condition of an index": lambda: All((SIZE,)),  # type: ignore[arg-type]
@@ -124,9 +124,9 @@ def test_what_is_made_anew_is_what_it_was() -> None:
         "p (x : float32[n]) : float32[⌈n / 4⌉, 4] := let r := split 4 x in ⊞[i < ⌈n / 4⌉] ⊞[j < 4] r[i, min(j, 2)]",
     ):
         body = atl.parse(text).body
-        again = remade_term(body)
+        again = validated_term(body)
         assert again == body
-        assert remade_term(again) is remade_term(body) is again
+        assert validated_term(again) is validated_term(body) is again
 
 
 def test_a_node_that_claims_to_be_another_one_is_made_of_its_fields() -> None:
@@ -135,7 +135,7 @@ def test_a_node_that_claims_to_be_another_one_is_made_of_its_fields() -> None:
     double = Binary("add", x.node, x.node)
     forged = forgery(double, kept, op="add", left=x.node, right=x.node)
     assert forged == kept
-    assert remade_term(forged) == double
+    assert validated_term(forged) == double
     theorem = start()
     arguments = {"p": TRUE, "e": forged}
     with pytest.raises(NotEqual):
@@ -143,7 +143,7 @@ def test_a_node_that_claims_to_be_another_one_is_made_of_its_fields() -> None:
     loose = Bound(0)
     for name in ("loose", "free", "depth"):
         object.__setattr__(loose, name, getattr(Size("n"), name))
-    assert remade_index(index(loose)).loose == 1
+    assert validated_index(index(loose)).loose == 1
 
 
 def test_a_node_of_which_something_is_missing_is_refused() -> None:
@@ -153,13 +153,13 @@ def test_a_node_of_which_something_is_missing_is_refused() -> None:
         broken = object.__new__(Index)
         object.__setattr__(broken, "terms", terms)
         with pytest.raises(InvalidArgument):
-            remade_index(broken)
+            validated_index(broken)
     for term in (object.__new__(Unary), object.__new__(Constant)):
         with pytest.raises(InvalidArgument):
-            remade_term(term)
+            validated_term(term)
     for condition in (parts, object.__new__(NonNegative)):
         with pytest.raises(InvalidArgument):
-            remade_predicate(condition)
+            validated_predicate(condition)
     with pytest.raises(NotAdmitted):
         rewrite(start(), RULES["guard_true"], (), {"p": parts, "e": x.node}, reverse=True)
 
@@ -176,14 +176,14 @@ def forgery(node: Any, claims: Any, **fields: Any) -> Any:
 
 def test_what_is_made_anew_is_in_canonical_form() -> None:
     apart = NonNegative(2 * SIZE - 4)
-    assert remade_predicate(apart) == at_most(constant(2), SIZE)
-    assert remade_predicate(NonNegative(constant(3))) == TRUE
+    assert validated_predicate(apart) == at_most(constant(2), SIZE)
+    assert validated_predicate(NonNegative(constant(3))) == TRUE
     unordered = Extremum("max", (size("z"), size("a")))
-    assert remade_index(index(unordered)).atom == Extremum("max", (size("a"), size("z")))
+    assert validated_index(index(unordered)).atom == Extremum("max", (size("a"), size("z")))
     product = polynomial({(Size("z"), Size("a")): 1})
-    assert remade_index(product) == size("a") * size("z") != product
+    assert validated_index(product) == size("a") * size("z") != product
     with pytest.raises(ExtentError):
-        remade_index(index(Quotient(SIZE, constant(0))))
+        validated_index(index(Quotient(SIZE, constant(0))))
 
 
 def test_what_only_looks_like_a_node_is_not_made_anew() -> None:
@@ -199,9 +199,9 @@ def test_what_only_looks_like_a_node_is_not_made_anew() -> None:
     body = Sum("sum", constant(0), SIZE, Access(Input(DATA), bound(0)))
     for given in (body, Unary("neg", body)):
         with pytest.raises(InvalidArgument):
-            remade_term(given)
+            validated_term(given)
     with pytest.raises(InvalidArgument):
-        remade_index(index(Other("n")) + 1)
+        validated_index(index(Other("n")) + 1)
 
 
 # -- rules and arguments ----------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def test_all_results_of_a_program_are_those_of_its_theorem() -> None:
 
 def test_a_program_is_made_once() -> None:
     theorem = start()
-    with pytest.raises(InvalidArgument, match="a program once more"):
+    with pytest.raises(InvalidArgument, match="is already initialised"):
         theorem.rhs.__init__("p", (DATA,), (2 * x).node)  # type: ignore[misc]
     assert theorem.rhs.body == x.node
 

@@ -35,7 +35,7 @@ x = atl.tensor("x", n)
 def test_what_is_no_path_is_no_file(tmp_path: Path) -> None:
     calls: tuple[Callable[[Any], object], ...] = (lambda at: save(swapped(), at), load)
     for call in calls:
-        with pytest.raises(CertificateError, match="3 is no path of a file") as caught:
+        with pytest.raises(CertificateError, match="3 is not a path") as caught:
             call(3)
         assert caught.value.required == 'a path: "x.atl.json"'
     with pytest.raises(CertificateError, match=r"is no path of a file: .*null") as of_load:
@@ -43,7 +43,7 @@ def test_what_is_no_path_is_no_file(tmp_path: Path) -> None:
     assert of_load.value.field == "file"
     with pytest.raises(CertificateError, match="cannot be written") as of_save:
         save(swapped(), "a\0b")
-    assert of_save.value.required == "a place for a file"
+    assert of_save.value.required == "a writable path"
     with pytest.raises(CertificateError, match="cannot be written: No such file"):
         save(swapped(), tmp_path / "missing" / "x.json")
     with pytest.raises(CertificateError, match="cannot be read: No such file") as missing:

@@ -172,7 +172,7 @@ REFUSALS: list[tuple[Callable[[Data], None], int | None, str, str]] = [
     (put("steps", 1, "with", "e", ["tensor", ["input", "f"]]), 2, "with", "is not what get_gen takes"),
     (put("steps", 1, "with", "k", ["index", ["//", "n", 0]]), 2, "with", "an index is divided by 0"),
     (put("steps", 1, "with", "k", ["index", ["exec", "n"]]), 2, "with", 'k is refused: ["exec", "n"] is not how'),
-    (put("steps", 1, "with", "k", ["index", 2**70]), 2, "with", "k is refused: an index expression has grown"),
+    (put("steps", 1, "with", "k", ["index", 2**70]), 2, "with", "k is refused: an index expression is too large"),
     (put("terms", 0, ["input", "g"]), None, "terms", "g is no input of the program"),
     (put("terms", 0, ["@", 1]), None, "terms", '["@", 1] is not how'),
 ]
@@ -444,7 +444,7 @@ def test_the_format_is_versioned() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("numbers", few_and_rest(300))
+@pytest.mark.parametrize("numbers", few_and_rest(200))
 def test_no_corrupted_certificate_proves_what_does_not_hold(numbers: range) -> None:
     counts = corruption.run(len(numbers), numbers.start, walked=4)
     assert counts.failures == [], str(counts)

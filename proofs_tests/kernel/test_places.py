@@ -139,9 +139,9 @@ def test_the_size_of_the_whole_is_known_before_it_is_built() -> None:
         at = theorem.place(cursor.path)
         assert at is not None
         if not cursor.term.type.shape:
-            changed = at.holding(longer)
-            assert changed.size == changed.rooted.size == changed.rooted.whole.size
-            assert changed.holding(at.term).size == theorem.rhs.body.size
+            changed = at.with_term(longer)
+            assert changed.size == changed.up_to_date.size == changed.up_to_date.whole.size
+            assert changed.with_term(at.term).size == theorem.rhs.body.size
 
 
 def test_the_right_side_is_put_together_once() -> None:
@@ -214,7 +214,7 @@ def test_what_a_fold_may_not_meet_is_refused_though_the_types_stay() -> None:
     work = Derivation(reflexivity(atl.program("largest", [x], body)), RULES)
     assert work.sweep(["add_comm"]) == 2
     (at,) = (cursor for cursor in cursors(work.goal) if cursor.path == (0, 1, 0))
-    with pytest.raises(PremiseFailed, match="a guard stands inside of a reduction"):
+    with pytest.raises(PremiseFailed, match="a reduction by max contains a guard"):
         rewrite(
             work.theorem,
             RULES["guard_true"],
@@ -236,7 +236,7 @@ def test_what_a_fold_may_not_meet_is_refused_however_deep_it_stands() -> None:
     for path in (at.path, at.path[:2], at.path[:1]):
         place = start.place(path)
         assert place is not None
-        with pytest.raises(PremiseFailed, match="a guard stands inside of a reduction"):
+        with pytest.raises(PremiseFailed, match="a reduction by max contains a guard"):
             rewrite(start, RULES["guard_true"], path, {"p": TRUE, "e": place.term}, reverse=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import atl
 import lowering
-from atl.core.declared import AtLeast, Below, Rising, facts_of
+from atl.core.declared import AtLeast, Below, Monotonic, facts_of
 from atl.core.index import Array, Read, Size, bound, constant, index, read, size
 from atl.core.predicate import at_most, less, within
 from atl.core.terms import Guard, Input
@@ -36,7 +36,7 @@ def test_reads_of_arrays_with_other_bounds_are_other_reads() -> None:
         (zero, index(Size("m"))),
     ]
     arrays = [Array("A", (index(Size("n")),), "int64", low, high) for low, high in bounds]
-    arrays += [replace(array, rises="strict") for array in arrays]
+    arrays += [replace(array, monotonic="increasing") for array in arrays]
     assert len(set(arrays)) == len(arrays)
     assert len({index(Read(array, (bound(0),))) for array in arrays}) == len(arrays)
     assert len({Input(array) for array in arrays}) == len(arrays)
@@ -154,7 +154,7 @@ def test_the_prover_believes_of_an_array_what_a_call_checks_and_nothing_else() -
         Array("A", (n,), "int64", low),
         Array("A", (n,), "int64", None, high),
         Array("A", (n,), "int64", low, high),
-        Array("A", (n,), "int64", low, high, rises="strict"),
+        Array("A", (n,), "int64", low, high, monotonic="increasing"),
     ):
         facts = facts_of(array)
         inside = Facts().assume(within(constant(0), at, n - 1))
@@ -162,7 +162,7 @@ def test_the_prover_believes_of_an_array_what_a_call_checks_and_nothing_else() -
         believed = [
             (AtLeast(low), at_most(low, first)),
             (Below(high), less(first, high)),
-            (Rising(strict=True), less(first, second)),
+            (Monotonic(strict=True), less(first, second)),
         ]
         for fact, goal in believed:
             assert isinstance(prove(inside, goal), Proved) == (fact in facts)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, get_a
 import pytest
 
 import atl
-from atl.core.forms import Form, Formed, IndexBinder, Part, Role, Slot, TensorBinder, layout, slots_of
+from atl.core.forms import Form, Formed, IndexBinder, Part, Role, Slot, TensorBinder, make_slots, slots_of
 from atl.core.index import Array, Bound, Index, Size, Var, atoms, bound, index, read, size
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, at_most, expressions, negation
@@ -415,7 +415,7 @@ def test_a_term_in_a_certificate_is_read_back_with_its_hints(sample: Expr) -> No
     table, (values,) = written([{"e": sample}], INPUTS)
     back = Reader(INPUTS, table).argument(values["e"])
     assert back == sample
-    for name in sample.form.unseen:
+    for name in sample.form.ignored:
         assert getattr(back, name) == getattr(sample, name)
 
 
@@ -482,11 +482,11 @@ def test_a_form_that_does_not_fit_its_class_is_found(form: Form, fault: str) -> 
     assert fault in "\n".join(role_faults(with_form(form)))
 
 
-def test_the_layout_refuses_what_the_fields_contradict() -> None:
-    with pytest.raises(TypeError, match="its fields are"):
-        layout(Planted, replace(SOUND, hints=()))
-    with pytest.raises(TypeError, match="is no index"):
-        layout(Planted, replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)))
+def test_slots_of_contradictory_forms_are_refused() -> None:
+    with pytest.raises(TypeError, match="the class has"):
+        make_slots(Planted, replace(SOUND, hints=()))
+    with pytest.raises(TypeError, match="the field name of Planted does not have the role index"):
+        make_slots(Planted, replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)))
 
 
 @pytest.mark.parametrize(

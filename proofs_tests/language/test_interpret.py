@@ -505,7 +505,7 @@ def test_evaluate_reads_arrays_in_any_memory_layout() -> None:
 def test_exact_is_a_truth_value() -> None:
     with pytest.raises(ArgumentError, match="exact=3") as caught:
         atl.evaluate(atl.program("copy", [x], atl.gen(n, lambda i: x[i])), [1.0], exact=3)  # type: ignore[arg-type]
-    assert "by its position" in str(caught.value)
+    assert "by position" in str(caught.value)
 
 
 # -- terms that no checked program holds ------------------------------------------------------------------------------

@@ -69,32 +69,32 @@ def refusal(text: str) -> ATLError:
         ("gen[i < n]", ParseError, "expected a tensor expression, found the end of the text", "]"),
         ("gen[i <= n] x[i]", ParseError, "there is no index or size called 'i' here", "i"),
         ("gen[i < n] i", ParseError, "there is no tensor called 'i' here", "i"),
-        ("gen[i < n] x[x[i]]", ParseError, "an element of x, of type float32, is used as an index", "x"),
-        ("gen[i < n] [i] · x[i]", ParseError, "an index expression stands where a condition is needed", "i"),
+        ("gen[i < n] x[x[i]]", ParseError, "an element of x, of type float32, cannot be used as an index", "x"),
+        ("gen[i < n] [i] · x[i]", ParseError, "expected a condition, found an index expression", "i"),
         ("gen[i < n] x[i < 2]", ParseError, "expected ']' after the indices, found '<'", "<"),
         ("gen[i < n] [i < 2] x[i]", ParseError, "expected '·' or '.' after the condition of a guard, found 'x'", "x"),
         ("gen[i < n / 2] x[i]", ParseError, "expected ']' after the range, found '/'", "/"),
-        ("gen[i < ⌈n + 1 / 2⌉] 0", ParseError, "a sum is divided without parentheses", "+"),
-        ("gen[sum < n] 0", ParseError, "'sum' cannot name an index: the word has a meaning of its own", "sum"),
-        ("gen[i < 1.5] 0", ParseError, "the index 1.5 is not whole", "1.5"),
+        ("gen[i < ⌈n + 1 / 2⌉] 0", ParseError, "the dividend is a sum without parentheses", "+"),
+        ("gen[sum < n] 0", ParseError, "'sum' cannot name an index: it is a reserved word", "sum"),
+        ("gen[i < 1.5] 0", ParseError, "the index 1.5 is not an integer", "1.5"),
         ("let y := x y[0]", ParseError, "expected 'in' before the body of the let, found 'y'", "y"),
-        ("let y := x in x[y[0]]", ParseError, "the tensor y is used as an index", "y"),
+        ("let y := x in x[y[0]]", ParseError, "the tensor y cannot be used as an index", "y"),
         ("transposed(x)", ParseError, "there is no function called 'transposed' here", "transposed"),
-        ("x § 2", ParseError, "'§' means nothing here", "§"),
-        ("`x", ParseError, "a quotation that starts with ` does not end on its line", "`"),
-        ("gen[i < n] …", ParseError, "this text was abridged: it is not the whole program", "…"),
+        ("x § 2", ParseError, "unexpected character '§'", "§"),
+        ("`x", ParseError, "the quoted name that starts with ` is not closed on its line", "`"),
+        ("gen[i < n] …", ParseError, "this text was abridged and is incomplete", "…"),
         ("gen[i < n | vectr] 0", UnknownMark, "there is no mark 'vectr'", "vectr"),
         ("gen[i < n | block.w] 0", UnknownMark, "there is no mark 'block.w'", "block.w"),
-        ("sum[i < n | shared] 0", UnknownMark, "shared is a mark of a let, and not of a loop", "shared"),
-        ("let y | thread.x := x in y", UnknownMark, "thread.x is a mark of a loop, and not of a let", "thread.x"),
+        ("sum[i < n | shared] 0", UnknownMark, "shared is a mark of a let, not of a loop", "shared"),
+        ("let y | thread.x := x in y", UnknownMark, "thread.x is a mark of a loop, not of a let", "thread.x"),
         ("gen[i < n | parallel | vector] 0", ParseError, "expected ']' after the range, found '|'", "|"),
-        ('gen[i < n | "parallel"] 0', ParseError, "'\"' means nothing here", '"'),
+        ('gen[i < n | "parallel"] 0', ParseError, "unexpected character '\"'", '"'),
         (f"x[{'9' * 500}]", ParseError, "a number of 500 digits", "9" * 500),
         ("gen[i < n | ] 0", ParseError, "expected a mark", "]"),
         ("x[0, 0]", RankError, "a scalar has no elements to access", "x[0, 0]"),
-        ("transpose x", RankError, "transpose needs 2 dimensions, this tensor has 1", "transpose x"),
-        ("gen[i < n] 2:int32 + x[i]", DtypeError, "'add' meets int32 and float32", "2:int32 + x[i]"),
-        ("gen[i < n] 1.5:int32", DtypeError, "the literal 1.5 is no int32", "1.5:int32"),
+        ("transpose x", RankError, "transpose needs 2 dimensions, but this tensor has 1", "transpose x"),
+        ("gen[i < n] 2:int32 + x[i]", DtypeError, "'add' has operands of type int32 and float32", "2:int32 + x[i]"),
+        ("gen[i < n] 1.5:int32", DtypeError, "the literal 1.5 is not an int32", "1.5:int32"),
         (
             "padding(float16[n])",
             DtypeError,
@@ -122,21 +122,21 @@ def test_a_text_that_is_no_program_is_refused_with_a_caret(
     [
         ("", ParseError, "expected the name of the program, found the end of the text"),
         ("f (x : float32[n]", ParseError, "expected ')' after the declarations, found the end of the text"),
-        ("f (x float32[n]) := x", ParseError, "expected ':' and the type of what is declared, found 'float32'"),
+        ("f (x float32[n]) := x", ParseError, "expected ':' and a type, found 'float32'"),
         ("f (x : float32[n], x : size) := x", ParseError, "x is declared twice"),
         ("f (x : 3) := x", ParseError, "expected an element type, found '3'"),
         (
             "f (x : float32[n] in [0, 3)) := x",
             ParseError,
-            "the elements of x, of type float32, are given a range or an order",
+            "x has a range or an order, and elements of type float32",
         ),
         ("f (x : float32[n]) : float32[m] := x", ParseError, "there is no index or size called 'm' here"),
-        ("f (x : float32[n]) given n := x", ParseError, "an index expression stands where a condition is needed"),
+        ("f (x : float32[n]) given n := x", ParseError, "expected a condition, found an index expression"),
         ("f (x : float32[n]) : float32[n, n] := x", ShapeError, "the body of f has the shape (n)"),
         ("f (x : float32[n]) : float32[2*n] := x", ShapeError, "the body of f has the shape (n)"),
         ("f (x : float32[n]) : float64[n] := x", DtypeError, "the body of f has elements of type float32, not float64"),
         ("f (n : float32[n]) := n", InvalidName, "n names both a size and an input"),
-        ("f (x : float32[n]) : float32 := max[i < n] [i < 2] · x[i]", UnsafeGuard, "a guard stands inside"),
+        ("f (x : float32[n]) : float32 := max[i < n] [i < 2] · x[i]", UnsafeGuard, "contains a guard"),
     ],
 )
 def test_a_first_line_that_does_not_fit_is_refused(text: str, kind: type[ATLError], summary: str) -> None:
@@ -146,9 +146,11 @@ def test_a_first_line_that_does_not_fit_is_refused(text: str, kind: type[ATLErro
 
 
 def test_a_comparison_of_values_is_answered_with_what_chooses_by_them() -> None:
-    with pytest.raises(ParseError, match=r"the index 0\.0 is not whole") as caught:
+    with pytest.raises(ParseError, match=r"the index 0\.0 is not an integer") as caught:
         parse("f (x : float32[n]) := gen[i < n] select(0.0 < x[i], x[i], 0.0)")
-    assert caught.value.suggestions == ("conditions are about indices: to choose by values, write min(…) and max(…)",)
+    assert caught.value.suggestions == (
+        "conditions can only contain indices: to select by element values, use min(…) and max(…)",
+    )
     parse("f (x : float32[n]) := gen[i < n] max(x[i], 0.0)")
 
 

@@ -23,7 +23,7 @@ from rewrites.rules import RULES
 n, m = atl.sizes("n m")
 k = atl.sizes("k", min=2)
 x = atl.tensor("x", n, dtype="float64")
-A = atl.tensor("A", n, dtype="int64", range=(0, n), order="strict")
+A = atl.tensor("A", n, dtype="int64", range=(0, n), monotonic="increasing")
 
 
 def gathered() -> atl.Program:

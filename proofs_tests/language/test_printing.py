@@ -82,7 +82,7 @@ pytestmark = pytest.mark.sampled
 n, m, k = size("n"), size("m"), size("k")
 T = TypeVar("T")
 
-IDX: Final = Array("idx", (n,), "int32", constant(0), m, rises="strict")
+IDX: Final = Array("idx", (n,), "int32", constant(0), m, monotonic="increasing")
 GRID: Final = Array("grid", (n, m), "int64")
 COUNT: Final = Array("count", (), "int32")
 INPUTS: Final = (
@@ -145,7 +145,7 @@ def tiled_matmul() -> Program:
 
 def gather() -> Program:
     n, m = atl.sizes("n m")
-    idx = atl.tensor("idx", n, dtype="int32", range=(0, m), order="strict")
+    idx = atl.tensor("idx", n, dtype="int32", range=(0, m), monotonic="increasing")
     x = atl.tensor("x", m, dtype="float64")
     return atl.program("gather", [idx, x], atl.gen(n, lambda i: x[idx[i]] + atl.value(i) / 2))
 

@@ -29,7 +29,7 @@ REFUSED: tuple[tuple[str, str, str, str], ...] = (
         "k : size",
         "⊞[i < n] (⊞[j < k] padding(float32[i - 1]))[0, 0]",
         "the extent i - 1 of the body may be negative",
-        "0 <= i - 1 outside of the body too  (known here: 0 <= i, i < n)",
+        "0 <= i - 1 outside the body too  (known here: 0 <= i, i < n)",
     ),
     ("m : size", "⊞[n <= i < m] 1.0", "the range of gen runs backwards: from n to m", "n <= m"),
     ("m : size", "⊞[i < n // m] 1.0", "the divisor m may be zero or negative", "0 < m"),
@@ -38,31 +38,31 @@ REFUSED: tuple[tuple[str, str, str, str], ...] = (
     ("a : size, z : size", "∑[i < n // (a + 1) + n // z] 1.0", "the divisor z may be zero or negative", "0 < z"),
     ("a : size, z : size", "∑[i < n // (z + 1) + n // a] 1.0", "the divisor a may be zero or negative", "0 < a"),
     ("m : size, k : size", "⊞[i < n // m + n // k] 1.0", "the divisor k may be zero or negative", "0 < k"),
-    ("y : float32[m]", "x + y", "'add' meets the shapes (n) and (m)", "n = m in dimension 0"),
+    ("y : float32[m]", "x + y", "'add' has operands of shapes (n) and (m)", "n = m in dimension 0"),
     (
         "a : float32[n, m], b : float32[n, k]",
         "a * b",
-        "'mul' meets the shapes (n, m) and (n, k)",
+        "'mul' has operands of shapes (n, m) and (n, k)",
         "m = k in dimension 1",
     ),
-    ("a : float32[n + 1]", "x + a", "'add' meets the shapes (n) and (n + 1)", "n = n + 1 in dimension 0"),
+    ("a : float32[n + 1]", "x + a", "'add' has operands of shapes (n) and (n + 1)", "n = n + 1 in dimension 0"),
     (
         "a : float32[n + 1], b : float32[n + 2]",
         "a + b",
-        "'add' meets the shapes (n + 1) and (n + 2)",
+        "'add' has operands of shapes (n + 1) and (n + 2)",
         "n + 1 = n + 2 in",
     ),
-    ("b : float32[2*n]", "x + b", "'add' meets the shapes (n) and (2*n)", "n = 2*n in dimension 0"),
+    ("b : float32[2*n]", "x + b", "'add' has operands of shapes (n) and (2*n)", "n = 2*n in dimension 0"),
     (
         "a : float32[n, m], b : float32[n, k]",
         "a ++ b",
-        "concat meets the shapes (n, m) and (n, k)",
+        "concat has operands of shapes (n, m) and (n, k)",
         "m = k in dimension 1",
     ),
     (
         "a : float32[n, 2, m], c : float32[n, 2, k]",
         "a ++ c",
-        "concat meets the shapes (n, 2, m) and (n, 2, k)",
+        "concat has operands of shapes (n, 2, m) and (n, 2, k)",
         "m = k in dimension 2",
     ),
     ("m : size", "split m x", "split by m, which may be zero or negative", "0 < m"),
@@ -75,11 +75,11 @@ REFUSED: tuple[tuple[str, str, str, str], ...] = (
     (
         "m : size",
         "place(n, m, 1.0)",
-        "an element is placed at m, which need not be one of the n positions",
+        "an element is placed at m, which is out of range for extent n",
         "0 <= m < n",
     ),
-    ("", "place(n, n, 1.0)", "an element is placed at n, which need not be one of the n positions", "0 <= n < n"),
-    ("", "place(n, -1, 1.0)", "an element is placed at -1, which need not be one of the n positions", "0 <= -1 < n"),
+    ("", "place(n, n, 1.0)", "an element is placed at n, which is out of range for extent n", "0 <= n < n"),
+    ("", "place(n, -1, 1.0)", "an element is placed at -1, which is out of range for extent n", "0 <= -1 < n"),
 )
 
 
@@ -100,7 +100,7 @@ def test_what_is_selected_from_has_one_shape(dimension: int) -> None:
     m, k = atl.sizes("m k")
     one, other = ((n, m), (n, k)) if dimension else ((m, n), (k, n))
     a, b = atl.tensor("a", *one), atl.tensor("b", *other)
-    with pytest.raises(ShapeError, match="select meets the shapes") as refused:
+    with pytest.raises(ShapeError, match="select has operands of shapes") as refused:
         atl.program("p", [a, b], atl.select(n > 2, a, b))
     assert refused.value.required == f"m = k in dimension {dimension}"
 
@@ -143,7 +143,7 @@ def test_what_cannot_be_decided_is_refused_with_all_advice() -> None:
         read("m : size", f"padding(float32[{square}])")
     assert str(refused.value).startswith(f"padding of extent {square}, which may be negative, as far as can be proved ")
     assert refused.value.numbers is None
-    assert [advice.partition(" ")[0] for advice in refused.value.suggestions] == ["write", "state"]
+    assert [advice.partition(" ")[0] for advice in refused.value.suggestions] == ["write", "declare"]
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ def test_what_cannot_be_decided_is_refused_with_all_advice() -> None:
             "A : int64[3]",
             "place(n, A[0], 1.0)",
             [
-                "state what A holds, which each call checks: atl.tensor(…, range=(0, n))",
-                "guard it, inside of its sum: atl.guard((0 <= A[0]) & (A[0] < n), atl.place(n, A[0], …))",
+                "declare the range of A, which each call checks: atl.tensor(…, range=(0, n))",
+                "guard it inside its sum: atl.guard((0 <= A[0]) & (A[0] < n), atl.place(n, A[0], …))",
             ],
         ),
         (
             "m : size",
             "place(n, m, 1.0)",
-            ["guard it, inside of its sum: atl.guard((0 <= m) & (m < n), atl.place(n, m, …))"],
+            ["guard it inside its sum: atl.guard((0 <= m) & (m < n), atl.place(n, m, …))"],
         ),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_divisor_in_a_declaration_is_positive(what: str) -> None:
         ("a : float32[2, n - 1], b : float32[1]", "an extent of the result a is n - 1"),
         ("a : float32[1], b : float32[n - 1]", "an extent of the result b is n - 1"),
         ("a : float32[1], b : float32[2, n // m]", "the divisor m may be zero or negative"),
-        ("a : float32[n, 2], b : float32[1]", "the body has n elements, its results have 2*n + 1"),
+        ("a : float32[n, 2], b : float32[1]", "the body has n elements, but its results have 2*n + 1"),
     ],
 )
 def test_results_have_extents_and_as_many_elements_as_the_body(results: str, wrong: str) -> None:
@@ -239,9 +239,9 @@ STORED: dict[str, Callable[[atl.Tensor], atl.Tensor]] = {
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("what", UNSTORED)
 def test_a_fold_meets_no_zeros_that_are_not_stored(what: str, around: str, monoid: Any) -> None:
-    with pytest.raises(UnsafeGuard, match=f"{what} stands inside of a reduction by {monoid}") as refused:
+    with pytest.raises(UnsafeGuard, match=f"a reduction by {monoid} contains {what}") as refused:
         atl.program("p", [x], atl.reduce(monoid, n, lambda i: AROUND[around](UNSTORED[what](i))), given=[n > 2])
-    assert str(refused.value.required).startswith(f"no {what.removeprefix('a ')} that stands directly in the body ")
+    assert str(refused.value.required).startswith(f"no {what.removeprefix('a ')} directly in the body ")
     assert not stores_everything(AROUND[around](UNSTORED[what](n)).node)
 
 
@@ -256,7 +256,7 @@ def test_a_fold_meets_zeros_that_are_computed(what: str, around: str) -> None:
 
 
 def test_padding_is_not_folded() -> None:
-    with pytest.raises(UnsafeGuard, match="padding stands inside of a reduction by max"):
+    with pytest.raises(UnsafeGuard, match="a reduction by max contains padding"):
         atl.parse("p (x : float32[n]) : float32[n] := max[i < n] padding(float32[n])")
 
 
@@ -264,10 +264,10 @@ def test_padding_is_not_folded() -> None:
 
 y, empty = atl.tensor("y", 8), atl.tensor("empty", 0)
 NEVER: tuple[tuple[Callable[[], Program], str], ...] = (
-    (lambda: atl.program("p", [x], x[n]), "indices of x run from 0 to n - 1: write n - 1 for the last element"),
-    (lambda: atl.program("p", [x], atl.gen(n, lambda i: x[i + n])), "indices of x run from 0 to n - 1"),
-    (lambda: atl.program("p", [x], x[-1]), "an index does not count from the end: write n - 1"),
-    (lambda: atl.program("p", [y], y[9]), "indices of y run from 0 to 7"),
+    (lambda: atl.program("p", [x], x[n]), "indices of x range from 0 to n - 1: write n - 1 for the last element"),
+    (lambda: atl.program("p", [x], atl.gen(n, lambda i: x[i + n])), "indices of x range from 0 to n - 1"),
+    (lambda: atl.program("p", [x], x[-1]), "negative indices do not count from the end: write n - 1"),
+    (lambda: atl.program("p", [y], y[9]), "indices of y range from 0 to 7"),
     (lambda: atl.program("p", [empty], empty[0]), "empty has no elements"),
 )
 
@@ -288,4 +288,4 @@ def test_a_guard_is_suggested_where_it_helps() -> None:
 def test_no_guard_is_suggested_for_an_element_that_is_placed_nowhere() -> None:
     with pytest.raises(ExtentError) as refused:
         atl.program("p", [x], atl.place(n, n, x[0]), given=[n >= 1])
-    assert refused.value.suggestions == ("the positions run from 0 to n - 1",)
+    assert refused.value.suggestions == ("the positions range from 0 to n - 1",)

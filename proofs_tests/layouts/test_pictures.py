@@ -11,7 +11,7 @@ import pytest
 import layouts
 from atl import sizes
 from atl.cli import main as command_line
-from atl.cli.foundation.command import REFUSED
+from atl.cli.command import REFUSED
 from atl.errors import ArgumentError, InvalidArgument, ParseError
 from layouts import (
     F2,

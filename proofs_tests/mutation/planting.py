@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from atl.checks import remaking
+from atl.checks import validation
 from atl.prove import forget
 from proofs_tests.mutation.edits import NAMES, Mutant
 from proofs_tests.mutation.rooms import HERE
@@ -83,7 +83,7 @@ def nothing_is_remembered(*, without: str | None = None) -> None:
     forget()
     for rule in RULES.values():
         vars(rule.statements)["_known"].clear()
-    remaking._known.clear()
+    validation._known.clear()
 
 
 def _codes(code: CodeType, prefix: str = "") -> Iterator[tuple[str, CodeType]]:

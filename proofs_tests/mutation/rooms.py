@@ -75,6 +75,7 @@ ROOMS: Final = {
             "proofs_tests/kernel/test_arguments.py",
             "proofs_tests/rules/test_patterns.py",
             "proofs_tests/rules/test_statements.py",
+            "proofs_tests/rules/test_declarations.py",
             "proofs_tests/rules/test_arguments_of_rules.py",
         ),
     ),

@@ -103,7 +103,7 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     "what is stored of a row is taken for all of it": (sharing, "_go_over", lambda *_: True, with_lets_in_rows),
     "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
     "sizes are taken to be large": (
-        *(simplification, "known_at_the_start", lambda *_: Facts().assume(less(constant(6), k))),
+        *(simplification, "initial_facts", lambda *_: Facts().assume(less(constant(6), k))),
         simplified,
     ),
     "every condition is taken to be decided": (
@@ -144,7 +144,7 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
     "every numerator is said not to be negative": (natural, "holds", lambda *_: True, with_natural_numerators),
     "a size is taken to be zero": (
-        *(natural, "known_at_the_start", lambda *_: Facts().assume(equal(k, ZERO))),
+        *(natural, "initial_facts", lambda *_: Facts().assume(equal(k, ZERO))),
         with_natural_numerators,
     ),
 }

@@ -260,7 +260,7 @@ def test_two_inputs_may_be_one_array_and_the_result() -> None:
     assert both(x, y, out=y).tolist() == [0, 2, 8, 18, 32]
     with pytest.raises(ArrayError, match="out shares memory with the input y") as caught:
         both(x[:3].copy(), y[1:4], out=y[:3])
-    assert caught.value.required == "an output that overlaps no input, or is one"
+    assert caught.value.required == "an output that overlaps no input, or that is exactly one of the inputs"
 
 
 def test_a_result_may_touch_an_input_and_not_overlap_it() -> None:

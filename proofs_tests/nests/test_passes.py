@@ -88,7 +88,7 @@ from proofs_tests.programs.generate import Case, case_by_seed
 pytestmark = pytest.mark.sampled
 
 STEPS: Final = 5_000
-GENERATED: Final = 60
+GENERATED: Final = 40
 """How many generated programs each pass is tried on."""
 
 Call = tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]

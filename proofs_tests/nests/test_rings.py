@@ -213,7 +213,7 @@ def test_what_is_no_window_is_refused_with_the_reads(name: str) -> None:
     assert refused.required
     assert refused.place is not None
     assert refused.place.text[refused.place.start :].startswith("let b | ring")
-    assert 's.mark("b", None) takes the mark away' in refused.suggestions
+    assert 's.mark("b", None) removes the mark' in refused.suggestions
     without = program(body.replace("b | ring", "b"))
     lower(without)
 

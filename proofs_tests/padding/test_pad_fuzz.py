@@ -7,7 +7,7 @@ import pytest
 import padtypes.padset
 from atl.core.predicate import FALSE
 from atl.core.reshape_definitions import Origin, origin
-from atl.core.terms import OPERATOR_CALLED, Split
+from atl.core.terms import OPERATORS_BY_WORD, Split
 from proofs_tests.compilers import lacking
 from proofs_tests.padding.fuzz import run_pads
 from proofs_tests.sampling import few_and_rest
@@ -25,7 +25,7 @@ def test_inference_is_sound_and_rarely_refuses_safe_programs(numbers: range) -> 
     assert counts.counterexamples == counts.refused - counts.gave_up
     assert counts.gave_up <= 0.01 * (counts.accepted + counts.refused)
     assert counts.safe_accepted >= 0.9 * counts.safe
-    assert {word for word in OPERATOR_CALLED if counts.operators[word] < 0.02 * counts.made} == set()
+    assert {word for word in OPERATORS_BY_WORD if counts.operators[word] < 0.02 * counts.made} == set()
 
 
 @pytest.mark.long

@@ -130,7 +130,7 @@ def test_invalid_sizes_and_indices_are_refused(given: dict[str, Any], message: s
 
 
 def test_draw_needs_a_program() -> None:
-    with pytest.raises(InvalidArgument, match="no program"):
+    with pytest.raises(InvalidArgument, match="not a program"):
         draw(x, sizes={"n": 1})  # type: ignore[arg-type]
 
 

@@ -56,7 +56,7 @@ def test_unknown_answer_is_not_reported_as_counterexample() -> None:
     body = atl.truncr(m, atl.gen(n, lambda i: atl.guard(2 * i * m > i * i + m * m, x[i])))
     with without_smt():
         error = refused(body, m <= n)
-    assert "cannot be proved to cut only padding: the prover gave up (z3 was not asked)" in error.summary
+    assert "cannot be proved to cut only padding: the prover gave up (z3 was not used)" in error.summary
     assert error.required is not None
     assert error.required.startswith("only padding may be cut  (known here: m <= n): never ")
     assert "2*e0*m" in error.required

@@ -17,7 +17,7 @@ from examples import derivations, everyday, fast, gpu
 from lowering import print_c, trace
 from lowering.c.text import wrapped
 from lowering.cuda.printer import print_cuda
-from lowering.gpu.formation import kernels
+from lowering.gpu.outlining import kernels
 from lowering.lower import lower
 from lowering.origins.anchors import around, located
 from lowering.targets.binders import traced

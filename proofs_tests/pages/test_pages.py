@@ -309,7 +309,7 @@ def test_a_page_of_what_rests_on_an_unproved_rule_says_so_first(tmp_path: Path) 
     for each in (theorem, load(tmp_path / "t.json")):
         page = read(html.page(each))
         mark = page.one("section", id="start").one("p", class_="note").text
-        assert mark.startswith("Not proved. What follows holds if larger_and_smaller does: a rule of the user's own")
+        assert mark.startswith("Not proved. What follows holds if larger_and_smaller does: a user-defined rule")
         assert "1 rule, not all of them proved for all sizes: larger_and_smaller" in page.one("ul", class_="facts").text
         assert "a rule of the user's own, grade 1: " in page.one("details", id="step-1").one("p", class_="grade").text
         assert "each proved for all sizes" not in page.text

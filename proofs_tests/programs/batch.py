@@ -26,7 +26,7 @@ from lowering.c.values.scalars import C_TYPES
 from lowering.compiled import Code, Kernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
-from lowering.targets.supported import check_names
+from lowering.targets.capabilities import check_names
 from lowering.toolchain import build_executable, build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]

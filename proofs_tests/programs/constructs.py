@@ -14,7 +14,7 @@ from atl.core.terms import (
     BINARY,
     CONSTRUCTORS,
     MONOIDS,
-    OPERATOR_CALLED,
+    OPERATORS_BY_WORD,
     UNARY,
     Access,
     Binary,
@@ -28,7 +28,7 @@ from atl.core.terms import (
     Split,
 )
 from atl.core.traversal import children, indices_in, subterms
-from lowering.targets.supported import support_of
+from lowering.targets.capabilities import support_of
 
 UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""
@@ -44,7 +44,7 @@ WALKS: Final = (f"{LoopMark.MERGE.value} loop", f"{LoopMark.RUNS.value} loop")
 ALL: Final = (
     *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),
     *dict.fromkeys((*MONOIDS, *UNARY, *BINARY)),
-    *OPERATOR_CALLED,
+    *OPERATORS_BY_WORD,
     *("gen (lo, hi)", "reduce (lo, hi)", "reduce of tensors", "tensor arithmetic"),
     *("let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
     *("access to an input", "access to a let", "access to an expression"),

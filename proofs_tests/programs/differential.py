@@ -23,7 +23,7 @@ from typing import Final
 from atl.core.marks import LetMark, LoopMark, marks
 from atl.errors import CompilerMissing
 from lowering.nest.loopnest import LoopNest
-from lowering.targets.supported import marked_binders
+from lowering.targets.capabilities import marked_binders
 from lowering.toolchain import find_compiler
 from proofs_tests.compilers import lacking
 from proofs_tests.fuzzing import MANY, SEED

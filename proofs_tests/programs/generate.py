@@ -16,7 +16,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 import atl
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.dtypes import DTYPES, FLOATS, is_integer
 from atl.core.index import ZERO, Array, Index, Size, constant, value_of
 from atl.core.program import Program
@@ -103,7 +103,7 @@ def _elements(
         return value_of(expression, lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0, lambda _a, _i: 0)
 
     shape = tuple(value(extent) for extent in array.shape)
-    if is_truths(array):
+    if is_bool_array(array):
         return numbers.integers(0, 2, shape).astype(np.bool_)
     if array.low is not None and array.high is not None:
         high = value(array.high)

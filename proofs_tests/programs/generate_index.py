@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import atl
-from atl.core.dtypes import TRUTH, is_integer
+from atl.core.dtypes import BOOL, is_integer
 from atl.core.index import ZERO, Array, Index, Leaf, Size, Var, ceildiv, constant, value_of
 from atl.core.terms import Input
 from atl.surface.values import Condition, IndexExpr, Tensor
@@ -334,8 +334,8 @@ class Ground:
         for bounded in reversed(scope.indices):
             if bounded.from_zero and not bounded.high.free:
                 name = f"mask_{len(self.inputs)}"
-                known = (t for t in self.inputs.values() if t.dtype == TRUTH and t.node.type.shape == (bounded.high,))
-                mask = next(known, None) or atl.tensor(name, of(bounded.high), dtype=TRUTH)
+                known = (t for t in self.inputs.values() if t.dtype == BOOL and t.node.type.shape == (bounded.high,))
+                mask = next(known, None) or atl.tensor(name, of(bounded.high), dtype=BOOL)
                 self.inputs[array_of(mask).name] = mask
                 self.events.add("truth value")
                 return mask[bounded.index] & True

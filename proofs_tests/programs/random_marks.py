@@ -15,8 +15,8 @@ from atl.core.traversal import Path, children
 from atl.errors import RefusedMark
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
-from lowering.targets.support import check_nest
-from lowering.targets.supported import marked_binders
+from lowering.targets.capabilities import marked_binders
+from lowering.targets.mark_checks import check_nest
 from proofs_tests.nests.walks.programs import walk_case
 from proofs_tests.programs.choices import Choices, Seeded, chance, weighted
 from proofs_tests.programs.generate import Case, Made, Rejected, case

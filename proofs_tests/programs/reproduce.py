@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, atoms
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as AnyOf
@@ -38,7 +38,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import amounts, indices_in, subterms
-from lowering.targets.supported import marked_binders
+from lowering.targets.capabilities import marked_binders
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = {"min": "atl.minimum", "max": "atl.maximum"}
@@ -108,16 +108,16 @@ def _sizes(program: Program) -> list[Size]:
 def _truth(element: Index) -> Read | None:
     """The element of an input of truth values that the expression is, if it is one."""
     atom = element.atom
-    return atom if isinstance(atom, Read) and is_truths(atom.array) else None
+    return atom if isinstance(atom, Read) and is_bool_array(atom.array) else None
 
 
 def _declaration(writer: _Writer, array: Array) -> str:
     parts = [f'"{array.name}"', *(writer.index(extent) for extent in array.shape), f'dtype="{array.dtype}"']
-    if array.low is not None and array.high is not None and not is_truths(array):
+    if array.low is not None and array.high is not None and not is_bool_array(array):
         parts.append(f"range=({writer.index(array.low)}, {writer.index(array.high)})")
-    if array.rises:
-        order = f'"{array.rises}"'
-        parts.append(f"order={order}" if array.between is None else f"order=({order}, {array.between.name})")
+    if array.monotonic:
+        order = f'"{array.monotonic}"'
+        parts.append(f"monotonic={order}" if array.between is None else f"monotonic=({order}, {array.between.name})")
     return f"{array.name} = atl.tensor({', '.join(parts)})"
 
 

@@ -31,7 +31,7 @@ def wanted(numbers: range) -> Iterator[Expected]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("elements", [1, 7, 64, 1 << 20])
 def test_random_programs_mean_the_same(elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectorised, "ELEMENTS", elements)
+    monkeypatch.setattr(vectorised, "BLOCK_SIZE", elements)
     compared = 0
     for expected in wanted(range(elements % 5 * 40, elements % 5 * 40 + 20)):
         tried = expected.case
@@ -46,7 +46,7 @@ def test_random_programs_mean_the_same(elements: int, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "fault",
     [
-        ("_kept", lambda found, test: found),
+        ("_masked", lambda found, test: found),
         ("_read", lambda held, axes, at: vectorised._element(held.values, (*at, *at)[: held.values.ndim])),
         ("_folded", lambda monoid, dtype, total, values: total + values.sum(axis=-1, dtype=dtype)),
     ],

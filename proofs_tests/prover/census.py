@@ -151,8 +151,10 @@ def _addresses(rng: Random) -> str:
 def _segments(rng: Random) -> str:
     """Elements of an array that rises between the positions that another one gives."""
     total = size("t")
-    pos = Array("pos", (n + 1,), "int64", low=ZERO, high=total + 1, rises="rising")
-    crd = Array("crd", (total,), "int64", low=ZERO, high=m, rises=rng.choice(("strict", "rising")), between=pos)
+    pos = Array("pos", (n + 1,), "int64", low=ZERO, high=total + 1, monotonic="nondecreasing")
+    crd = Array(
+        "crd", (total,), "int64", low=ZERO, high=m, monotonic=rng.choice(("increasing", "nondecreasing")), between=pos
+    )
     start, end = read(pos, (i,)), read(pos, (i + 1,))
     first, last = (rng.choice((start, read(pos, (ZERO,)))), rng.choice((end, end, read(pos, (n,)))))
     facts = [within(ZERO, i, n), within(first, j, last), within(start, k, end)]

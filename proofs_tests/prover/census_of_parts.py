@@ -15,7 +15,7 @@ from atl.core.index import (
     ZERO,
     Array,
     Index,
-    Rises,
+    Monotonicity,
     Size,
     Var,
     bound,
@@ -41,12 +41,12 @@ from atl.core.predicate import (
 from atl.prove import Facts, lower_bound, upper_bound
 from atl.prove.answer import model_of
 from atl.prove.bits import Form, Value, _Reading, _relations, _shifted, _string, by_bits
-from atl.prove.cases import of_alternatives, of_remainders, with_plain_limits
-from atl.prove.elements import lawful
+from atl.prove.cases import split_alternatives, split_remainders, with_plain_limits
+from atl.prove.elements import realisable
 from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import renumbered
 from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget, contradict, leaves_nothing, projected
+from atl.prove.linear.elimination import Budget, contradict, leaves_no_rows, projected
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import Intervals, _interval_product, propagate
 from atl.prove.linear.products import products
@@ -139,10 +139,10 @@ def cases(rng: Random) -> str:
         both = conjunction((random_predicate(rng, leaves, 1), random_predicate(rng, leaves, 1)))
         goal = disjunction((random_predicate(rng, leaves, 1), both, goal)[: rng.randrange(2, 4)])
     facts = given(within(ZERO, i, n), random_predicate(rng, leaves, 1))
-    found = of_alternatives(facts, goal)
+    found = split_alternatives(facts, goal)
     split = [] if found is None else [found]
     told = [f"{' & '.join(map(show_predicate, of.predicates))} => {show_predicate(to)}" for of, to in split]
-    told += [short([show_predicate(part) for part in (*of.predicates, to)]) for of, to in of_remainders(facts, goal)]
+    told += [short([show_predicate(part) for part in (*of.predicates, to)]) for of, to in split_remainders(facts, goal)]
     return " | ".join(told) or "none"
 
 
@@ -187,12 +187,12 @@ def said_of(rng: Random) -> str:
 
 def elements(rng: Random) -> str:
     """Which of some models could be of arrays, elements outside among them; between the positions of others too."""
-    rises: Rises = rng.choice(("", "rising", "strict"))
+    monotonic: Monotonicity = rng.choice(("", "nondecreasing", "increasing"))
     low, high = rng.choice((None, ZERO, index(1))), rng.choice((None, m, m + 1, index(5)))
-    positions = Array("pos", (n,), "int64", rises=rng.choice(("", "rising", "strict")))
-    between = positions if rises and rng.random() < 0.5 else None
+    positions = Array("pos", (n,), "int64", monotonic=rng.choice(("", "nondecreasing", "increasing")))
+    between = positions if monotonic and rng.random() < 0.5 else None
     shape = rng.choice(((k,), (k,), (n, k), ())) if between is None else (k,)
-    row = Array("row", shape, "int64", low, high, rises if shape else "", between=between)
+    row = Array("row", shape, "int64", low, high, monotonic if shape else "", between=between)
     told = []
     for _ in range(16):
         leaves = [(Size("k"), rng.randrange(6)), (Size("m"), rng.randrange(2, 7)), (Size("n"), rng.randrange(1, 5))]
@@ -207,7 +207,7 @@ def elements(rng: Random) -> str:
             ends_of = sorted(rng.randrange(-1, 7) for _ in range(4))
             held |= {("pos", (at,)): value for at, value in enumerate(ends_of) if rng.random() < 0.85}
         try:
-            told.append(str(int(lawful((row,), model_of(leaves, [(*key, value) for key, value in held.items()])))))
+            told.append(str(int(realisable((row,), model_of(leaves, [(*key, value) for key, value in held.items()])))))
         except ZeroDivisionError:
             told.append("-")
     return "".join(told)
@@ -289,7 +289,7 @@ def lines(rng: Random) -> str:
     equalities = [row() for _ in range(rng.randrange(3))]
     budget = Budget(rng.choice((5, 40, 400)))
     kept = frozenset(rng.sample(range(1, 6), 2))
-    seen = contradict(list(rows), list(equalities), budget), leaves_nothing(list(rows), kept, Budget(200))
+    seen = contradict(list(rows), list(equalities), budget), leaves_no_rows(list(rows), kept, Budget(200))
     left = sorted(sorted(each.items()) for each in projected(list(rows), kept, Budget(rng.choice((9, 200)))))
     system = System(list(rows), list(equalities))
     for _ in range(rng.randrange(1, 4)):

@@ -192,7 +192,7 @@ def _true(predicate: Predicate, at: dict[Any, int]) -> bool:
 # -- orders -----------------------------------------------------------------------------------------------------------
 
 P, N, M = index(Var(1, "p")), size("n"), size("m")
-STRICT = Array("so", (N,), "int64", low=ZERO, high=M, rises="strict")
+STRICT = Array("so", (N,), "int64", low=ZERO, high=M, monotonic="increasing")
 INSIDE = Facts().assume(within(ZERO, P, N))
 
 
@@ -209,7 +209,7 @@ def test_an_element_of_a_strict_order_is_as_far_from_the_bounds_as_its_place() -
 @pytest.mark.parametrize("low", [-3, 0, 2])
 @pytest.mark.parametrize("off", [-1, 0, 1])
 def test_a_counterexample_about_ordered_elements_can_be_completed(low: int, off: int) -> None:
-    ordered = Array("so", (N,), "int64", low=index(low), high=M, rises="strict")
+    ordered = Array("so", (N,), "int64", low=index(low), high=M, monotonic="increasing")
     goals = (at_most(P + low + off, read(ordered, (P,))), at_most(read(ordered, (P,)) + N + off, M + P))
     for goal in goals:
         answer = prove(INSIDE, goal)
@@ -221,7 +221,7 @@ def test_a_counterexample_about_ordered_elements_can_be_completed(low: int, off:
 
 
 def test_elements_less_their_places_are_read_without_a_guard() -> None:
-    so = atl.tensor("so", n, dtype="int64", range=(0, m), order="strict")
+    so = atl.tensor("so", n, dtype="int64", range=(0, m), monotonic="increasing")
     z = atl.tensor("z", m - n + 1)
     program = atl.program("gaps", [so, z], atl.gen(n, lambda i: z[so[i] - i]), given=[n <= m])
     ordered = np.array([0, 3, 4, 7], np.int64)

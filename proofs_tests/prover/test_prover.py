@@ -252,7 +252,7 @@ def test_the_numbers_of_a_model_are_named_for_messages() -> None:
 
 POS = Array("pos", (n + 1,), "int64", low=ZERO, high=size("nnz") + 1)
 LOOSE = Array("loose", (n,), "int64", low=ONE, high=m)
-RISING = Array("rising", (m, n), "int64", rises="strict")
+RISING = Array("rising", (m, n), "int64", monotonic="increasing")
 
 
 def test_an_element_has_its_declared_bounds_within_its_array_and_is_zero_outside() -> None:

@@ -164,7 +164,7 @@ def test_bounds_hold_for_all_values_in_the_ranges(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_answer_about_array_elements_is_wrong(seed: int) -> None:
-    array = Array("rows", (n,), "int64", low=ZERO, high=m, rises="strict")
+    array = Array("rows", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
     rng = random.Random(5000 + seed)
     counts = {"Proved": 0, "Refuted": 0, "Unknown": 0}
     for _ in range(40):

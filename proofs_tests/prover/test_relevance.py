@@ -9,7 +9,7 @@ from atl import IndexExpr, Program
 from atl.core.index import ZERO, Array, Index, Read, Var, index, size
 from atl.core.predicate import at_most, equal, less, negation, within
 from atl.prove import Facts, Proved, Refuted, forget, prove, statistics
-from atl.prove.facts import adds_naturals
+from atl.prove.facts import has_only_non_negative_terms
 from atl.prove.linear.elimination import _Lines
 from atl.prove.relevance import relevant
 from lowering import lower
@@ -98,7 +98,7 @@ def test_a_sum_of_what_is_not_negative_is_seen_at_once_among_many_facts(monkeypa
 
 def test_what_may_be_negative_adds_no_naturals() -> None:
     facts = INSIDE.assume(at_most(index(-1), j))
-    assert adds_naturals(facts, n * i + element(ZERO) + element(n) + 2)
+    assert has_only_non_negative_terms(facts, n * i + element(ZERO) + element(n) + 2)
     for wrong in (j, i - n, -element(ZERO), element(None), element(index(-1)), i - 1, n * j):
-        assert not adds_naturals(facts, wrong)
+        assert not has_only_non_negative_terms(facts, wrong)
         assert not isinstance(prove(facts, at_most(ZERO, wrong)), Proved)

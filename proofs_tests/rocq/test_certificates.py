@@ -12,7 +12,7 @@ import pytest
 import atl
 from atl.cli import main as command_line
 from atl.cli.certify import default_output, refusal
-from atl.cli.foundation.command import REFUSED
+from atl.cli.command import REFUSED
 from examples import derivations
 from proofs_tests.rocq import refusals
 from proofs_tests.rocq.figure import sessions
@@ -49,7 +49,7 @@ def test_every_name_in_a_program_is_bound(tiled: Derivation) -> None:
 
 def test_what_is_declared_of_sizes_and_arrays_is_given() -> None:
     n, m = atl.sizes("n m", min=1)
-    at = atl.tensor("at", n, dtype="int64", range=(0, m), order="strict")
+    at = atl.tensor("at", n, dtype="int64", range=(0, m), monotonic="increasing")
     x = atl.tensor("x", m)
     program = atl.program("gather", [at, x], atl.gen(n, lambda i: x[at[i]]))
     given = list(context([program]))
@@ -105,14 +105,14 @@ def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
     for out in (file, tmp_path / "with space.v", tmp_path / "Meaning.v", tmp_path / "missing" / "fused.v"):
         assert command_line(["certify", str(file), "--out", str(out)]) == REFUSED
         said = capsys.readouterr().err
-        assert "is not a usable name for a file of Rocq" in said or "cannot be written" in said
+        assert "is not a usable name for a Rocq file" in said or "cannot be written" in said
     assert file.read_text() == before
 
 
 def test_names_of_the_exporters_hide_none_of_a_program() -> None:
     j, q, p, n = atl.sizes("j q p n")
     pos = atl.tensor("pos", q + 1, dtype="int64", range=(0, j + 1))
-    idx = atl.tensor("idx", j, dtype="int64", range=(0, n), order=("strict", pos))
+    idx = atl.tensor("idx", j, dtype="int64", range=(0, n), monotonic=("increasing", pos))
     at = atl.tensor("at", j, p)
     body = atl.gen(j, lambda p: atl.gen(n, lambda q: at[p, 0]))
     program = atl.program("rows", [pos, idx, at], body, given=[p >= 1])
@@ -140,8 +140,8 @@ def test_what_is_trusted_names_rocq_where_it_has_checked() -> None:
 
 def test_orders_within_rows_and_truth_values_are_given() -> None:
     n, k = atl.sizes("n k")
-    pos = atl.tensor("pos", n + 1, dtype="int64", range=(0, k + 1), order="rising")
-    idx = atl.tensor("idx", k, dtype="int64", range=(0, n), order=("strict", pos))
+    pos = atl.tensor("pos", n + 1, dtype="int64", range=(0, k + 1), monotonic="nondecreasing")
+    idx = atl.tensor("idx", k, dtype="int64", range=(0, n), monotonic=("increasing", pos))
     kept = atl.tensor("kept", n, dtype="bool")
     x = atl.tensor("x", n)
     program = atl.program("some", [pos, idx, kept, x], atl.sum(n, lambda i: atl.guard(kept[i], x[i])))
@@ -184,7 +184,7 @@ def test_no_file_is_named_as_one_of_the_library(fused: Path, capsys: pytest.Capt
     assert default_output(Path("my fused.json")) == Path("my_fused.v")
     for name in ("Lemmas.v", "my-own.v"):
         assert command_line(["certify", str(fused), "--out", str(fused.with_name(name))]) == REFUSED
-        assert f"{name} is not a usable name for a file of Rocq" in capsys.readouterr().err
+        assert f"{name} is not a usable name for a Rocq file" in capsys.readouterr().err
         assert not fused.with_name(name).exists()
 
 
@@ -206,9 +206,9 @@ def test_a_refusal_names_the_lemma_and_its_step() -> None:
     text = text_of(derivation(derivations.pipeline_fused().done()))
     line = text[: text.index("Lemma step_1")].count("\n") + 3
     said = refusal(text, coqc.Answer("Error: No applicable tactic.", 2.0, line))
-    assert said.startswith("Rocq refuses it at `step_1` (get_gen, at [0, 0, 0]), line ")
+    assert said.startswith("Rocq refused the proof at `step_1` (get_gen, at [0, 0, 0]), line ")
     assert "no proof was found, and no counterexample" in said
-    assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refuses it, line 0")
+    assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refused the proof, line 0")
 
 
 def test_what_is_believed_is_named_as_it_is_in_the_file() -> None:

@@ -88,7 +88,7 @@ class Watched(_Interpreter[Polynomial]):
                 return super()._meaning(term)
 
     def _truncated(self, term: Reshape, op: TruncateLeft | TruncateRight) -> Any:
-        tensor, inner, by = self.once(term.operand), super()._meaning(term), self.index(op.by)
+        tensor, inner, by = self.shared(term.operand), super()._meaning(term), self.index(op.by)
         extents = [self.index(extent) for extent in term.operand.type.shape]
 
         def element(env: Environment, at: Positions) -> Any:
@@ -103,7 +103,7 @@ class Watched(_Interpreter[Polynomial]):
         return element
 
     def _let(self, term: Let) -> Any:
-        tensor, inner = self.once(term.value), self.meaning(term.body)
+        tensor, inner = self.shared(term.value), self.meaning(term.body)
         extents = [self.index(extent) for extent in term.value.type.shape]
 
         def element(env: Environment, at: Positions) -> Any:

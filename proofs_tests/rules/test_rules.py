@@ -25,6 +25,7 @@ from rewrites.certificates.rule_json import digest
 from rewrites.named_operators import padding
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, rule
 from rewrites.rule import given as premises
+from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.exhaustion import Counterexample, compared, decide
 from rewrites.rule_checking.samples import Sample, drawn_statement, sampled
 from rewrites.rule_checking.standing import standing
@@ -35,7 +36,8 @@ from rewrites.rules.grades import grade
 pytestmark = pytest.mark.sampled
 
 DECLARED = [one.name for one in declared_once()]
-SAMPLE = DECLARED[::8]
+OF_ANOTHER_OPERATOR = [name for name in RULES if name not in DECLARED]
+SAMPLE = DECLARED[::32]
 NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log")
 """The logarithm of a rational number is rational at 1 only."""
 
@@ -57,24 +59,34 @@ def tried_by_hypothesis(stated: Rule, examples: int, phases: Collection[Phase] =
     holds()
 
 
-def holds_at_small_sizes(name: str) -> None:
-    verdict = decide(RULES[name], cases=150)
+def holds_at_small_sizes(name: str, cases: int = 150) -> None:
+    verdict = decide(RULES[name], cases=cases)
     assert verdict.counterexample is None, str(verdict.counterexample)
     assert verdict.decided >= 1
 
 
-@pytest.mark.parametrize("name", DECLARED)
-def test_a_rule_holds_at_small_sizes_for_all_elements(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in DECLARED if grade(name) == 2])
+def test_a_rule_that_is_not_proved_holds_at_small_sizes(name: str) -> None:
     holds_at_small_sizes(name)
 
 
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("name", [name for name in DECLARED if grade(name) == 3])
+def test_a_rule_holds_at_small_sizes_for_all_elements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer choices of each kind than a rule of a user is tried with: the slow test tries the whole window."""
+    for bound, fewer in (("SPELLED", 10), ("UNLIKE", 2), ("HIGHER", 20), ("FEWEST", 1)):
+        monkeypatch.setattr(exhaustion, bound, fewer)
+    holds_at_small_sizes(name, cases=60)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in RULES if name not in DECLARED])
+@pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
 def test_a_rule_of_another_operator_holds_there_too(name: str) -> None:
     """These are stated by the same words; for each of them the tests below, and Rocq, are run every time."""
     holds_at_small_sizes(name)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", [name for name in RULES if name not in NEEDS_ONE])
 def test_a_rule_holds_for_random_bodies(name: str) -> None:
     found = sampled(RULES[name], wanted=2)
@@ -84,20 +96,31 @@ def test_a_rule_holds_for_random_bodies(name: str) -> None:
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_rule_holds_for_integers_which_wrap(name: str) -> None:
-    found = sampled(RULES[name], wanted=8, integers=True)
+    found = sampled(RULES[name], wanted=4, integers=True)
     assert isinstance(found, int), str(found)
 
 
 @pytest.mark.long
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_holds_for_whatever_hypothesis_draws(name: str) -> None:
     tried_by_hypothesis(RULES[name], 6)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_a_rule_is_proved_for_all_sizes_or_says_why_it_is_not(name: str) -> None:
+def is_proved_or_says_why_it_is_not(name: str) -> None:
     stuck = proved(RULES[name])
     assert grade(name) == (3 if stuck is None else 2), stuck
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_rule_is_proved_for_all_sizes_or_says_why_it_is_not(name: str) -> None:
+    is_proved_or_says_why_it_is_not(name)
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("name", OF_ANOTHER_OPERATOR)
+def test_a_rule_of_another_operator_is_proved_too(name: str) -> None:
+    is_proved_or_says_why_it_is_not(name)
 
 
 @pytest.mark.slow
@@ -228,11 +251,12 @@ def test_a_proof_of_what_is_false_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.long
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("name", "change"), EQUIVALENT, ids=[": ".join(change) for change in EQUIVALENT])
 def test_what_is_explained_is_neither_found_false_nor_proved(name: str, change: str) -> None:
     """Where the same change is possible in two places, one of them is explained."""
     changed = [mutant.rule for mutant in mutants(RULES[name]) if mutant.change == change]
-    verdicts = [(decide(one, cases=300), proved(one) is None) for one in changed]
+    verdicts = [(decide(one, cases=100), proved(one) is None) for one in changed]
     assert any(found.counterexample is None and found.decided and not is_proved for found, is_proved in verdicts)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 import atl
-from atl.core.dtypes import DTYPES, TRUTH
+from atl.core.dtypes import BOOL, DTYPES
 from atl.core.index import Array, Index, Var, bound, constant, index, read, shift
 from atl.core.predicate import NonNegative, Predicate, at_most, conjunction, disjunction, map_indices, negation
 from atl.core.program import Program
@@ -197,7 +197,7 @@ def made(sides: Callable[..., object]) -> Statement:
     return stated(sides, KINDS, ZERO_AND_ONE)
 
 
-WIDE = Array("q", (constant(0), constant(0)), TRUTH)
+WIDE = Array("q", (constant(0), constant(0)), BOOL)
 FOREIGN: dict[str, tuple[Callable[..., Any], str]] = {
     "a size": (lambda a, **_: equation(atl.sum(size, lambda i: a), a), "a rule uses size,"),
     "a size in a premise": (lambda a, n, **_: equation(a, a, given(n < size)), "a rule uses size,"),

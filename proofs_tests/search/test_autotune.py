@@ -440,7 +440,7 @@ def test_a_result_may_have_a_quotient_of_sizes_as_its_extent() -> None:
 
 def test_inputs_meet_what_is_declared_of_them() -> None:
     n, m = atl.sizes("n m")
-    keys = atl.tensor("keys", 3, n, dtype="int64", range=(0, m), order="strict")
+    keys = atl.tensor("keys", 3, n, dtype="int64", range=(0, m), monotonic="increasing")
     at = atl.tensor("at", n, dtype="int32", range=(0, m))
     body = atl.gen(n, lambda i: atl.value(keys[0, i]) + atl.value(at[i]))
     program = atl.program("f", [keys, at], body)

@@ -50,10 +50,7 @@ def test_the_product_saturates(product: Saturated) -> None:
 def test_the_product_in_tiles_costs_at_most_a_fifth_of_the_plain_one(product: Saturated) -> None:
     plain = saturate(matmul.naive(), limit=Limit(rounds=0)).best()[0]
     (best,) = product.best(k=1, tiles=(16,))
-    (of_eight,) = product.best(k=1, tiles=(8,))
     assert best.cost * 5 <= plain.cost
-    assert of_eight.cost * 4 <= plain.cost
-    assert set(of_eight.tiles.values()) == {8}
 
 
 @pytest.mark.long
@@ -110,6 +107,9 @@ def test_auto_cuts_loops_where_their_guards_flip_when_it_is_asked_to() -> None:
 @pytest.mark.long
 def test_the_k_best_are_distinct_and_each_is_proved(product: Saturated) -> None:
     choices = product.best(k=12, tiles=(8,))
+    plain = saturate(matmul.naive(), limit=Limit(rounds=0)).best()[0]
+    assert choices[0].cost * 4 <= plain.cost
+    assert set(choices[0].tiles.values()) == {8}
     assert len({(choice.body, tuple(choice.tiles.items())) for choice in choices}) == 12
     assert [choice.cost for choice in choices] == sorted(choice.cost for choice in choices)
     s = reschedule(matmul.naive())
@@ -412,7 +412,8 @@ def test_a_choice_is_pickled_without_the_graph() -> None:
 
 
 @pytest.mark.long
-def test_a_picture_that_cannot_be_written_is_refused(product: Saturated, tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    product = saturate(matmul.naive(), limit=Limit(rounds=1))
     for path in (tmp_path / "no" / "where.svg", tmp_path, 7):
         with pytest.raises(InvalidArgument, match="cannot be written"):
             product.picture(path)  # type: ignore[arg-type]

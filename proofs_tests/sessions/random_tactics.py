@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from atl.core.index import Index, Size, atoms, index
 from atl.core.terms import (
-    OPERATOR_CALLED,
+    OPERATORS_BY_WORD,
     Access,
     Gen,
     Guard,
@@ -62,7 +62,7 @@ def _bound(random: Random, cursor: Cursor) -> IndexExpr:
 
 def _inline(s: Session, random: Random) -> Session | None:
     used = {type(cursor.term.op) for cursor in cursors(s.goal) if isinstance(cursor.term, Reshape)}
-    operators = [word for word, op in OPERATOR_CALLED.items() if op in used]
+    operators = [word for word, op in OPERATORS_BY_WORD.items() if op in used]
     if operators and random.random() < 0.5:
         return s.inline(random.choice(operators))
     let = _one(random, _lets(s))

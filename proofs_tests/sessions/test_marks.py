@@ -25,8 +25,8 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Allocate, statements
 from lowering.nest.machine import run
+from lowering.targets.capabilities import SUPPORT, marked_binders
 from lowering.targets.stack import storage_of
-from lowering.targets.supported import SUPPORT, marked_binders
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, DoesNotApply, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
@@ -91,9 +91,9 @@ def test_every_mark_is_read_from_its_text_and_no_other_text_is_a_mark() -> None:
     with pytest.raises(UnknownMark, match=r"there is no mark 'paralel'") as caught:
         loop_mark("paralel")
     assert caught.value.suggestions == ("did you mean parallel?",)
-    with pytest.raises(UnknownMark, match="heap is a mark of a let, and not of a loop"):
+    with pytest.raises(UnknownMark, match="heap is a mark of a let, not of a loop"):
         loop_mark("heap")
-    with pytest.raises(UnknownMark, match="vector is a mark of a loop, and not of a let"):
+    with pytest.raises(UnknownMark, match="vector is a mark of a loop, not of a let"):
         let_mark("vector")
 
 
@@ -112,7 +112,7 @@ def test_a_constructor_takes_marks_of_its_own_set_only(
     for mark in own:
         assert make(mark).mark is mark
     for wrong in ("", "parallel", None, LetMark.NONE if own is LoopMark else LoopMark.NONE):
-        with pytest.raises(InvalidArgument, match=f"is no mark of {called}"):
+        with pytest.raises(InvalidArgument, match=f"is not a mark of {called}"):
             make(wrong)
 
 
@@ -197,8 +197,8 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
 @pytest.mark.parametrize(
     ("what", "mark", "kind", "said"),
     [
-        ("j", "shared", UnknownMark, "shared is a mark of a let, and not of a loop"),
-        ("a", "vector", UnknownMark, "vector is a mark of a loop, and not of a let"),
+        ("j", "shared", UnknownMark, "shared is a mark of a let, not of a loop"),
+        ("a", "vector", UnknownMark, "vector is a mark of a loop, not of a let"),
         ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
         ("j", 3, UnknownMark, "there is no mark 3"),
         ("A[_, _]", "vector", DoesNotApply, "nothing that A[_, _] means has a mark"),
@@ -239,7 +239,7 @@ def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
         assert pointed_at(caught.value) == shown
     with pytest.raises(DoesNotApply, match="there is no binder 1 here"):
         work.rename((), "x", binder=1)
-    with pytest.raises(InvalidArgument, match="is no mark of a loop"):
+    with pytest.raises(InvalidArgument, match="is not a mark of a loop"):
         work.mark((), LetMark.HEAP)
     assert str(work.goal) == str(matmul())
 
@@ -407,7 +407,7 @@ def test_c_refuses_the_marks_of_loops_that_it_does_not_carry_out_at_their_place(
     assert pointed_at(caught.value).startswith("⊞[j < m | ")
     assert caught.value.place is not None
     assert caught.value.place.source is not None
-    assert caught.value.suggestions == ('s.mark("j", None) takes the mark away', 'target="cuda" carries it out')
+    assert caught.value.suggestions == ('s.mark("j", None) removes the mark', 'use target="cuda", which supports it')
     with pytest.raises(UnsupportedMark, match=f"the loop j is marked {mark.value}"):
         print_c(lower(s.goal))
     kernel = compiled(s.mark("j", None).goal)
@@ -433,7 +433,7 @@ def test_c_refuses_a_buffer_on_the_stack_whose_size_is_not_constant_or_too_large
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").mark("a", "stack")
     with pytest.raises(UnsupportedMark, match="the buffer a is marked stack") as caught:
         compiled(s.goal)
-    assert "room for k elements" in (caught.value.required or "")
+    assert "has k elements" in (caught.value.required or "")
     compiled(s.mark("a", "heap").goal)
     large = atl.let(atl.gen(10_000, lambda i: f[0]), lambda b: atl.gen(10_000, lambda i: b[9_999 - i]), name="b")
     s = reschedule(atl.program("large", [f], large, given=[n > 0])).mark("b", "stack")
@@ -478,7 +478,9 @@ def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
     with pytest.raises(UnsupportedMark, match=f"is marked {marked_one}, which the C target does not"):
         compiled(program)
     if body is NOTHING_OF_IT["a loop that is read away"]:
-        with pytest.raises(IllegalMark, match=r"the loop i is marked thread\.y, and is no loop of its own"):
+        with pytest.raises(
+            IllegalMark, match=r"the loop i is marked thread\.y, but lowering does not make a loop of it"
+        ):
             lower(program)
         return
     assert marked_one not in print_nest(lower(program))
@@ -510,7 +512,7 @@ def test_a_buffer_that_is_too_large_for_the_stack_is_shown_at_its_own_let(print_
     with pytest.raises(UnsupportedMark, match="the buffer t1 is marked stack; it is too large") as caught:
         print_it(program)
     assert pointed_at(caught.value).startswith("let t1 | stack := ⊞[i < n] f[i]")
-    assert "for n elements" in (caught.value.required or "")
+    assert "has n elements" in (caught.value.required or "")
 
 
 @pytest.mark.parametrize("mark", [mark for mark in LetMark if mark is not LetMark.RING])

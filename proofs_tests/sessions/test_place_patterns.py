@@ -49,7 +49,7 @@ def test_each_word_of_the_language_fits_what_is_written_with_it(text: str, count
         ("[i < 3] _", "expected '·' or '.' after the condition of a guard"),
         ("*", r"expected a tensor expression, found '\*'"),
         ("x[p[_]]", "expected ']' after the indices"),
-        ("select(_ < 3 ∧ _, _, _)", "an index expression stands where a condition is needed"),
+        ("select(_ < 3 ∧ _, _, _)", "expected a condition, found an index expression"),
     ],
 )
 def test_what_is_no_pattern_is_refused_at_its_place(text: str, said: str) -> None:

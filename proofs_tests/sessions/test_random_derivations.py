@@ -17,21 +17,23 @@ from rewrites import Session, kernel, rules, tactics
 from rewrites.rule import Equation
 
 
-@pytest.mark.parametrize("numbers", few_and_rest(12))
+@pytest.mark.parametrize("numbers", few_and_rest(8))
 def test_every_program_of_a_random_derivation_computes_what_the_start_does(numbers: range) -> None:
-    """Each planted fault below is found by the second derivation of a seed: six times as many are made."""
+    """Each planted fault below is found by the second derivation of a seed: four times as many are made."""
     report = run(numbers, 7)
     print(report)
     assert not report.failures, report.failures[0]
     assert report.compared >= 12 * len(numbers)
 
 
-@pytest.mark.long
-def test_every_rule_has_its_turn() -> None:
+@pytest.mark.parametrize(
+    "count", [pytest.param(60, marks=pytest.mark.long), pytest.param(len(rules), marks=pytest.mark.slow)]
+)
+def test_every_rule_has_its_turn(count: int) -> None:
     """Two of three derivations start from an instance of the next rule."""
-    starts = (start_of(number, Random(number)) for number in range(3 * len(rules) // 2 + 3))
+    starts = (start_of(number, Random(number)) for number in range(3 * count // 2 + 3))
     turns = {start.rule.name for start in starts if start.rule is not None}
-    assert turns == set(rules)
+    assert turns >= set(list(rules)[:count])
 
 
 def test_every_tactic_of_a_session_is_among_the_steps() -> None:

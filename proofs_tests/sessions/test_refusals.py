@@ -336,12 +336,12 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a theorem compiled": (
         lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[call-overload]
         InvalidArgument,
-        ("try: take the program of the theorem: theorem.rhs",),
+        ("try: use the program of the theorem: theorem.rhs",),
     ),
     "a session compiled": (
         lambda: compiled(reschedule(pipeline())),  # type: ignore[call-overload]
         InvalidArgument,
-        ("try: take the program of the session: session.goal",),
+        ("try: use the program of the session: session.goal",),
     ),
     "a factor that depends on every sum": (
         lambda: reschedule(matmul()).factor_out("A[_, _]"),
@@ -408,7 +408,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         InvalidArgument,
         ("all=True and nth= exclude each other",),
     ),
-    "no program": (lambda: reschedule(3), InvalidArgument, ("3 (int) is no program",)),  # type: ignore[arg-type]
+    "no program": (lambda: reschedule(3), InvalidArgument, ("3 (int) is not a program",)),  # type: ignore[arg-type]
 }
 
 
@@ -555,6 +555,6 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
 def test_a_condition_that_python_has_decided_against_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"given=\[False\] holds for no sizes"):
         reschedule(pipeline(), given=[False])
-    with pytest.raises(InvalidArgument, match="Python has decided this condition already"):
+    with pytest.raises(InvalidArgument, match="Python has evaluated a condition to False"):
         atl.program("g", [f], f, given=[n > 0, False])
     assert not atl.program("g", [f], f, given=[True]).assumptions

@@ -14,7 +14,7 @@ from atl.core.marks import LetMark, LoopMark
 from atl.errors import ATLError, IllegalMark, InvalidArgument, NoSuchAttribute, UnsupportedMark
 from lowering import compile as compiled
 from lowering import lower, print_c
-from lowering.targets.support import check_program
+from lowering.targets.mark_checks import check_program
 from proofs_tests.sessions.session_programs import A, f, k, matmul, n, pipeline
 from rewrites import Session, reschedule, rules
 from rewrites.session.vocabulary import ELSEWHERE, no_such_name
@@ -129,7 +129,7 @@ def test_a_report_has_the_places_and_what_helps() -> None:
     assert "2. UnsafeAccess: an access at i + 1 to f, of extent n, goes out of bounds" in shown
     assert shown.count("^^^") >= 2
     assert shown.count("  try: ") == 3
-    assert '  try: target="cuda" carries it out\n' in shown
+    assert '  try: use target="cuda", which supports it\n' in shown
     assert repr(reschedule(matmul()).check()) == "no obstacles to compiling matmul for target='c'"
 
 
@@ -266,7 +266,7 @@ def scalar() -> atl.Program:
 
 def joined() -> atl.Program:
     """Two sums whose terms count where keys are equal."""
-    rows = [atl.tensor(name, n, dtype="int64", order="strict") for name in "ab"]
+    rows = [atl.tensor(name, n, dtype="int64", monotonic="increasing") for name in "ab"]
     terms = atl.sum(n, lambda i: atl.sum(n, lambda j: atl.guard(rows[0][i] == rows[1][j], f[i] * f[j])))
     return atl.program("joined", [*rows, f], terms)
 
@@ -309,7 +309,7 @@ def test_a_hint_leads_to_a_kernel_or_says_that_it_leads_to_none(name: str) -> No
             continue
         s = next(make for fits, make in ANSWERED.items() if re.match(fits, call))()
         eval(call.replace('"rule"', '"mul_comm"'), {"s": s})
-        if "which the C target does not carry out yet" not in hint:
+        if "which the C target does not support yet" not in hint:
             lowered(s)
             continue
         with pytest.raises(UnsupportedMark):
@@ -317,8 +317,8 @@ def test_a_hint_leads_to_a_kernel_or_says_that_it_leads_to_none(name: str) -> No
 
 
 def test_the_hints_that_lead_to_a_refused_goal_are_those_with_marks_that_c_does_not_carry_out() -> None:
-    assert "which the C target does not carry out yet" in str(no_such_name("bind", []))
-    assert "does not carry out" not in str(no_such_name("store_in", []))
+    assert "which the C target does not support yet" in str(no_such_name("bind", []))
+    assert "does not support" not in str(no_such_name("store_in", []))
     assert str(no_such_name("paralel", [])).endswith('did you mean s.mark("i", "parallel")?')
     assert str(no_such_name("merg", [])).endswith('did you mean s.mark("i", "merge")?')
 

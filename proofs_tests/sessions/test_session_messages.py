@@ -113,7 +113,7 @@ def test_a_quotient_in_a_bound_is_answered_with_the_sign_for_it() -> None:
     def halves(x: Any) -> Any:
         return x
 
-    halves.__annotations__ = {"x": TensorSpec.written("n/2")}
+    halves.__annotations__ = {"x": TensorSpec.parse("n/2")}
     assert "write n//2 to round down" in said(lambda: atl.program(halves))
 
 

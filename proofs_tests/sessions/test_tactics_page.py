@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atl.cli import main as command_line
-from atl.cli.foundation.command import REFUSED
+from atl.cli.command import REFUSED
 from rewrites import Session, tactics
 from rewrites.session import catalogue
 

@@ -142,7 +142,7 @@ def test_cache_is_unaffected_by_later_changes_to_arrays() -> None:
     assert np.array_equal(kernel(packed, vector), matrix @ vector)
     # The cache is per kernel; a kernel that has forgotten its valid shapes validates the current arrays.
     for again in (spmv(), kernel):
-        again._remembered.clear()
+        again._validated.clear()
         with pytest.raises(ArrayError):
             again(packed, vector)
 

@@ -101,7 +101,7 @@ def test_unsorted_and_duplicate_entries_are_refused_with_a_suggestion() -> None:
         )
         v = np.ones(matrix.shape[1])
         for _ in range(2):
-            with pytest.raises(ArrayError, match="the elements of A_crd do not increase strictly") as refused:
+            with pytest.raises(ArrayError, match="the elements of A_crd are not strictly increasing") as refused:
                 kernel(A=matrix, x=v)
             assert "pass sparse.pack(A, CSR.sorted()) for A" in str(refused.value)
         assert np.allclose(kernel(A=pack(matrix, ROWS), x=v), dense(matrix) @ v)

@@ -315,8 +315,8 @@ def test_call_with_the_wrong_operand_is_refused() -> None:
         assert "A has dtype float32, not float64" in text
         assert "pass A.astype(np.float64)" in text
         assert "A: an operand in the format CSR" in refused(ArgumentError, lambda: kernel(v=vector))
-        assert "is given A twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A=matrix))
-        assert "is given A_pos twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A_pos=matrix.indptr))
+        assert "got A twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A=matrix))
+        assert "got A_pos twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A_pos=matrix.indptr))
         assert "cannot be packed as CSR" in refused(sparse.NotPackable, lambda: kernel("matrix", vector))
 
 

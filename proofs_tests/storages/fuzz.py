@@ -177,4 +177,4 @@ def _leads_back(layout: Any, rows: int, columns: int) -> bool:
     """Whether a formula leads back from places: strides in no order may store, and loops in their order need one."""
     if not isinstance(layout, Layout):
         return True
-    return layout.stored((constant(rows), constant(columns))).back is not None
+    return layout.stored((constant(rows), constant(columns))).inverse is not None

@@ -34,6 +34,7 @@ def ordered(start: Callable[[], Session], name: str) -> Session:
     return start().reorder(["i", "j"], WAYS[name])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", WAYS)
 def test_sums_and_generations_run_in_the_order_of_places(name: str, tmp_path: Path) -> None:

@@ -169,9 +169,9 @@ def test_what_has_no_storage_is_refused() -> None:
 
 
 def test_what_is_no_reindexing_is_refused_where_it_is_made() -> None:
-    with pytest.raises(InvalidArgument, match="3 are no extents"):
+    with pytest.raises(InvalidArgument, match="3 are not extents"):
         Reindexing(3, (), tuple, tuple)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="5 is no function"):
+    with pytest.raises(InvalidArgument, match="5 is not a function"):
         Reindexing((), (), tuple, 5)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="names no input"):
         reschedule(matmul()).view(0, skewed)  # type: ignore[arg-type]
@@ -271,7 +271,7 @@ def test_without_a_way_back_it_is_proved_that_no_two_elements_meet(strides: tupl
     assert faults_in_c([s], [{}]) == []
     onto = IndexFunction((2, 3), lambda i, j: (a * i + b * j,), onto=Box((room,), row_major=True))
     made = onto.stored((constant(2), constant(3)))
-    assert made.back is None
+    assert made.inverse is None
     check_reindexing(made, Facts())
     with pytest.raises(NotInjective, match=r"two elements meet: that at \(0, 2\) and that at \(1, 0\)"):
         reschedule(s.goal).store("A", IndexFunction((2, 3), lambda i, j: (2 * i + j,), onto=Box((5,), row_major=True)))

@@ -122,17 +122,17 @@ Fault = Callable[[Reindexing], Reindexing]
 
 def _one_place(made: Reindexing) -> Reindexing:
     """`to` forgets its last digit."""
-    return Reindexing(made.shape, made.places, lambda *at: (*made.to(*at)[:-1], 0), made.back)
+    return Reindexing(made.shape, made.places, lambda *at: (*made.to(*at)[:-1], 0), made.inverse)
 
 
 def _next_place(made: Reindexing) -> Reindexing:
     """`to` goes one further in its last digit."""
-    return Reindexing(made.shape, made.places, lambda *at: (*made.to(*at)[:-1], made.to(*at)[-1] + 1), made.back)
+    return Reindexing(made.shape, made.places, lambda *at: (*made.to(*at)[:-1], made.to(*at)[-1] + 1), made.inverse)
 
 
 def _next_element(made: Reindexing) -> Reindexing:
     """`back` leads to the neighbour."""
-    back = made.back
+    back = made.inverse
     assert back is not None
     return Reindexing(made.shape, made.places, made.to, lambda *at: (back(*at)[0], back(*at)[1] + 1))
 
@@ -140,7 +140,7 @@ def _next_element(made: Reindexing) -> Reindexing:
 def _short(made: Reindexing) -> Reindexing:
     """An extent is too small."""
     tight = [extent - 1 if extent.constant != 2 else index(1) for extent in made.places[:1]]
-    return Reindexing(made.shape, (*tight, *made.places[1:]), made.to, made.back)
+    return Reindexing(made.shape, (*tight, *made.places[1:]), made.to, made.inverse)
 
 
 FAULTS: dict[str, Fault] = {"to": _one_place, "there": _next_place, "back": _next_element, "extent": _short}

@@ -113,6 +113,7 @@ def conditions_within(source: str) -> list[str]:
 
 
 @pytest.mark.long
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("strategy", ["min", "split"])
 @pytest.mark.parametrize("name", NESTS)
 def test_no_test_is_left_in_an_innermost_loop(name: str, strategy: Strategy) -> None:

@@ -142,6 +142,8 @@ LOOKS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+@pytest.mark.thinned(3)
+@pytest.mark.sampled
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 def test_no_look_at_arguments_or_state_makes_a_false_theorem(
     look: Callable[[Any, Any], bool], monkeypatch: pytest.MonkeyPatch
@@ -224,6 +226,8 @@ def test_what_is_false_from_rank_3_on_is_refused() -> None:
         rule(rotated_twice)
 
 
+@pytest.mark.thinned(3)
+@pytest.mark.sampled
 @pytest.mark.parametrize("rank", [2, 3, 4])
 @pytest.mark.parametrize("side", [lambda v: v + v, lambda v: atl.maximum(v, -v) * atl.sqrt(v * v)], ids=["+", "max"])
 def test_what_is_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], Any]) -> None:
@@ -407,6 +411,7 @@ def test_elements_of_one_rank_may_have_other_extents() -> None:
         rule(summed)
 
 
+@pytest.mark.long
 def test_operands_of_other_shapes_are_no_counterexample_where_nothing_is_computed() -> None:
     """Otherwise it depends on what is drawn: a rule is found false where a certificate is replayed, and only there."""
 

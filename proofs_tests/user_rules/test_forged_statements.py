@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from rewrites.errors import PremiseFailed
 from rewrites.instantiation import Function
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.kinds import Kind
+from rewrites.rule import Rule
 from rewrites.user_rules import Elem, Equation, Index, Vector, VectorT, equation, given, rule
 
 
@@ -41,32 +43,32 @@ def test_a_condition_takes_indices_alone() -> None:
         rule(guarded)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("declared", [3, 5])
-def test_a_function_gives_the_shape_that_its_declared_parameters_say(declared: int) -> None:
-    @rule
+@cache
+def behind() -> Rule:
     def behind(f: Vector[VectorT], a: VectorT, v: Vector, k: Index) -> Equation:
         """Behind the elements of a value are those of the next tensor."""
         n = f(a).shape[0]
         return equation(atl.concat(f(a), v)[k], v[k - n], given(k >= n, k < n + v.shape[0]))
 
+    return rule(behind)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("declared", [3, 5])
+def test_a_function_gives_the_shape_that_its_declared_parameters_say(declared: int) -> None:
     t, w, v = (atl.tensor(name, n, dtype="float64") for name, n in (("t", 3), ("w", 2), ("v", 20)))
     start = reflexivity(atl.program("p", [t, w, v], atl.concat(atl.concat(t, w), v)[10]))
     of = Type("float64", (constant(declared),))
     arguments = {"f": Function((of,), Concat(Local(0, of), w.node)), "a": t.node, "v": v.node, "k": constant(10)}
     if declared == 3:
-        assert rewrite(start, behind, (), arguments).rhs.body == v[5].node
+        assert rewrite(start, behind(), (), arguments).rhs.body == v[5].node
         return
     with pytest.raises(ShapeError, match="f gives tensors of different shapes: a dimension is 5 at one place"):
-        rewrite(start, behind, (), arguments)
+        rewrite(start, behind(), (), arguments)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("j", "error"), [("2", None), ("m", PremiseFailed), ("4", ShapeError)])
-def test_a_function_of_an_index_gives_tensors_of_one_shape(j: str, error: type[ATLError] | None) -> None:
-    """Behind zeros of e(i) and behind those of e(j) is the same element only where they are as many."""
-
-    @rule
+@cache
+def other_zeros() -> Rule:
     def other_zeros(e: Vector[Index], v: Vector, i: Index, j: Index, k: Index) -> Equation:
         """The zeros of one place are as many as those of another."""
 
@@ -74,6 +76,14 @@ def test_a_function_of_an_index_gives_tensors_of_one_shape(j: str, error: type[A
             return atl.concat(atl.guard(k < 0, e(at)), v)[k]
 
         return equation(behind(i), behind(j), given(k >= 0, k < v.shape[0]))
+
+    return rule(other_zeros)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("j", "error"), [("2", None), ("m", PremiseFailed), ("4", ShapeError)])
+def test_a_function_of_an_index_gives_tensors_of_one_shape(j: str, error: type[ATLError] | None) -> None:
+    """Behind zeros of e(i) and behind those of e(j) is the same element only where they are as many."""
 
     n, m = atl.sizes("n m")
     x, v = atl.tensor("x", 30, dtype="float64"), atl.tensor("v", 20, dtype="float64")
@@ -89,10 +99,10 @@ def test_a_function_of_an_index_gives_tensors_of_one_shape(j: str, error: type[A
         "k": size("n"),
     }
     if error is None:
-        assert rewrite(start, other_zeros, (), arguments).rhs == start.rhs
+        assert rewrite(start, other_zeros(), (), arguments).rhs == start.rhs
         return
     with pytest.raises(error):
-        rewrite(start, other_zeros, (), arguments)
+        rewrite(start, other_zeros(), (), arguments)
 
 
 def test_no_rule_of_a_user_is_used_beyond_the_ranks_at_which_it_is_judged() -> None:

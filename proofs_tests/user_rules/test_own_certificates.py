@@ -176,7 +176,7 @@ def test_what_is_no_rule_or_no_file_is_refused() -> None:
     theorem = dumps(reschedule(extremes()).rw("add_comm").done())
     with pytest.raises(InvalidArgument, match="rules by their names"):
         loads(theorem, rules={"add_comm": 3})  # type: ignore[dict-item]
-    with pytest.raises(InvalidArgument, match="3 is no path of a file"):
+    with pytest.raises(InvalidArgument, match="3 is not a path"):
         read(3)  # type: ignore[arg-type]
 
 

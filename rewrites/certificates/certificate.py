@@ -26,7 +26,7 @@ from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import ATLError, brief
-from atl.files.whole import file_named, reason, write_text
+from atl.files.atomic import as_path, reason, write_text
 from atl.parsing.parse import parse, parse_predicate
 from atl.prove import without_smt
 from atl.text.printing import show, show_predicate, show_program
@@ -81,7 +81,7 @@ def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
 
 
 def _file(path: object) -> File:
-    return file_named(path, refused=CertificateError, like="x.atl.json")
+    return as_path(path, refused=CertificateError, like="x.atl.json")
 
 
 def dumps(theorem: Theorem) -> str:

@@ -10,7 +10,7 @@ from atl.core.dtypes import DTYPES
 from atl.core.index import Array
 from atl.core.program import Program, SparseOperand, Unpacked
 from atl.errors import ArgumentError, ATLError
-from atl.surface.declarations import extent_written
+from atl.surface.declarations import parse_extent
 from atl.text.printing import show_index
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import Json, abbreviated
@@ -81,7 +81,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
     if any(each not in inputs for each in arrays):
         raise CertificateError(f"the arrays of {name} are not inputs of the program", field="packed")
     try:
-        shape = tuple(extent_written(str(extent)) for extent in extents)
+        shape = tuple(parse_extent(str(extent)) for extent in extents)
         form = formats(text)
         if form is None:
             return SparseOperand(name, shape, tuple(map(str, arrays)), text, _Unknown(name, text))

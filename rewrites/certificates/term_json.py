@@ -55,7 +55,7 @@ from atl.core.predicate import (
     Any as Some,
 )
 from atl.core.program import Program
-from atl.core.terms import CONSTRUCTOR_CALLED, OPERATOR_CALLED, Expr, ReshapeOp, Term, Type
+from atl.core.terms import CONSTRUCTORS_BY_WORD, OPERATORS_BY_WORD, Expr, ReshapeOp, Term, Type
 from atl.core.traversal import amounts
 from rewrites.errors import Unreadable
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
@@ -357,7 +357,7 @@ class Reader:
         match data:
             case ["@", entry] if is_position(entry) and entry < len(self._table):
                 return self._table[entry]
-            case [str(word), *values] if (of := CONSTRUCTOR_CALLED.get(word)) and not of.form.opened:
+            case [str(word), *values] if (of := CONSTRUCTORS_BY_WORD.get(word)) and not of.form.opened:
                 return self._node(of, values, data)
             case _:
                 raise _unreadable("a tensor expression", data)
@@ -410,7 +410,7 @@ class Reader:
                 assert_never(slot.role)
 
     def _operator(self, word: Json, more: Iterator[Json]) -> ReshapeOp:
-        of = OPERATOR_CALLED.get(_text(word))
+        of = OPERATORS_BY_WORD.get(_text(word))
         if of is None:
             raise _unreadable("a reshape operator", word)
         return of(*[self.index(next(more)) for _ in of.form.indices])

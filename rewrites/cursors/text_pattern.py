@@ -16,7 +16,7 @@ from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Size, Xor, in
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
 from atl.core.terms import (
-    OPERATOR_CALLED,
+    OPERATORS_BY_WORD,
     Access,
     Binary,
     BinaryOp,
@@ -151,7 +151,7 @@ class _PatternReader(IndexReader):
                 return self._binder(self.advance())
             case "word", "let":
                 return self._let()
-            case "word", word if word in OPERATOR_CALLED:
+            case "word", word if word in OPERATORS_BY_WORD:
                 return self._reshape(self.advance())
             case "symbol", "-":
                 self.advance()
@@ -219,7 +219,7 @@ class _PatternReader(IndexReader):
         return self.condition()
 
     def _reshape(self, token: Token) -> Wanted:
-        of = OPERATOR_CALLED[token.text]
+        of = OPERATORS_BY_WORD[token.text]
         amounts = tuple(self.index_operand() for _ in of.form.indices)
         return Wanted(Reshape, static=(of,), indices=amounts, parts=(self.expression(Level.RESHAPE),))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from atl.checks.scope import Scope, known_at_the_start
+from atl.checks.scope import Scope, initial_facts
 from atl.checks.wellformed import stores_everything
 from atl.core.index import Array, Index, Var, index
 from atl.core.predicate import FALSE, TRUE, Predicate, conjuncts, negation, predicate_order, within
@@ -74,7 +74,7 @@ class Contexts:
 
     def __init__(self, assumptions: Sequence[Predicate], inputs: Sequence[Array]) -> None:
         self.all: list[Context] = []
-        self._start = known_at_the_start(assumptions, inputs)
+        self._start = initial_facts(assumptions, inputs)
         self._table: dict[object, Context] = {}
         self._assumed: dict[tuple[int, Predicate], Context] = {}
         self.root = self._of((), (), frozenset(), dead=False, folded=False)

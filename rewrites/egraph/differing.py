@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from atl.core import dtypes
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.index import Array, Bound, Leaf, Read, Size, Var, atoms, index, value_of
 from atl.core.predicate import FALSE, Predicate, at_most, expressions, non_negative
 from atl.core.program import Program
@@ -136,12 +136,12 @@ def _elements(array: Array, sizes: Mapping[str, int], random: Random) -> Any:
         raise MemoryError
     low = -4 if array.low is None else value_of(array.low, value, _no_element)
     high = 5 if array.high is None else value_of(array.high, value, _no_element)
-    steps = np.arange(shape[-1]) if shape and array.rises == "strict" else np.zeros(1, int)
+    steps = np.arange(shape[-1]) if shape and array.monotonic == "increasing" else np.zeros(1, int)
     high -= max(0, len(steps) - 1)
-    if (array.dtype == dtypes.TRUTH and not is_truths(array)) or high <= low:
+    if (array.dtype == dtypes.BOOL and not is_bool_array(array)) or high <= low:
         high = low + 1
     flat = [random.randrange(low, high) for _ in range(count)]
     made = np.array(flat).reshape(shape)
-    if shape and array.rises:
+    if shape and array.monotonic:
         made = np.sort(made, axis=-1) + steps
-    return made.astype(array.dtype if dtypes.is_integer(array.dtype) or is_truths(array) else "float64")
+    return made.astype(array.dtype if dtypes.is_integer(array.dtype) or is_bool_array(array) else "float64")

@@ -8,7 +8,7 @@ from typing import Final
 
 from atl.core.index import Var, index
 from atl.core.predicate import within
-from atl.core.terms import OPERATOR_CALLED, Binary, Gen, Reduce, Reshape, Unary
+from atl.core.terms import OPERATORS_BY_WORD, Binary, Gen, Reduce, Reshape, Unary
 from atl.core.traversal import conditions_in, own_indices, static
 from atl.text.printing import show_index, show_predicate
 from rewrites.egraph.pricing.extraction import Node, Nodes
@@ -98,7 +98,7 @@ def _label(head: Head) -> str:
         level = len(head.context.loops)
         own = within(scope.index(term.low), index(Var(level, f"i{level}")), scope.index(term.high))
         return f"{term.monoid if isinstance(term, Reduce) else 'gen'} {show_predicate(own)}"[:LONGEST]
-    words: dict[object, str] = {of: word for word, of in OPERATOR_CALLED.items()}
+    words: dict[object, str] = {of: word for word, of in OPERATORS_BY_WORD.items()}
     said = [words.get(part) or str(getattr(part, "name", part)) for part in static(term)]
     indices = [show_index(scope.index(expression)) for expression in own_indices(term)]
     conditions = [show_predicate(scope.predicate(condition)) for condition in conditions_in(term)]

@@ -22,7 +22,7 @@ from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Gen, Reduce, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, InvalidArgument, brief
-from atl.files.whole import write_text
+from atl.files.atomic import write_text
 from padtypes import check as check_pads
 from rewrites.derivation import Derivation
 from rewrites.egraph.forest import replayed

@@ -11,7 +11,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from atl.core.terms import MONOIDS, OPERATOR_CALLED
+from atl.core.terms import MONOIDS, OPERATORS_BY_WORD
 from atl.errors import InvalidArgument, brief
 from rewrites.errors import unknown_name
 from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS
@@ -87,7 +87,7 @@ NORMAL_WITH_SUPPLIES: Final = MappingProxyType(
 UNFOLDED: Final = (
     # A guard within arithmetic or a sum makes no padding, so that schedules keep it outside of these.
     "sum_guard+", "guard_add+", "guard_sub+", *(f"guard_{op}+" for op in _SCALAR_OF_ZERO),
-    "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATOR_CALLED), "unfold_concat+",
+    "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATORS_BY_WORD), "unfold_concat+",
     *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_add+", "sum_sub+", "select_guards+", "gen_rebase+",
 )  # fmt: skip
 """What belongs to the normal form only where programs are compared, each unfolded to its elements."""

@@ -117,7 +117,7 @@ def _with_mark_of(kept: Expr, after: Expr, at: Path) -> Expr:
 def with_hints_at(term: Expr, path: Path, hints: Mapping[str, object]) -> Expr:
     """The term with another name or mark, by their fields, for the node at a path; what it has not is left out."""
     if not path:
-        own = {field: value for field, value in hints.items() if field in term.form.unseen}
+        own = {field: value for field, value in hints.items() if field in term.form.ignored}
         if all(getattr(term, field) == value for field, value in own.items()):
             return term
         made = replace(term, **own)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from atl.checks.scope import outermost
-from atl.core.declared import AtLeast, Below, Rising, facts_of
+from atl.core.declared import AtLeast, Below, Monotonic, facts_of
 from atl.core.index import Array, Index, shift
 from atl.core.predicate import is_predicate
 from atl.core.program import Program
@@ -178,14 +178,14 @@ def _declared(array: Array, notation: Notation) -> Iterator[str]:
                 says = f"{notation.index(bound)} <= {element}"
             case Below(bound):
                 says = f"{element} < {notation.index(bound)}"
-            case Rising():
+            case Monotonic():
                 says = _rising(array, fact, at, notation)
             case _:
                 assert_never(fact)
         yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{says}."
 
 
-def _rising(array: Array, fact: Rising, at: list[str], notation: Notation) -> str:
+def _rising(array: Array, fact: Monotonic, at: list[str], notation: Notation) -> str:
     """Each element beside the next one along the last dimension."""
     last, less = at[-1], "<" if fact.strict else "<="
     element, following = (f"{word(array.name)} {positions([*at[:-1], p])}" for p in (last, f"{last} + 1"))

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Final, assert_never
 
 from atl.core import dtypes
-from atl.core.declared import is_truths
+from atl.core.declared import is_bool_array
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, atoms_of, negation
 from atl.core.terms import (
@@ -158,7 +158,9 @@ class Notation:
     @staticmethod
     def _of_a_rule(p: Predicate) -> bool:
         """Whether a condition that a rule speaks of may stand here: no input of truth values is asked."""
-        return isinstance(p, NonNegative) and not any(is_truths(r.array) for r in atoms_of(p) if isinstance(r, Read))
+        return isinstance(p, NonNegative) and not any(
+            is_bool_array(r.array) for r in atoms_of(p) if isinstance(r, Read)
+        )
 
     def _condition(self, name: str, at: tuple[Index, ...], around: Around) -> str:
         return f"({' '.join([word(name), *(self.index(i, around) for i in at)])})" if at else word(name)

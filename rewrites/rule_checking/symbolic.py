@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations
-from atl.core.dtypes import TRUTH
+from atl.core.dtypes import BOOL
 from atl.core.index import ZERO as NONE
 from atl.core.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
 from atl.core.index import Read as ReadOf
@@ -490,7 +490,7 @@ def _window(expression: Index) -> Index:
     for monomial, coefficient in expression.terms:
         term = index(coefficient)
         for part in monomial:
-            if isinstance(part, ReadOf) and part.array.dtype == TRUTH:
+            if isinstance(part, ReadOf) and part.array.dtype == BOOL:
                 reach = index(Size(f"{part.array.name}.reach"))
                 array = Array(f"{part.array.name}.", tuple(reach * 2 for _ in part.indices), "int64")
                 term = term * read(array, tuple(position + reach for position in part.indices))

@@ -23,7 +23,7 @@ from atl.core.predicate import conjuncts
 from atl.core.program import Program, checked_program
 from atl.errors import ATLError, ContradictoryAssumptions, InvalidArgument, brief
 from atl.prove import contradictory
-from atl.surface.program import stated
+from atl.surface.program import as_predicates
 from atl.text.latex import formula
 from atl.text.printing import show_predicate
 from rewrites import tactics
@@ -61,7 +61,7 @@ def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rul
     """
     checked_program(program)
     known = with_own(RULES, own)
-    start = reflexivity(program, [part for condition in stated(given) for part in conjuncts(condition)])
+    start = reflexivity(program, [part for condition in as_predicates(given) for part in conjuncts(condition)])
     if contradictory(outermost(start.rhs).facts):
         raise ContradictoryAssumptions(
             f"no sizes meet the assumptions of {program.name} and the given ones: all would follow from them",

@@ -9,7 +9,7 @@ from typing import Final
 
 from atl.core.marks import LetMark, LoopMark
 from atl.errors import NoSuchAttribute
-from lowering.targets.supported import SUPPORT, Support
+from lowering.targets.capabilities import SUPPORT, Support
 from rewrites.rules import RULES
 
 ELSEWHERE: Final = {
@@ -63,7 +63,7 @@ def _with_refusals(hint: str) -> str:
     """The hint, with a word where C, the target if none is named, does not carry out a mark that it sets."""
     target = SUPPORT["c"]
     refused = any(word not in _carried_out(target) for word in re.findall(r'mark\("\w+", "([^"]+)"\)', hint))
-    return f"{hint}, which the {target.name} target does not carry out yet" if refused else hint
+    return f"{hint}, which the {target.name} target does not support yet" if refused else hint
 
 
 def _carried_out(target: Support) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from atl.core.index import ZERO, Index, imin
 from atl.core.marks import LoopMark
 from atl.core.predicate import at_most, conjunction
-from atl.core.terms import OPERATOR_CALLED, Gen, Reduce
+from atl.core.terms import OPERATORS_BY_WORD, Gen, Reduce
 from atl.core.traversal import Path
 from atl.errors import InvalidArgument, brief
 from atl.surface.values import as_index
@@ -21,7 +21,7 @@ from rewrites.derivation import Derivation, Text
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.simplification import simplify_guards
 
-WORD_OF: Final = {op: word for word, op in OPERATOR_CALLED.items()}
+WORD_OF: Final = {op: word for word, op in OPERATORS_BY_WORD.items()}
 """The word of a reshape operator, which the names of rules about it begin with."""
 MOST_UNROLLED = 64
 

@@ -19,7 +19,7 @@ from atl.core.predicate import (
     expressions,
     negation,
 )
-from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Access, Gen, Guard, Input, Let, Reduce, Select
+from atl.core.terms import BINARY, MONOIDS, OPERATORS_BY_WORD, UNARY, Access, Gen, Guard, Input, Let, Reduce, Select
 from atl.core.traversal import Path
 from atl.prove import proves
 from atl.text.printing import place_of
@@ -30,7 +30,7 @@ from rewrites.errors import DoesNotApply, known_names
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",
-    "concat_access_left", "concat_access_right", *(f"{operator}_access" for operator in OPERATOR_CALLED),
+    "concat_access_left", "concat_access_right", *(f"{operator}_access" for operator in OPERATORS_BY_WORD),
     *(f"get_{monoid}" for monoid in MONOIDS), *(f"{op}_access" for op in (*BINARY, *UNARY)),
 )  # fmt: skip
 """What reading one element of an operator's result computes."""
@@ -47,7 +47,7 @@ def inline(work: Derivation, name: Target, *, at: Target | None = None) -> None:
       ⊞[i < n] 2 * x[i] * (2 * x[i])
     """
     below = one(work.goal, at).path if at is not None else ()
-    if isinstance(name, str) and name in OPERATOR_CALLED:
+    if isinstance(name, str) and name in OPERATORS_BY_WORD:
         if not work.sweep([f"unfold_{name}"], below):
             raise DoesNotApply(f"there is no {name} in the goal", required=f"a use of {name}")
         return

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from atl.files.programs import module_in
-from atl.files.whole import file_named
+from atl.files.atomic import as_path
+from atl.files.programs import load_module
 from rewrites.rule import Rule
 from rewrites.rule_checking.graded import standing_of
 from rewrites.user_rules import tactics
@@ -26,8 +26,8 @@ def read(path: str | os.PathLike[str]) -> Own:
 
     Raises what the file raises of ours, and `InvalidArgument` for what is no file that can be run.
     """
-    file = file_named(path, like="rules.py")
-    values = list(vars(module_in(str(file))).values())
+    file = as_path(path, like="rules.py")
+    values = list(vars(load_module(str(file))).values())
     known = tactics.tactics()
     stated = {value.name: value for value in values if isinstance(value, Rule) and standing_of(value) is not None}
     found = {name: made for name, made in known.items() if any(made is value for value in values)}

@@ -116,10 +116,10 @@ class Compressed(Level):
     def declare(self, extents: tuple[Number, ...], parents: Number, declarer: Declarer, *, root: bool) -> Metadata:
         count = declarer.size("nnz")
         held = {} if root else {"pos": declarer.bounds("pos", parents + 1, low=0, high=count + 1)}
-        rises = "strict" if self.unique and self.dimensions == 1 else "rising"
+        order = "increasing" if self.unique and self.dimensions == 1 else "nondecreasing"
         for role, extent in zip(self.roles, extents, strict=True):
-            order: object = None
+            monotonic: object = None
             if self.is_ordered and role == self.roles[0]:
-                order = rises if root else (rises, held["pos"])
-            held[role] = declarer.array(role, count, low=0, high=extent, order=order)
+                monotonic = order if root else (order, held["pos"])
+            held[role] = declarer.array(role, count, low=0, high=extent, monotonic=monotonic)
         return Metadata(held, extents, count)

@@ -65,16 +65,16 @@ class Declarer:
     def __repr__(self) -> str:
         return f"Declarer(index_dtype={self._index_dtype!r}, distinct={self._distinct})"
 
-    def array(self, role: str, *shape: Number, low: Number, high: Number, order: object = None) -> atl.Tensor:
-        """Declare an array of integers, low <= element < high; `order` is that of `atl.tensor`."""
-        return self._tensor(role, *shape, dtype=self._index_dtype, range=(low, high), order=order)
+    def array(self, role: str, *shape: Number, low: Number, high: Number, monotonic: object = None) -> atl.Tensor:
+        """Declare an array of integers, low <= element < high; `monotonic` is that of `atl.tensor`."""
+        return self._tensor(role, *shape, dtype=self._index_dtype, range=(low, high), monotonic=monotonic)
 
     def bounds(self, role: str, *shape: Number, low: Number, high: Number) -> atl.Tensor:
         """Declare an array of position bounds: elements r and r + 1 bound the positions of parent r.
 
         It is declared nondecreasing if no two parents may share a position.
         """
-        return self.array(role, *shape, low=low, high=high, order="rising" if self._distinct else None)
+        return self.array(role, *shape, low=low, high=high, monotonic="nondecreasing" if self._distinct else None)
 
     def size(self, role: str) -> atl.IndexExpr:
         """Declare a size that is inferred from the arrays of a call."""

@@ -1,1 +1,1 @@
-"""A derivation held in a terminal: `atl derive FILE`."""
+"""Interactive rewriting sessions in a terminal: `atl derive FILE`."""

@@ -1,4 +1,4 @@
-"""Index expressions: `expressions` has what they are and their canonical form, `walking` what looks at them."""
+"""Index expressions: `expressions` defines them and their canonical form, `walking` traverses them."""
 
 from atl.core.index.expressions import (
     ONE,
@@ -11,10 +11,10 @@ from atl.core.index.expressions import (
     Index,
     Leaf,
     Monomial,
+    Monotonicity,
     Order,
     Quotient,
     Read,
-    Rises,
     Size,
     Var,
     Xor,
@@ -48,10 +48,10 @@ __all__ = [
     "Index",
     "Leaf",
     "Monomial",
+    "Monotonicity",
     "Order",
     "Quotient",
     "Read",
-    "Rises",
     "Size",
     "Var",
     "Xor",

@@ -1,10 +1,10 @@
-"""Index expressions, kept in one canonical form.
+"""Index expressions in canonical form.
 
 An index expression is a polynomial with integer coefficients over *atoms*: sizes, bound indices, quotients, minima,
-maxima, exclusive ors and reads of integer arrays. `i + j` and `j + i` are one expression, so nothing is ever spent on
-commutativity. A remainder is written with its quotient, a % b = a - b * (a // b), and a ceiling as (a + b - 1) // b: so
-the Euclidean identities hold by themselves. Division is floor division and has its meaning only where the divisor is
-positive.
+maxima, exclusive ors and reads of integer arrays. `i + j` and `j + i` are the same expression, so that no rule about
+commutativity is needed. A remainder a % b is stored as a - b * (a // b), and a rounded-up quotient as
+(a + b - 1) // b. The Euclidean identities therefore hold by construction. Division is floor division, which is defined
+only for positive divisors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
 from atl.core import dtypes
-from atl.core.node import NOTHING_FREE, Identity, Node, Printed, is_position, not_made_of
+from atl.core.node import NOTHING_FREE, Identity, Node, Printed, is_position, malformed
 from atl.errors import ExtentError, TooLarge
 
 Order: TypeAlias = tuple[object, ...]
@@ -28,10 +28,10 @@ MAX_COEFFICIENT: Final = 2**62
 
 
 class Atom(Node):
-    """An indivisible part of an index expression; `order` sorts atoms, the same in every run.
+    """Base class of the atoms of index expressions.
 
-    What an atom is, its fields say (but for hints), not its place in the order. Each atom remembers the expression that
-    is nothing but it.
+    `order` is a sort key that is the same in every run. It is not part of the identity, which depends only on the
+    fields other than hints. `alone` caches the expression that consists of the atom.
     """
 
     __slots__ = ("alone", "order")
@@ -54,9 +54,9 @@ class Atom(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Size(Atom):
-    """A symbolic size: a non-negative integer, known when a kernel is called. A size is its name.
+    """A symbolic size: a non-negative integer that is known when a kernel is called. The name identifies the size.
 
-    `minimum` is not part of what the size is: it becomes an assumption of the program in which it occurs.
+    `minimum` is ignored by equality. It becomes an assumption of the programs that use the size.
     """
 
     name: str
@@ -64,38 +64,38 @@ class Size(Atom):
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not self.name or not is_position(self.minimum):
-            raise not_made_of("a size", (self.name, self.minimum), "a name, and a minimum >= 0")
+            raise malformed("a size", (self.name, self.minimum), "a name, and a minimum >= 0")
         self._seal_atom((self.name,), (0, self.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound(Atom):
-    """The index of the `position`-th binder around, counted from the innermost (de Bruijn)."""
+    """The index of the `position`-th enclosing binder, counted from the innermost (de Bruijn)."""
 
     position: int
 
     def __post_init__(self) -> None:
         if not is_position(self.position):
-            raise not_made_of("a bound index", self.position, "a position, an integer >= 0")
+            raise malformed("a bound index", self.position, "a position, an integer >= 0")
         self._seal_atom((self.position,), (1, -self.position), loose=self.position + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Var(Atom):
-    """An opened index variable: a binder's index while its body is looked at. `name` is a hint."""
+    """An opened index variable: a binder's index while its body is processed. `name` is a hint."""
 
     uid: int
     name: str = field(default="i")
 
     def __post_init__(self) -> None:
         if type(self.uid) is not int or type(self.name) is not str:
-            raise not_made_of("an index variable", (self.uid, self.name), "an integer and a name")
+            raise malformed("an index variable", (self.uid, self.name), "an integer and a name")
         self._seal_atom((self.uid,), (2, self.uid), free=frozenset((self.uid,)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quotient(Atom):
-    """numerator // denominator, rounded towards minus infinity; the denominator is to be positive."""
+    """numerator // denominator, rounded towards minus infinity; the denominator must be positive."""
 
     numerator: Index
     denominator: Index
@@ -108,7 +108,7 @@ class Quotient(Atom):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extremum(Atom):
-    """The least or the greatest of two or more expressions, in canonical order."""
+    """The minimum or maximum of two or more expressions, in canonical order."""
 
     kind: Literal["min", "max"]
     choices: tuple[Index, ...]
@@ -116,25 +116,27 @@ class Extremum(Atom):
     def __post_init__(self) -> None:
         _need_indices("an extremum", self.choices)
         if self.kind not in ("min", "max") or len(self.choices) < 2:
-            raise not_made_of("an extremum", (self.kind, self.choices), '"min" or "max", and two or more choices')
+            raise malformed("an extremum", (self.kind, self.choices), '"min" or "max", and two or more choices')
         order = (4, self.kind, *(choice.order for choice in self.choices))
         self._seal_atom((self.kind, self.choices), order, self.choices)
 
 
-Rises: TypeAlias = Literal["", "rising", "strict"]
-"""How the elements of an array are declared to be ordered: not at all, none below the one before, each above it."""
-_RISES: Final[dict[str, int]] = {"": 0, "strict": 1, "rising": 2}
-"""The first two as certificates have hashed them before there was the third."""
+Monotonicity: TypeAlias = Literal["", "nondecreasing", "increasing"]
+"""Declared order of an array's elements; the empty string if none is declared."""
+_MONOTONICITIES: Final[dict[str, int]] = {"": 0, "increasing": 1, "nondecreasing": 2}
+"""Numbers that certificates hash; they must not change."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array(Node):
     """The declaration of an input tensor: its name, shape and element type.
 
-    `low <= element < high` is a fact of an integer array where `low` and `high` are given. `rises` says of its elements
-    that none is below the one before it along the last dimension ("rising"), or that each is above it ("strict"); where
-    there is `between`, an array of positions in a row of elements, only from one of these positions up to before the
-    next one. Each call checks all of it.
+    An integer array may have declared facts, which every call checks:
+
+    - `low` and `high`: low <= element < high.
+    - `monotonic`: the order of the elements along the last dimension.
+    - `between`: a one-dimensional array of positions. `monotonic` then applies only within each segment from one of
+      these positions to the next.
     """
 
     name: str
@@ -142,46 +144,48 @@ class Array(Node):
     dtype: str
     low: Index | None = None
     high: Index | None = None
-    rises: Rises = ""
+    monotonic: Monotonicity = ""
     between: Array | None = None
 
     def __post_init__(self) -> None:
         bounds = tuple(bound for bound in (self.low, self.high) if bound is not None)
         self._check(bounds)
         positions = () if self.between is None else (self.between,)
-        key = (self.name, self.dtype, _RISES[self.rises], self.low is None, self.high is None, *positions)
+        key = (self.name, self.dtype, _MONOTONICITIES[self.monotonic], self.low is None, self.high is None, *positions)
         self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds, *positions))
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
-        """A declaration is about sizes and elements of other inputs, not about the indices of a place."""
+        """Check that the declaration depends only on sizes and on elements of other inputs."""
         if type(self.name) is not str or type(self.shape) is not tuple or self.dtype not in dtypes.KNOWN:
-            raise not_made_of("an input", (self.name, self.shape, self.dtype), "a name, extents and an element type")
+            raise malformed("an input", (self.name, self.shape, self.dtype), "a name, extents and an element type")
         _need_indices(f"the input {self.name}", (*self.shape, *bounds))
-        if any(stated.loose or stated.free for stated in (*self.shape, *bounds)):
-            raise not_made_of(f"the input {self.name}", self.shape, "extents and bounds that speak of no index")
-        truths = self.dtype == dtypes.TRUTH and bounds in ((), (ZERO, constant(2))) and not self.rises
-        ordered = self.rises in ("", "rising", "strict")
-        if not ordered or ((bounds or self.rises) and not truths and not dtypes.is_integer(self.dtype)):
-            raise not_made_of(f"the input {self.name} with facts", self.dtype, "an integer element type")
+        if any(expression.loose or expression.free for expression in (*self.shape, *bounds)):
+            raise malformed(f"the input {self.name}", self.shape, "extents and bounds without indices")
+        boolean = self.dtype == dtypes.BOOL and bounds in ((), (ZERO, constant(2))) and not self.monotonic
+        ordered = self.monotonic in ("", "nondecreasing", "increasing")
+        if not ordered or ((bounds or self.monotonic) and not boolean and not dtypes.is_integer(self.dtype)):
+            raise malformed(f"the input {self.name} with declared facts", self.dtype, "an integer element type")
         if self.between is not None:
             self._check_positions(self.between)
 
     def _check_positions(self, between: Array) -> None:
         row = type(between) is Array and dtypes.is_integer(between.dtype) and len(between.shape) == 1
         if not row or between.between is not None:
-            raise not_made_of(f"the order of {self.name}", between, "a row of integers, an input too, for positions")
-        if not self.rises or len(self.shape) != 1:
-            raise not_made_of(f"the order of {self.name}", self.shape, "a row that rises between positions")
+            raise malformed(f"the order of {self.name}", between, "a one-dimensional input of integers")
+        if not self.monotonic or len(self.shape) != 1:
+            raise malformed(
+                f"the order of {self.name}", self.shape, "a one-dimensional array that is nondecreasing or increasing"
+            )
 
     @property
     def order(self) -> Order:
-        """A key that sorts declarations; two that differ in their bounds only may share it."""
+        """A sort key for declarations, which may be equal if only bounds differ."""
         bounds = tuple(() if bound is None else bound.order for bound in (self.low, self.high))
         positions = () if self.between is None else (self.between.order,)
         return (
             self.name,
             self.dtype,
-            _RISES[self.rises],
+            _MONOTONICITIES[self.monotonic],
             tuple(extent.order for extent in self.shape),
             *bounds,
             *positions,
@@ -198,19 +202,19 @@ class Read(Atom):
     def __post_init__(self) -> None:
         _need_indices("a read", self.indices)
         if type(self.array) is not Array or len(self.indices) != len(self.array.shape):
-            raise not_made_of("a read", (self.array, self.indices), "an input, and an index for each dimension of it")
+            raise malformed("a read", (self.array, self.indices), "an input, and an index for each of its dimensions")
         if self.array.dtype in dtypes.FLOATS:
-            raise not_made_of("a read", (self.array.name, self.array.dtype), "an input whose elements are integers")
-        # The whole declaration is part of the term: of one name different facts may hold in two programs.
+            raise malformed("a read", (self.array.name, self.array.dtype), "an input whose elements are integers")
+        # The key includes the whole declaration, because two programs may declare different facts for one name.
         order = (5, self.array.order, *(index.order for index in self.indices))
         self._seal_atom((self.array, self.indices), order, self.indices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Xor(Atom):
-    """The exclusive or of two or more expressions, bit by bit in two's complement, in canonical order.
+    """The bitwise exclusive or of two or more expressions in two's complement, in canonical order.
 
-    No two of the parts are equal, as these cancel, and at most one, the last, is a number.
+    The parts are distinct, because equal parts cancel. Only the last part may be a number.
     """
 
     parts: tuple[Index, ...]
@@ -218,43 +222,43 @@ class Xor(Atom):
     def __post_init__(self) -> None:
         _need_indices("an exclusive or", self.parts)
         if len(self.parts) < 2:
-            raise not_made_of("an exclusive or", self.parts, "two or more parts")
+            raise malformed("an exclusive or", self.parts, "two or more parts")
         self._seal_atom((self.parts,), (6, *(part.order for part in self.parts)), self.parts)
 
 
 Leaf: TypeAlias = Size | Bound | Var
 AnyAtom: TypeAlias = Size | Bound | Var | Quotient | Extremum | Xor | Read
 Monomial: TypeAlias = tuple[AnyAtom, ...]
-"""A product of atoms in canonical order, with repetition; the empty one is 1."""
+"""A product of atoms in canonical order, with repetition; the empty product is 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Index(Printed, Node):
-    """A polynomial: its monomials with their non-zero coefficients, in canonical order, the constant last."""
+    """A polynomial: monomials with non-zero coefficients in canonical order, the constant last."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
     def __post_init__(self) -> None:
-        """The canonical form is made by the functions below, and by hand it is not made at all."""
-        raise not_made_of("an index expression", self.terms, "the result of index, linear, floordiv, extremum or read")
+        """Refuse direct construction: only the functions below build canonical forms."""
+        raise malformed("an index expression", self.terms, "the result of index, linear, floordiv, extremum or read")
 
     @classmethod
-    def made_of(cls, *values: tuple[tuple[Monomial, int], ...]) -> Index:
+    def from_fields(cls, *values: tuple[tuple[Monomial, int], ...]) -> Index:
         return linear((value, prod(map(index, monomial), start=ONE)) for monomial, value in values[0])
 
     def _seal_terms(self) -> None:
-        # The key is made of the atoms' identities, not of the atoms: those hash and compare without a call in Python.
+        # The key contains the identities of the atoms, because hashing and comparing these calls no Python code.
         atoms: dict[Identity, AnyAtom] = {}
         key: list[tuple[tuple[Identity, ...], int]] = []
         loose = 0
         for monomial, coefficient in self.terms:
-            own = []
+            identities = []
             for atom in monomial:
-                own.append(atom.identity)
+                identities.append(atom.identity)
                 atoms[atom.identity] = atom
                 if atom.loose > loose:  # noqa: PLR1730 (as in `_seal`)
                     loose = atom.loose
-            key.append((tuple(own), coefficient))
+            key.append((tuple(identities), coefficient))
         self._seal(tuple(key), tuple(atoms.values()), loose=loose)
 
     @property
@@ -263,7 +267,7 @@ class Index(Printed, Node):
 
     @property
     def constant(self) -> int | None:
-        """The value, if the expression is a constant."""
+        """The value of a constant expression; None for any other."""
         if not self.terms:
             return 0
         if len(self.terms) == 1 and not self.terms[0][0]:
@@ -277,12 +281,12 @@ class Index(Printed, Node):
 
     @property
     def atom(self) -> AnyAtom | None:
-        """The atom, if the expression is nothing but one."""
+        """The atom of an expression that consists of one atom; None for any other."""
         if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
             return self.terms[0][0][0]
         return None
 
-    # Of anything else than nodes and integers, such as what a person writes with, the other operand knows more.
+    # Operators return NotImplemented for other operands, such as `IndexExpr`, so that the other operand decides.
 
     def __add__(self, other: Index | int) -> Index:
         added = _operand(other)
@@ -342,7 +346,7 @@ class Index(Printed, Node):
 
 
 def _canonical(terms: tuple[tuple[Monomial, int], ...]) -> Index:
-    """The expression of these terms, which are known to be in canonical form."""
+    """Return the expression with these terms, which are in canonical form."""
     made = object.__new__(Index)
     object.__setattr__(made, "terms", terms)
     made._seal_terms()
@@ -351,7 +355,7 @@ def _canonical(terms: tuple[tuple[Monomial, int], ...]) -> Index:
 
 def _need_indices(what: str, given: object) -> None:
     if type(given) is not tuple or any(type(part) is not Index for part in given):
-        raise not_made_of(what, given, "index expressions")
+        raise malformed(what, given, "index expressions")
 
 
 def _operand(value: object) -> Index | None:
@@ -359,7 +363,7 @@ def _operand(value: object) -> Index | None:
 
 
 def polynomial(coefficients: Mapping[Monomial, int]) -> Index:
-    """The canonical polynomial with these coefficients; zero ones drop."""
+    """Return the canonical polynomial with these coefficients, without zero ones."""
     kept = [(monomial, value) for monomial, value in coefficients.items() if value]
     if len(kept) > 1:
         kept.sort(key=_term_order)
@@ -372,7 +376,7 @@ def _term_order(term: tuple[Monomial, int]) -> Order:
 
 
 def _within_limits(terms: tuple[tuple[Monomial, int], ...]) -> Index:
-    """The expression of these terms, which are in canonical form, if it is not too large."""
+    """Return the expression with these canonical terms. Raises `TooLarge`."""
     small = len(terms) <= MAX_TERMS
     for monomial, value in terms:
         if not -MAX_COEFFICIENT < value < MAX_COEFFICIENT or len(monomial) > MAX_DEGREE:
@@ -380,20 +384,20 @@ def _within_limits(terms: tuple[tuple[Monomial, int], ...]) -> Index:
     if small:
         return _canonical(terms)
     raise TooLarge(
-        "an index expression has grown beyond what a machine integer or a reader could hold",
+        "an index expression is too large",
         required=f"at most {MAX_TERMS} terms, degree {MAX_DEGREE}, and coefficients below 2^62",
     )
 
 
 def _scaled(expression: Index, by: int) -> Index:
-    """The expression times an integer: its terms stay in their order."""
+    """Return the expression times an integer, which keeps the order of the terms."""
     if by in (0, 1):
         return expression if by else ZERO
     return _within_limits(tuple([(monomial, by * value) for monomial, value in expression.terms]))
 
 
 def _plus_constant(expression: Index, value: int) -> Index:
-    """The expression plus an integer: the constant is the last of its terms."""
+    """Return the expression plus an integer. The constant is the last term."""
     if not value:
         return expression
     offset = expression.offset
@@ -402,7 +406,7 @@ def _plus_constant(expression: Index, value: int) -> Index:
 
 
 def linear(parts: Iterable[tuple[int, Index]]) -> Index:
-    """The sum of the parts, each times its integer."""
+    """Return the sum of the parts, each multiplied by its integer."""
     gathered: dict[Monomial, int] = {}
     for factor, part in parts:
         for monomial, coefficient in part.terms:
@@ -410,10 +414,10 @@ def linear(parts: Iterable[tuple[int, Index]]) -> Index:
     return polynomial(gathered)
 
 
-@lru_cache(maxsize=1024, typed=True)  # True is no coefficient, though it equals 1
+@lru_cache(maxsize=1024, typed=True)  # True equals 1, but is not a coefficient
 def constant(value: int) -> Index:
     if type(value) is not int:
-        raise not_made_of("an index expression", value, "an integer")
+        raise malformed("an index expression", value, "an integer")
     return polynomial({(): value})
 
 
@@ -422,7 +426,7 @@ ONE: Final = constant(1)
 
 
 def index(value: Index | int | AnyAtom) -> Index:
-    """The index expression that is this integer, atom or expression."""
+    """Return an integer, an atom or an expression as an index expression."""
     if isinstance(value, Index):
         return value
     if isinstance(value, int):
@@ -440,12 +444,12 @@ def size(name: str) -> Index:
 
 @lru_cache(maxsize=1024, typed=True)
 def bound(position: int) -> Index:
-    """The index of the `position`-th binder around, as an expression."""
+    """Return the index of the `position`-th enclosing binder as an expression."""
     return index(Bound(position))
 
 
 def floordiv(a: Index, b: Index, *, positive: bool = False) -> Index:
-    """a // b rounded down. With `positive=True` the caller knows that b > 0, and multiples of b are taken out too."""
+    """Return a // b, rounded down. With `positive=True`, the caller knows b > 0, and multiples of b are extracted."""
     divisor = b.constant
     if divisor is not None:
         return _divide_by_constant(a, divisor)
@@ -456,14 +460,14 @@ def floordiv(a: Index, b: Index, *, positive: bool = False) -> Index:
         if rest.constant == -1:
             return out - 1
         if rest.offset < 0 < out.offset:
-            # A ceiling stays (n + k - 1) // k: its numerator is not negative, as that of (n - 1) // k + 1 can be.
+            # Keep a ceiling as (n + k - 1) // k, whose numerator is non-negative, unlike that of (n - 1) // k + 1.
             out, rest = out - 1, rest + b
         return out + floordiv(rest, b) if out.terms else index(Quotient(a, b))
     return index(Quotient(a, b))
 
 
 def divide_out(a: Index, b: Index) -> Index:
-    """a // b for b > 0, with every multiple of b taken out: the same for all ways to write one quotient."""
+    """Return a // b for b > 0 with every multiple of b extracted: a normal form of quotients."""
     if b.constant is not None or len(b.terms) != 1:
         return floordiv(a, b)
     out, rest = _multiples(a, b)
@@ -501,7 +505,7 @@ def _divide_by_constant(a: Index, divisor: int) -> Index:
 
 
 def _multiples(a: Index, b: Index) -> tuple[Index, Index]:
-    """a = out * b + rest, where `out` takes the terms of `a` that are multiples of the single term `b`."""
+    """Return (out, rest) with a = out * b + rest; `out` collects the terms of `a` that the single term `b` divides."""
     ((factor, coefficient),) = b.terms
     out: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
@@ -515,7 +519,7 @@ def _multiples(a: Index, b: Index) -> tuple[Index, Index]:
 
 
 def quotient_exactly(a: Index, b: Index) -> Index | None:
-    """The expression that times the single term `b` is `a`, if there is one."""
+    """Return a / b if the single term `b` divides every term of `a`; else None."""
     if len(b.terms) != 1:
         return None
     out, rest = _multiples(a, b)
@@ -523,7 +527,7 @@ def quotient_exactly(a: Index, b: Index) -> Index | None:
 
 
 def without(monomial: Monomial, factor: Monomial) -> Monomial | None:
-    """The monomial divided by a factor of it; None if it is none."""
+    """Return the monomial divided by a factor; None if it is not a factor."""
     left = list(monomial)
     for atom in factor:
         if atom not in left:
@@ -533,12 +537,12 @@ def without(monomial: Monomial, factor: Monomial) -> Monomial | None:
 
 
 def ceildiv(a: Index, b: Index, *, positive: bool = False) -> Index:
-    """a / b rounded up, for b > 0."""
+    """Return a / b rounded up, for b > 0."""
     return floordiv(a + b - ONE, b, positive=positive)
 
 
 def extremum(kind: Literal["min", "max"], *choices: Index) -> Index:
-    """The least or greatest of the choices. Choices that differ by a constant are decided here."""
+    """Return the minimum or maximum of the choices, without choices that a constant difference rules out."""
     kept: list[Index] = []
     for choice in choices:
         atom = choice.atom
@@ -561,7 +565,7 @@ def _keep_extreme(kind: Literal["min", "max"], kept: list[Index], option: Index)
 
 
 def exclusive_or(*parts: Index) -> Index:
-    """The exclusive or of the parts. Equal ones cancel: a ^ b ^ b is a; so a swizzle is its own way back."""
+    """Return the exclusive or of the parts. Equal parts cancel (a ^ b ^ b is a): a swizzle is its own inverse."""
     number = 0
     kept: dict[Index, None] = {}
     for part in parts:

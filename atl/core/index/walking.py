@@ -1,4 +1,4 @@
-"""Looking at index expressions: their atoms, what they are at numbers, and the same with other leaves."""
+"""Traversals of index expressions: substitution of leaves, atoms, evaluation, and shifting."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from atl.core.index.expressions import (
 def map_leaves(
     expression: Index, leaf: Callable[[Leaf], Index], divide: Callable[[Index, Index], Index] = floordiv
 ) -> Index:
-    """The expression with every size and variable replaced by what `leaf` gives for it, brought to canonical form.
+    """Replace each size and variable by the result of `leaf`, and return the expression in canonical form.
 
-    `divide` makes the quotients, from the inside out.
+    `divide` builds the quotients, innermost first.
     """
     changed = False
     new: dict[AnyAtom, Index] = {}
@@ -82,7 +82,7 @@ def _same(new: tuple[Index, ...], old: tuple[Index, ...]) -> bool:
 
 
 def atoms(expression: Index) -> Iterable[AnyAtom]:
-    """Every atom of the expression, nested ones before those that hold them; repeated as often as they occur."""
+    """Yield every occurrence of an atom, nested atoms before the atoms that contain them."""
     for monomial, _ in expression.terms:
         for atom in monomial:
             for part in _parts(atom):
@@ -105,9 +105,9 @@ def _parts(atom: AnyAtom) -> tuple[Index, ...]:
 
 
 def value_of(expression: Index, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> int:
-    """The integer that the expression means, given the values of its leaves and of array elements.
+    """Evaluate the expression for given values of its leaves and of array elements.
 
-    A quotient by zero or less raises `ZeroDivisionError`; a well-formed program has none.
+    Raises `ZeroDivisionError` for a divisor of zero or less, which does not occur in a well-formed program.
     """
     total = 0
     for monomial, coefficient in expression.terms:
@@ -137,7 +137,7 @@ def _value_of_atom(atom: AnyAtom, leaf: Callable[[Leaf], int], element: Callable
 
 
 def shift(expression: Index, by: int, cutoff: int = 0) -> Index:
-    """De Bruijn shifting: free positions from `cutoff` on move by `by`."""
+    """Add `by` to the free de Bruijn positions from `cutoff` on."""
     if expression.loose <= cutoff or by == 0:
         return expression
     return map_leaves(
@@ -147,9 +147,9 @@ def shift(expression: Index, by: int, cutoff: int = 0) -> Index:
 
 
 def factor_of(expression: Index, atom: AnyAtom) -> Index | None:
-    """What the atom is multiplied by: the f for which the expression is f times it, plus what does not hold it.
+    """Return the f such that the expression is f * atom + rest, where neither f nor the rest contains the atom.
 
-    There is none where it is multiplied by itself, or stands in a quotient, an extremum or a position.
+    Return None if there is no such f: the atom is multiplied by itself, or occurs within another atom.
 
     >>> i, n = Var(1, "i"), index(Size("n"))
     >>> factor_of(index(i) * n - index(i) + n, i), factor_of(n, i), factor_of(index(i) // n, i)

@@ -1,1 +1,1 @@
-"""The linear prover: systems of integer rows, decided by intervals, elimination and case analysis."""
+"""The linear layer: systems of integer rows, decided by intervals, elimination and case splits."""

@@ -1,4 +1,4 @@
-"""What single rows decide of cases, before anything is split."""
+"""Deciding cases by comparison with single rows, before splitting."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import TypeAlias
 from atl.prove.linear.rows import Case, Row, System
 
 Known: TypeAlias = dict[frozenset[tuple[int, int]], int]
-"""For coefficients, the least constant with which the rows of a system say that the sum is >= 0."""
+"""A map from coefficients to the least constant of a known row with these coefficients."""
 
 
 def decide_cases(system: System) -> bool:
-    """Drops alternatives that a row denies and cases that a row fulfils; true when a case has no alternative left.
+    """Drop alternatives that a row contradicts and cases that a row implies; return True if a case becomes empty.
 
-    The only alternative of a case becomes part of the system.
+    A single remaining alternative is added to the system.
     """
     if not system.cases:
         return False
     known: Known = {}
-    _learn(known, system.rows)
+    _add_rows(known, system.rows)
     changed = True
     while changed:
         changed = False
         cases, system.cases = system.cases, []
         for case in cases:
-            left = tuple(part for part in case if not _denied(known, part))
+            left = tuple(part for part in case if not _contradicted(known, part))
             if not left:
                 return True
             if len(left) == 1:
                 system.add(left[0])
-                _learn(known, left[0].rows)
+                _add_rows(known, left[0].rows)
                 changed = True
-            elif not any(_fulfilled(known, part) for part in left):
+            elif not any(_implied(known, part) for part in left):
                 system.cases.append(_kept(case, left))
     return False
 
@@ -44,14 +44,14 @@ def _key(row: Row, sign: int) -> frozenset[tuple[int, int]]:
     return frozenset((column, sign * value) for column, value in row.items() if column)
 
 
-def _learn(known: Known, rows: list[Row]) -> None:
+def _add_rows(known: Known, rows: list[Row]) -> None:
     for row in rows:
         key, constant = _key(row, 1), row.get(0, 0)
         known[key] = min(constant, known.get(key, constant))
 
 
-def _denied(known: Known, part: System) -> bool:
-    """Whether a row of the alternative contradicts a single known row."""
+def _contradicted(known: Known, part: System) -> bool:
+    """Return True if a row of the alternative contradicts a single known row."""
     for row in part.rows:
         other = known.get(_key(row, -1))
         if other is not None and row.get(0, 0) + other < 0:
@@ -64,8 +64,8 @@ def _denied(known: Known, part: System) -> bool:
     return False
 
 
-def _fulfilled(known: Known, part: System) -> bool:
-    """Whether the alternative is one row, and follows from a known one."""
+def _implied(known: Known, part: System) -> bool:
+    """Return True if the alternative is one row that a known row implies."""
     if len(part.rows) != 1 or part.equalities or part.cases:
         return False
     other = known.get(_key(part.rows[0], 1))

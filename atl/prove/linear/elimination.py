@@ -1,4 +1,4 @@
-"""Fourier–Motzkin elimination over the integers, with a bounded amount of work."""
+"""Fourier–Motzkin elimination over the integers, with bounded work."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from typing import Final, TypeAlias
 from atl.prove.linear.rows import Row
 
 MAX_ROWS: Final = 160
-"""An elimination that needs more rows at once is given up."""
+"""Maximum number of rows; an elimination that exceeds it is abandoned."""
 
 _Coefficients: TypeAlias = dict[int, int]
 _Key: TypeAlias = frozenset[tuple[int, int]]
 _Line: TypeAlias = tuple[_Coefficients, int, int]
-"""Coefficients, constant, and the set of first rows that it was made of, as bits."""
+"""Coefficients, constant, and the set of original rows that it was combined from, as bits."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """The combinations of rows that a query may still make: its measure of work, the same on every machine."""
+    """The remaining number of row combinations of a query: a machine-independent measure of work."""
 
     left: int
 
 
 def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
-    """Whether rows >= 0 and equalities = 0 are seen to have no solution in the integers, columns being unrelated."""
+    """Return True if elimination proves that rows >= 0 and equalities = 0 have no integer solution.
+
+    Columns are treated as independent variables.
+    """
     budget.left -= len(rows) + len(equalities)
     solved = _without_equalities(rows, equalities)
     if solved is None:
@@ -39,28 +42,29 @@ def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
     while column := lines.next_column():
         if lines.eliminate(column, steps, budget):
             return True
-        if budget.left <= 0 or len(lines.held) > MAX_ROWS:
+        if budget.left <= 0 or len(lines.by_key) > MAX_ROWS:
             return False
         steps += 1
     return False
 
 
 def projected(rows: list[Row], kept: frozenset[int], budget: Budget) -> list[Row]:
-    """Rows that speak of kept columns only and follow from the given ones by eliminating the others."""
+    """Eliminate all but the kept columns, and return the rows that remain."""
     lines = _Lines(kept)
     lines.add(rows)
     steps = 0
     while column := lines.next_column():
-        if lines.eliminate(column, steps, budget) or budget.left <= 0 or len(lines.held) > MAX_ROWS:
+        if lines.eliminate(column, steps, budget) or budget.left <= 0 or len(lines.by_key) > MAX_ROWS:
             return []
         steps += 1
     return [
-        {**coefficients, 0: constant} if constant else coefficients for coefficients, constant, _ in lines.held.values()
+        {**coefficients, 0: constant} if constant else coefficients
+        for coefficients, constant, _ in lines.by_key.values()
     ]
 
 
-def leaves_nothing(rows: list[Row], kept: frozenset[int], budget: Budget) -> bool:
-    """Whether eliminating all but the kept columns leaves no row: the others can be chosen, whatever those are."""
+def leaves_no_rows(rows: list[Row], kept: frozenset[int], budget: Budget) -> bool:
+    """Return True if eliminating all but the kept columns leaves no row, so that these are unconstrained."""
     lines = _Lines(kept)
     if lines.add(rows):
         return False
@@ -69,34 +73,34 @@ def leaves_nothing(rows: list[Row], kept: frozenset[int], budget: Budget) -> boo
         if lines.eliminate(column, steps, budget) or budget.left <= 0:
             return False
         steps += 1
-    return not lines.held
+    return not lines.by_key
 
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of an elimination, found by the columns that they hold: a step touches only those with its column."""
+    """The rows of an elimination, indexed by column so that a step visits only the rows with its column."""
 
     kept: frozenset[int] = frozenset()
     """Columns that are not eliminated."""
-    held: dict[_Key, _Line] = field(default_factory=dict)
+    by_key: dict[_Key, _Line] = field(default_factory=dict)
     above: dict[int, dict[_Key, None]] = field(default_factory=dict)
-    """For each column, the lines in which it is positive; in the others it is negative."""
+    """The lines with a positive coefficient, by column; `below` has those with a negative one."""
     below: dict[int, dict[_Key, None]] = field(default_factory=dict)
     changed: dict[int, None] = field(default_factory=dict)
-    """Columns of which lines have come or gone since a column was chosen last."""
+    """Columns whose lines changed since a column was last chosen."""
     queue: list[tuple[int, int]] = field(default_factory=list)
-    """(price, column), the cheapest first; some of these prices are outdated."""
+    """(price, column), cheapest first; some prices are outdated."""
 
     def add(self, rows: Iterable[Row]) -> bool:
-        """Adds the first rows; true when one is a contradiction."""
+        """Add the original rows; return True if one is a contradiction."""
         for position, row in enumerate(rows):
             coefficients = dict(row)
             if self.keep(coefficients, coefficients.pop(0, 0), 1 << position):
                 return True
         return False
 
-    def keep(self, coefficients: _Coefficients, constant: int, made_of: int) -> bool:
-        """Adds a line unless a stronger one is there; true when the line is a contradiction."""
+    def keep(self, coefficients: _Coefficients, constant: int, origin: int) -> bool:
+        """Add a line unless a stronger one exists; return True if the line is a contradiction."""
         if not coefficients:
             return constant < 0
         common = gcd(*coefficients.values())
@@ -104,27 +108,27 @@ class _Lines:
             coefficients = {column: value // common for column, value in coefficients.items()}
             constant //= common
         key = frozenset(coefficients.items())
-        other = self.held.get(key)
+        other = self.by_key.get(key)
         if other is None:
             for column, value in coefficients.items():
                 (self.above if value > 0 else self.below).setdefault(column, {})[key] = None
                 self.changed[column] = None
         if other is None or constant < other[1]:
-            self.held[key] = (coefficients, constant, made_of)
+            self.by_key[key] = (coefficients, constant, origin)
         return False
 
-    def take(self, key: _Key) -> _Line:
-        """Removes a line."""
-        line = self.held.pop(key)
+    def remove(self, key: _Key) -> _Line:
+        """Remove a line."""
+        line = self.by_key.pop(key)
         for column, value in line[0].items():
             del (self.above if value > 0 else self.below)[column][key]
             self.changed[column] = None
         return line
 
     def next_column(self) -> int:
-        """The column that is cheapest to eliminate, once the lines are gone that hold a column of one sign only.
+        """Return the column that is cheapest to eliminate, or 0 if only kept columns are left.
 
-        Kept columns are passed over; 0 when no other is left.
+        Lines with a column that occurs with one sign only are dropped first.
         """
         while self.changed:
             column, _ = self.changed.popitem()
@@ -135,7 +139,7 @@ class _Lines:
                 heappush(self.queue, (_price(above, below), column))
             else:
                 for key in [*above, *below]:
-                    self.take(key)
+                    self.remove(key)
         while self.queue:
             price, column = heappop(self.queue)
             above, below = self.above.get(column, {}), self.below.get(column, {})
@@ -144,16 +148,16 @@ class _Lines:
         return 0
 
     def eliminate(self, column: int, steps: int, budget: Budget) -> bool:
-        """Puts the lines that follow without the column in the place of those with it; true for a contradiction."""
-        above = [self.take(key) for key in [*self.above[column]]]
-        below = [self.take(key) for key in [*self.below[column]]]
+        """Replace the lines with the column by their combinations without it; return True for a contradiction."""
+        above = [self.remove(key) for key in [*self.above[column]]]
+        below = [self.remove(key) for key in [*self.below[column]]]
         budget.left -= len(above) * len(below)
         for upper, upper_constant, upper_origin in above:
             a = upper[column]
             for lower, lower_constant, lower_origin in below:
-                made_of = upper_origin | lower_origin
-                # Chernikov's rule: a line made of more first rows than steps done, plus two, follows from others.
-                if made_of.bit_count() > steps + 2:
+                origin = upper_origin | lower_origin
+                # Chernikov's rule: a line combined from more than steps + 2 original rows is redundant.
+                if origin.bit_count() > steps + 2:
                     continue
                 b = -lower[column]
                 common = gcd(a, b)
@@ -165,7 +169,7 @@ class _Lines:
                         coefficients[key] = total
                     else:
                         del coefficients[key]
-                if self.keep(coefficients, x * upper_constant + y * lower_constant, made_of):
+                if self.keep(coefficients, x * upper_constant + y * lower_constant, origin):
                     return True
         return False
 
@@ -175,7 +179,7 @@ def _price(above: dict[_Key, None], below: dict[_Key, None]) -> int:
 
 
 def _without_equalities(rows: list[Row], equalities: list[Row]) -> list[Row] | None:
-    """The rows after one column per equality is replaced; None when the equalities contradict each other."""
+    """Solve each equality for a column and substitute; return None if the equalities are contradictory."""
     rows = list(rows)
     left = list(equalities)
     while left:
@@ -198,7 +202,7 @@ def _without_equalities(rows: list[Row], equalities: list[Row]) -> list[Row] | N
 
 
 def _replaced(row: Row, x: int, equality: Row, y: int) -> Row:
-    """x*row + y*equality, in which the pivot cancels; x is positive, so that an inequality keeps its direction."""
+    """Return x*row + y*equality, in which the pivot cancels. x > 0 keeps the direction of an inequality."""
     out = {column: x * value for column, value in row.items()}
     for column, value in equality.items():
         total = out.get(column, 0) + y * value

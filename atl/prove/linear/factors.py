@@ -1,4 +1,4 @@
-"""Dividing a hypothesis by an atom that all of its terms hold: the way back from products."""
+"""Division of hypotheses by a common factor of their terms: the inverse of `products`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_CONSEQUENCES: Final = 40
 
 
 def factor(system: System, intervals: Intervals) -> None:
-    """Adds what follows when a common factor is divided out, again and again; of x*r = 0, for x != 0, that r = 0."""
+    """Add the rows that follow by dividing out common factors repeatedly; x*r = 0 with x != 0 gives r = 0."""
     for row in list(system.rows):
         system.rows.extend(_quotients(row, intervals))
     for row in list(system.equalities):
@@ -22,9 +22,9 @@ def factor(system: System, intervals: Intervals) -> None:
 
 
 def consequences(system: System, intervals: Intervals, budget: Budget) -> list[Row]:
-    """For each atom x in several products: what the rows say of multiples of x alone, divided by x.
+    """For each atom x in several products, eliminate all terms but the multiples of x, and divide by x.
 
-    Only so is k*p <= e < k*q seen to give p < q, where e is none of the products.
+    Only this proves p < q from k*p <= e < k*q, where e is not a product.
     """
     monomials = intervals.table.monomials
     columns = {column: None for row in (*system.rows, *system.equalities) for column in row}
@@ -42,7 +42,10 @@ def consequences(system: System, intervals: Intervals, budget: Budget) -> list[R
 
 
 def _quotients(row: Row, intervals: Intervals) -> list[Row]:
-    """From x*r + c >= 0 follows r >= 1, for c < 0 <= x, and r + c // low >= 0, for c >= 0 and x >= low > 0."""
+    """Divide by common factors: x*r + c >= 0 gives r >= 1 if c < 0 <= x.
+
+    It gives r + c // low >= 0 if c >= 0 and x >= low > 0.
+    """
     out: list[Row] = []
     rest = row
     while (x := _common_factor(intervals.table, rest)) is not None:
@@ -56,7 +59,7 @@ def _quotients(row: Row, intervals: Intervals) -> list[Row]:
 
 
 def _common_factor(table: Table, row: Row) -> int | None:
-    """An atom in every term of the row but the constant, if some term is a product."""
+    """Return an atom that divides every term of the row except the constant, if some term is a product."""
     columns = [table.monomials[column] for column in row if column]
     if not columns or max(map(len, columns)) < 2:
         return None
@@ -64,7 +67,7 @@ def _common_factor(table: Table, row: Row) -> int | None:
 
 
 def _over(table: Table, row: Row, factor: int) -> Row:
-    """The row without its constant, divided by the factor."""
+    """Divide the row without its constant by the factor."""
     out: Row = {}
     for column, value in row.items():
         if column:

@@ -1,4 +1,4 @@
-"""Bounds of columns by propagation through rows, and through what columns mean as products."""
+"""Bounds of columns, by propagation through rows and products."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 from atl.prove.linear.rows import Row, Table
 
 PASSES: Final = 4
-"""Propagation may go on for ever (i < j and j < i): it is cut off here."""
+"""Maximum number of passes, as propagation may not terminate (i < j and j < i)."""
 LARGEST: Final = 2**64
-"""Bounds beyond this are forgotten, so that numbers stay small."""
+"""Larger bounds are dropped, which keeps numbers small."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Intervals:
             self.changed = True
 
     def least(self, row: Row) -> int | None:
-        """A lower bound of the row's value, if it has a known one."""
+        """Return a lower bound of the row's value, or None."""
         total = 0
         for column, value in row.items():
             bound = 1 if not column else self.low.get(column) if value > 0 else self.high.get(column)
@@ -45,13 +45,13 @@ class Intervals:
         return total
 
     def empty(self) -> bool:
-        """Whether some column has no value left."""
+        """Return True if some column has no possible value."""
         high = self.high
         return any(high.get(column, value) < value for column, value in self.low.items())
 
 
 def propagate(intervals: Intervals, rows: list[Row], equalities: list[Row]) -> bool:
-    """Narrows the intervals by rows >= 0 and equalities = 0; true when they leave a column or row no value."""
+    """Narrow the intervals by rows >= 0 and equalities = 0; return True if they are contradictory."""
     both = [*rows, *equalities, *({c: -v for c, v in row.items()} for row in equalities)]
     products = [column for column, monomial in enumerate(intervals.table.monomials) if len(monomial) > 1]
     for _ in range(PASSES):
@@ -69,7 +69,7 @@ def propagate(intervals: Intervals, rows: list[Row], equalities: list[Row]) -> b
 
 
 def _narrow(intervals: Intervals, row: Row) -> bool:
-    """Uses one row: each term is at least minus the most that the others can be."""
+    """Narrow by one row: each term is at least minus the maximum of the others."""
     low, high = intervals.low, intervals.high
     total, open_column = 0, 0
     for column, value in row.items():
@@ -93,7 +93,7 @@ def _narrow(intervals: Intervals, row: Row) -> bool:
 
 
 def _bound_term(intervals: Intervals, column: int, value: int, others: int) -> None:
-    """value * column + others >= 0."""
+    """Use value * column + others >= 0."""
     if value > 0:
         intervals.raise_low(column, -(others // value))
     else:
@@ -101,7 +101,7 @@ def _bound_term(intervals: Intervals, column: int, value: int, others: int) -> N
 
 
 def _narrow_product(intervals: Intervals, column: int) -> None:
-    """The bounds of a product from those of its factors; and factors >= 0 of a product >= 1 are >= 1."""
+    """Bound a product by its factors. If a product is >= 1 and its factors are >= 0, they are >= 1."""
     factors = intervals.table.monomials[column]
     low: int | None = 1
     high: int | None = 1
@@ -120,7 +120,7 @@ def _narrow_product(intervals: Intervals, column: int) -> None:
 
 
 def _interval_product(a: int | None, b: int | None, c: int | None, d: int | None) -> tuple[int | None, int | None]:
-    """[a, b] times [c, d], None being an end that is not known."""
+    """Multiply the intervals [a, b] and [c, d]; None means an unknown end."""
     if (a == 0 and b == 0) or (c == 0 and d == 0):
         return 0, 0
     if a is not None and c is not None and a >= 0 and c >= 0:

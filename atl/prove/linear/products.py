@@ -1,7 +1,7 @@
-"""Products of hypotheses, chosen by the products of atoms that a query speaks of.
+"""Products of hypotheses, chosen by the products of atoms that occur in the query.
 
-From a >= 0 and b >= 0 follows a*b >= 0. Only products whose every monomial divides one that occurs already are taken:
-i*m + j < n*m asks for (n - 1 - i)*m >= 0, which speaks of n*m and i*m, and for nothing else.
+From a >= 0 and b >= 0 follows a*b >= 0. A product is used only if each of its monomials divides one in the query. For
+example, i*m + j < n*m needs (n - 1 - i)*m >= 0, which contains only n*m and i*m.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MAX_DEGREE: Final = 4
 
 Monomial: TypeAlias = tuple[int, ...]
 Pairs: TypeAlias = dict[int, dict[int, int]]
-"""For each column, by which columns it may be multiplied, and the column of the product."""
+"""A map from two columns to the column of their product."""
 
 
 def products(table: Table, system: System, intervals: Intervals, *, wide: bool) -> System:
-    """Rows and equalities that follow from those of the system by multiplying two of them.
+    """Return rows and equalities that follow by multiplying two rows of the system.
 
-    With `wide`, monomials count that one product would add to those that occur.
+    With `wide`, products may introduce one new monomial.
     """
     divisors = _divisors(table, system)
     if wide:
@@ -50,7 +50,7 @@ def products(table: Table, system: System, intervals: Intervals, *, wide: bool) 
 
 
 def _divisors(table: Table, system: System) -> dict[Monomial, None]:
-    """The divisors of degree 2 or more of the monomials that occur, in order."""
+    """Return the divisors of degree 2 or more of the monomials that occur, in order."""
     divisors: dict[Monomial, None] = {}
     for row in (*system.rows, *system.equalities):
         for column in row:
@@ -62,11 +62,11 @@ def _divisors(table: Table, system: System) -> dict[Monomial, None]:
 
 
 def _widen(table: Table, system: System, divisors: dict[Monomial, None]) -> None:
-    """Adds the monomials that are the only new ones in a product of a row with a monomial.
+    """Add monomials that are the only new ones in a product of a row with a monomial.
 
-    The last rows come first: they are the goal and what quotients mean, and ask for more than the facts do.
+    The last rows, which are the goal and the definitions of quotients, come first, as they matter most.
     """
-    room = MAX_WIDER
+    left_to_add = MAX_WIDER
     known = list(divisors)
     for row in reversed(system.rows):
         columns = [table.monomials[column] for column in row if column]
@@ -74,14 +74,14 @@ def _widen(table: Table, system: System, divisors: dict[Monomial, None]) -> None
             for cofactor in dict.fromkeys(_cofactors(product, columns)):
                 times = [tuple(sorted((*column, *cofactor))) for column in columns]
                 new = [monomial for monomial in times if monomial not in divisors]
-                if len(new) == 1 and len(new[0]) <= MAX_DEGREE and room > 0:
-                    room -= 1
+                if len(new) == 1 and len(new[0]) <= MAX_DEGREE and left_to_add > 0:
+                    left_to_add -= 1
                     for degree in range(2, len(new[0]) + 1):
                         divisors.update(dict.fromkeys(combinations(new[0], degree)))
 
 
 def _cofactors(product: Monomial, columns: list[Monomial]) -> Iterator[Monomial]:
-    """What some column of a row must be multiplied by to give the product."""
+    """Yield the monomials by which some column of a row must be multiplied to give `product`."""
     for column in columns:
         left = list(product)
         for atom in column:
@@ -94,7 +94,7 @@ def _cofactors(product: Monomial, columns: list[Monomial]) -> Iterator[Monomial]
 
 
 def _pairs(table: Table, divisors: dict[Monomial, None]) -> Pairs:
-    """The ways in which each of the divisors is a product of two columns."""
+    """Return all factorisations of each divisor into two columns."""
     out: Pairs = {}
     for monomial in divisors:
         product = table.column(monomial)
@@ -107,7 +107,7 @@ def _pairs(table: Table, divisors: dict[Monomial, None]) -> Pairs:
 
 
 def _factors(intervals: Intervals, pairs: Pairs) -> list[Row]:
-    """What to multiply by: x - low and high - x where bounds of x are known, and products of atoms that are >= 0."""
+    """Return rows to multiply by: x - low and high - x for known bounds, and products of non-negative atoms."""
     out: list[Row] = []
     for column in pairs:
         atoms = intervals.table.monomials[column]
@@ -133,7 +133,7 @@ def _times_factors(rows: list[Row], factors: list[Row], pairs: Pairs) -> list[Ro
 
 
 def _product(a: Row, b: Row, pairs: Pairs) -> Row | None:
-    """a*b, if all of its monomials are known ones."""
+    """Return a*b if all of its monomials are known."""
     if len(a) < len(b):
         a, b = b, a
     out: Row = {}

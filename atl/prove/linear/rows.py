@@ -1,8 +1,8 @@
-"""Queries as rows of integers, which every layer of the prover works on.
+"""Queries as integer rows, the common representation of the prover's layers.
 
-Each atom and each product of atoms is a column; a row {column: coefficient} is the polynomial with these coefficients,
-column 0 being the constant. An integer solution of the rows that ignores what the columns mean is no counterexample,
-but where the rows have no solution, the predicates have none.
+Each atom and each product of atoms is a column. A row {column: coefficient} is the polynomial with these coefficients;
+column 0 is the constant. The definitions of atoms are separate: a solution of the rows alone need not be a
+counterexample, but if the rows have no solution, neither have the predicates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of, increases
+from atl.core.declared import AtLeast, Below, bounds_of, is_increasing
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.prove.facts import declared
@@ -20,7 +20,7 @@ Row: TypeAlias = dict[int, int]
 
 @dataclass(slots=True)
 class Table:
-    """The columns of a query. An atom's column comes after those of the atoms inside of it."""
+    """The columns of a query. The column of an atom follows those of the atoms inside it."""
 
     monomials: list[tuple[int, ...]] = field(default_factory=lambda: [()])
     columns: dict[tuple[int, ...], int] = field(default_factory=lambda: {(): 0})
@@ -40,7 +40,7 @@ class Table:
         return out
 
     def of_atom(self, atom: AnyAtom) -> int:
-        """The column of an atom, made when it is first met."""
+        """Return the column of an atom; add it if new."""
         found = self._of_atom.get(atom)
         if found is not None:
             return found
@@ -51,11 +51,11 @@ class Table:
         self.atoms[column] = atom
         self._of_atom[atom] = column
         if not isinstance(atom, Size | Bound | Var):
-            self.parts[column] = parts  # none, of a scalar input
+            self.parts[column] = parts  # empty for a scalar input
         return column
 
     def column(self, monomial: tuple[int, ...]) -> int:
-        """The column of a product of atoms, given by their sorted columns."""
+        """Return the column of a product of atoms, which is given by their sorted columns."""
         found = self.columns.get(monomial)
         if found is None:
             found = self.columns[monomial] = len(self.monomials)
@@ -63,7 +63,7 @@ class Table:
         return found
 
     def times(self, a: int, b: int) -> int:
-        """The column of the product of two columns."""
+        """Return the column of the product of two columns."""
         return self.column(tuple(sorted((*self.monomials[a], *self.monomials[b]))))
 
     def product(self, a: Row, b: Row) -> Row:
@@ -80,7 +80,7 @@ class Table:
 
 
 def _parts(atom: AnyAtom) -> tuple[Index, ...]:
-    """The expressions that the definition of an atom speaks of; a read's declaration follows its indices."""
+    """Return the expressions in the definition of an atom; for a read, its indices, then its declaration."""
     match atom:
         case Size() | Bound() | Var():
             return ()
@@ -96,7 +96,7 @@ def _parts(atom: AnyAtom) -> tuple[Index, ...]:
 
 
 def combined(a: Row, x: int, b: Row, y: int) -> Row:
-    """x*a + y*b."""
+    """Return x*a + y*b."""
     out = {column: x * value for column, value in a.items()} if x != 1 else dict(a)
     for column, value in b.items():
         total = out.get(column, 0) + y * value
@@ -108,7 +108,7 @@ def combined(a: Row, x: int, b: Row, y: int) -> Row:
 
 
 def plus(row: Row, value: int) -> Row:
-    """row + value."""
+    """Return row + value."""
     out = dict(row)
     total = out.get(0, 0) + value
     if total:
@@ -123,36 +123,36 @@ def opposite(row: Row) -> Row:
 
 
 def declared_rows(table: Table, column: int, read: Read) -> list[Row]:
-    """What is declared of an element within its array.
+    """Return the declared bounds of an element, for an index within its array.
 
-    Integers that increase leave room for those before and after: low + p <= so[p] < high - (n - 1 - p), of n elements.
+    In a strictly increasing array of n elements, low + p <= a[p] < high - (n - 1 - p).
     """
     rank = len(read.indices)
     parts = table.parts[column]
     before: Row = {}
     after: Row = {}
-    if increases(read.array) and rank:
+    if is_increasing(read.array) and rank:
         before = parts[rank - 1]
         after = plus(combined(parts[2 * rank - 1], 1, before, -1), -1)
     rows: list[Row] = []
     for fact, bound in zip(bounds_of(read.array), parts[2 * rank :], strict=True):
         match fact:
             case AtLeast():
-                row, room = combined({column: 1}, 1, bound, -1), before
+                row, margin = combined({column: 1}, 1, bound, -1), before
             case Below():
-                row, room = plus(combined(bound, 1, {column: 1}, -1), -1), after
+                row, margin = plus(combined(bound, 1, {column: 1}, -1), -1), after
             case _:
                 assert_never(fact)
         rows.append(row)
-        if room:
-            rows.append(combined(row, 1, room, -1))
+        if margin:
+            rows.append(combined(row, 1, margin, -1))
     return rows
 
 
 def segments(table: Table, column: int) -> list[tuple[int, int]]:
-    """Of an element of an array that is ordered between positions: the columns of two neighbours among these.
+    """Return the columns of neighbouring segment boundaries that occur in the query.
 
-    They are those that the query speaks of.
+    `column` is an element of an array that is ordered within segments (`between`).
     """
     read = table.atoms[column]
     if not isinstance(read, Read) or read.array.between is None:
@@ -166,7 +166,7 @@ def segments(table: Table, column: int) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class System:
-    """Rows that are >= 0, rows that are = 0, and cases: of each case some alternative holds."""
+    """Rows >= 0, equalities = 0, and cases. At least one alternative of each case holds."""
 
     rows: list[Row] = field(default_factory=list)
     equalities: list[Row] = field(default_factory=list)
@@ -185,7 +185,7 @@ Case: TypeAlias = tuple[System, ...]
 
 
 def read_predicate(table: Table, predicate: Predicate, into: System) -> None:
-    """Adds what the predicate says to the system."""
+    """Add a predicate to the system."""
     match predicate:
         case NonNegative(expression):
             into.rows.append(table.row(expression))

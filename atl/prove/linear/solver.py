@@ -1,8 +1,8 @@
-"""The project's own prover: do these facts and a negated goal contradict each other?
+"""The linear prover: do the facts and a negated goal contradict each other?
 
-What an atom means becomes rows: Euclid's facts for a quotient, the bounds of an extremum or of an array element. They
-are added only where they hold: for a quotient, after its divisor was proved positive *from the system itself*; else the
-quotient stays an integer of which nothing is known. Then come elimination, products of hypotheses, and case splits.
+The definitions of atoms become rows: b*q <= a < b*q + b for a quotient q = a // b, and the bounds of an extremum or an
+array element. A quotient is defined only after its divisor was proved positive *from the system itself*; until then it
+is an arbitrary integer. Then follow elimination, products of hypotheses, and case splits.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from atl.prove.linear.rows import (
     segments,
 )
 
-MOST_BITS: Final = 16
-"""An exclusive or is bounded by a power of two up to this one."""
+MAX_BITS: Final = 16
+"""Maximum bit length for bounding an exclusive or by a power of two."""
 MAX_SPLITS: Final = 7
 MAX_READ_PAIRS: Final = 10
 EFFORT: Final = 4_000
-"""Combinations of rows that one query may make: about ten milliseconds."""
+"""Default budget of a query in row combinations: about ten milliseconds."""
 
 
 @dataclass(slots=True)
 class _State:
-    """A system on the way to a contradiction, and the atoms whose meaning it does not have yet."""
+    """A system with the atoms whose definitions are not yet added."""
 
     system: System
     pending: list[int]
@@ -52,7 +52,7 @@ class _State:
     stale: bool = True
 
     def add(self, *rows: Row) -> None:
-        """Adds what an atom means: bounds that were found before are wider than they need to be."""
+        """Add rows of a definition, and mark the intervals as outdated."""
         self.system.rows.extend(rows)
         self.stale = True
 
@@ -72,11 +72,11 @@ def refuted(
     splits: int = MAX_SPLITS,
     wide: bool = False,
 ) -> bool:
-    """Whether the facts contradict `goal`, which is the negation of what is to be proved.
+    """Return True if the facts contradict `goal`, which is the negation of the goal to prove.
 
-    At most `splits` cases are split one inside of another; with `wide`, more products of hypotheses are tried.
+    At most `splits` cases are split, nested. With `wide`, more products of hypotheses are tried.
     """
-    search, state = _started(table, facts, Budget(effort), wide=wide)
+    search, state = _start(table, facts, Budget(effort), wide=wide)
     if not goal.rows and not goal.equalities and len(goal.cases) == 1:
         search.define(state)
         return all(search.refutes(state.with_alternative(part, None), splits) for part in goal.cases[0])
@@ -86,18 +86,18 @@ def refuted(
 
 
 def refuted_by_rounding(table: Table, facts: System, goal: System, *, effort: int = EFFORT) -> bool:
-    """Whether the rows of the facts and of the goal leave no whole number, cases apart.
+    """Return True if the facts contradict `goal` after rounding the bounds of all columns, without case splits.
 
-    Elimination rounds a row only when it has one column left, and is done with that column. Here the bounds of all
-    columns are rounded first: from 128*q >= 129 and x >= q - 1 follows x >= 1, and so 128*x >= 2.
+    Elimination rounds a row only when one column is left. Rounding all bounds first proves more: from 128*q >= 129 and
+    x >= q - 1 follows x >= 1, and so 128*x >= 2.
     """
-    search, state = _started(table, facts, Budget(effort), wide=False)
+    search, state = _start(table, facts, Budget(effort), wide=False)
     state.system.add(goal)
     return search.refutes_by_rounding(state)
 
 
-def _started(table: Table, facts: System, budget: Budget, *, wide: bool) -> tuple[_Refutation, _State]:
-    """The facts, and that sizes are not negative."""
+def _start(table: Table, facts: System, budget: Budget, *, wide: bool) -> tuple[_Refutation, _State]:
+    """Return the initial state: the facts, and the non-negative sizes."""
     state = _State(facts.copy(), list(table.atoms))
     state.system.rows.extend({column: 1} for column, atom in table.atoms.items() if isinstance(atom, Size))
     return _Refutation(table, budget, wide), state
@@ -112,7 +112,7 @@ class _Refutation:
     # -- contradiction -------------------------------------------------------------------------------------------
 
     def refutes(self, state: _State, splits: int) -> bool:
-        """Whether the state has no solution; splits at most so many cases on the way."""
+        """Return True if the state has no solution, with at most `splits` nested case splits."""
         if self.refutes_directly(state):
             return True
         if not state.system.cases or splits == 0 or self.budget.left <= 0:
@@ -120,7 +120,7 @@ class _Refutation:
         return self._refutes_by_cases(state, splits)
 
     def refutes_directly(self, state: _State) -> bool:
-        """The same, without a case split."""
+        """Return True if the state has no solution, without case splits."""
         if self.budget.left <= 0:
             return False
         self.define(state)
@@ -142,7 +142,7 @@ class _Refutation:
         return contradict(rows, [*system.equalities, *more.equalities], self.budget)
 
     def refutes_by_rounding(self, state: _State) -> bool:
-        """Whether the state has no solution between whole bounds; no case is split."""
+        """Return True if the state with rounded bounds has no solution, without case splits."""
         self.define(state)
         intervals = self._intervals(state, fresh=True)
         if intervals is None:
@@ -150,7 +150,7 @@ class _Refutation:
         return contradict([*state.system.rows, *self._bounds(intervals)], state.system.equalities, self.budget)
 
     def _refutes_by_cases(self, state: _State, splits: int) -> bool:
-        """Splits a case of which some alternative fails at once, else the first one."""
+        """Split a case of which some alternative fails directly, or else the first case."""
         for case in state.system.cases:
             alternatives = [state.with_alternative(part, case) for part in case]
             left = [part for part in alternatives if not self.refutes_directly(part)]
@@ -160,7 +160,7 @@ class _Refutation:
         return all(self.refutes(state.with_alternative(part, case), splits - 1) for part in case)
 
     def _bounds(self, intervals: Intervals) -> list[Row]:
-        """The bounds of columns as rows, where no single row says so already."""
+        """Return the bounds of columns as rows."""
         rows: list[Row] = []
         for column, value in intervals.low.items():
             rows.append({column: 1, 0: -value} if value else {column: 1})
@@ -169,7 +169,7 @@ class _Refutation:
         return rows
 
     def _intervals(self, state: _State, *, fresh: bool) -> Intervals | None:
-        """The bounds of columns; None when there are contradictory ones. Older rows give wider bounds."""
+        """Return the bounds of columns, or None if they are contradictory. Outdated bounds are only wider."""
         if state.intervals is None or (fresh and state.stale):
             intervals = Intervals(self.table)
             if propagate(intervals, state.system.rows, state.system.equalities):
@@ -179,7 +179,7 @@ class _Refutation:
         return state.intervals
 
     def entails(self, state: _State, row: Row) -> bool:
-        """Whether row >= 0 follows from the state."""
+        """Return True if row >= 0 follows from the state."""
         if not any(row):
             return row.get(0, 0) >= 0
         monomials = self.table.monomials
@@ -191,19 +191,19 @@ class _Refutation:
             return True
         return contradict([*state.system.rows, plus(opposite(row), -1)], state.system.equalities, self.budget)
 
-    # -- what atoms mean -----------------------------------------------------------------------------------------
+    # -- definitions of atoms ------------------------------------------------------------------------------------
 
     def define(self, state: _State) -> None:
-        """Adds what the pending atoms mean, as far as they are shown to be well defined."""
+        """Add the definitions of the pending atoms that are proved to be well defined."""
         changed = bool(state.pending)
         while changed:
             before = state.pending
-            state.pending = [column for column in before if not self._defined(state, column, self.table.atoms[column])]
+            state.pending = [column for column in before if not self._define(state, column, self.table.atoms[column])]
             changed = len(state.pending) < len(before)
         self._pair_reads(state)
         state.reads = []
 
-    def _defined(self, state: _State, column: int, atom: AnyAtom) -> bool:
+    def _define(self, state: _State, column: int, atom: AnyAtom) -> bool:
         match atom:
             case Size() | Bound() | Var():
                 return True
@@ -219,7 +219,7 @@ class _Refutation:
                 return True
 
     def _define_quotient(self, state: _State, column: int) -> bool:
-        """b*q <= a <= b*q + b - 1, once b > 0 is proved."""
+        """Add b*q <= a <= b*q + b - 1 if b > 0 is proved."""
         numerator, divisor = self.table.parts[column]
         if not self.entails(state, plus(divisor, -1)):
             return False
@@ -230,20 +230,20 @@ class _Refutation:
         return True
 
     def _sign_of_quotient(self, state: _State, column: int, numerator: Row) -> None:
-        """A quotient has the sign of its numerator: elimination alone does not see it for a symbolic divisor."""
+        """Add the sign of a quotient, which elimination does not derive for a symbolic divisor."""
         if self.entails(state, numerator):
             state.add({column: 1})
         elif self.entails(state, plus(opposite(numerator), -1)):
             state.add({column: -1, 0: -1})
 
     def _define_extremum(self, state: _State, column: int, *, least: bool) -> None:
-        """A minimum is at most each of its choices, and equal to one."""
+        """State that a minimum is at most each choice, and equal to one of them; dually for a maximum."""
         differences = [combined(choice, 1, {column: 1}, -1) for choice in self.table.parts[column]]
         state.add(*(row if least else opposite(row) for row in differences))
         state.system.cases.append(tuple(System([], [row]) for row in differences))
 
     def _define_xor(self, state: _State, column: int) -> bool:
-        """0 <= a ^ b <= a + b, and a ^ b < 2^k where both are, once neither is seen to be negative."""
+        """Add 0 <= a ^ b <= a + b, and a ^ b < 2^k if a, b < 2^k, once a and b are proved non-negative."""
         parts = self.table.parts[column]
         if not all(self.entails(state, part) for part in parts):
             return False
@@ -257,17 +257,17 @@ class _Refutation:
         return True
 
     def _bits(self, state: _State, parts: Sequence[Row]) -> int | None:
-        """The least number of bits that all of these are seen to have, none of which is negative."""
+        """Return the least number of bits that is proved to be enough for all parts, which are non-negative."""
 
         def enough(bits: int) -> bool:
             return all(self.entails(state, plus(opposite(part), (1 << bits) - 1)) for part in parts)
 
-        if not enough(MOST_BITS):
+        if not enough(MAX_BITS):
             return None
-        return bisect_left(range(MOST_BITS), True, key=enough)
+        return bisect_left(range(MAX_BITS), True, key=enough)
 
     def _define_read(self, state: _State, column: int, read: Read) -> None:
-        """An element within its array has the declared bounds; outside of it, it is zero."""
+        """State that an element has the declared bounds inside its array, and is zero outside."""
         rank = len(read.indices)
         parts = self.table.parts[column]
         shape = parts[rank : rank + len(read.array.shape)]
@@ -284,7 +284,7 @@ class _Refutation:
             state.system.cases.append((System([*inside, *bounds]), System([], [{column: 1}])))
 
     def _pair_reads(self, state: _State) -> None:
-        """Equal positions hold equal elements; an ordered array keeps the order of its positions."""
+        """State that equal positions have equal elements, and that ordered arrays are monotone."""
         done = 0
         for (a, left), (b, right) in combinations(state.reads, 2):
             if left.array != right.array:
@@ -297,18 +297,18 @@ class _Refutation:
                 combined(x, 1, y, -1)
                 for x, y in zip(self.table.parts[a][:rank], self.table.parts[b][:rank], strict=True)
             ]
-            rise = combined({a: 1}, 1, {b: 1}, -1)
+            difference = combined({a: 1}, 1, {b: 1}, -1)
             order = order_of(left.array)
             ordered = a in state.within and b in state.within and not any(steps[:-1])
             if order is not None and ordered and (order.between is None or self._in_one_segment(state, a, b)):
-                self._pair_in_order(state, steps[-1], rise, strict=order.strict)
+                self._pair_in_order(state, steps[-1], difference, strict=order.strict)
             else:
-                self._pair(state, steps, rise)
+                self._pair(state, steps, difference)
 
     def _in_one_segment(self, state: _State, a: int, b: int) -> bool:
-        """Whether two elements of an array are shown to stand between the same two neighbouring positions.
+        """Return True if two elements are proved to be in the same segment.
 
-        A last one outside of its array would be 0, and no element stands before that.
+        An element outside the boundary array is 0, and no position is before 0.
         """
         here = [self.table.parts[a][0], self.table.parts[b][0]]
         return any(
@@ -321,23 +321,23 @@ class _Refutation:
             for first, last in segments(self.table, a)
         )
 
-    def _pair_in_order(self, state: _State, step: Row, rise: Row, *, strict: bool) -> None:
-        """Two elements of a row that rises: strictly, it keeps the distance of their positions."""
-        ahead = combined(rise, 1, step, -1) if strict else rise
-        if not any(step):  # a number, which is not 0: those are two elements
+    def _pair_in_order(self, state: _State, step: Row, difference: Row, *, strict: bool) -> None:
+        """Order two elements of a row; if strict, by at least the distance of their positions."""
+        ahead = combined(difference, 1, step, -1) if strict else difference
+        if not any(step):  # a non-zero constant: two different elements
             state.system.rows.append(ahead if step[0] > 0 else opposite(ahead))
             return
         up = System([plus(step, -1), ahead])
         down = System([plus(opposite(step), -1), opposite(ahead)])
-        state.system.cases.append((up, System([], [step, rise]), down))
+        state.system.cases.append((up, System([], [step, difference]), down))
 
-    def _pair(self, state: _State, steps: list[Row], rise: Row) -> None:
-        apart: list[System] = []
+    def _pair(self, state: _State, steps: list[Row], difference: Row) -> None:
+        distinct: list[System] = []
         for step in steps:
             if not any(step):
                 if step:
-                    return  # they differ by a constant: never the same element
+                    return  # the positions differ by a constant
                 continue
-            apart.append(System([plus(step, -1)]))
-            apart.append(System([plus(opposite(step), -1)]))
-        state.system.cases.append((System([], [*(step for step in steps if step), rise]), *apart))
+            distinct.append(System([plus(step, -1)]))
+            distinct.append(System([plus(opposite(step), -1)]))
+        state.system.cases.append((System([], [*(step for step in steps if step), difference]), *distinct))

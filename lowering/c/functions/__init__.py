@@ -1,1 +1,1 @@
-"""The functions of our own that generated C calls, as texts."""
+"""Texts of the helper functions that generated C calls."""

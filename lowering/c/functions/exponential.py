@@ -1,23 +1,22 @@
-"""The exponential function of generated C: one that compilers vectorise, which they do with that of no library.
+"""The exponential function of generated C, written so that compilers vectorise loops that call it.
 
     e^x = 2^n · e^r,  n = x / ln 2 to the nearest integer,  |r| <= ln 2 / 2,  e^r = 1 + r + r² q(r)
 
-- n comes of adding 1.5 · 2^p + 2 b, for p digits after the leading one, and b the bias of exponents: then the last
-  digits of the sum are n + 2 b.
-- r = x - n ln 2, with ln 2 in two parts: n times the first one is exact.
-- q is a polynomial by which e^r is off by 0.06 units in the last place of a float, 0.001 of a double (least squares at
-  Chebyshev's points, each coefficient rounded before those after it are found).
-- 2^n is two factors, for there is none for the n of a subnormal number, nor for 128 and 1024. Their exponents, with the
-  bias, are the halves of n + 2 b; all digits above those are shifted out. The first factor is there before 1 is added,
-  so that there is one rounding at the end, and another where the result is subnormal.
+- n is computed by adding 1.5 · 2^p + 2 b, with p digits after the leading one, and b the bias of exponents. The last
+  digits of the sum are then n + 2 b.
+- r = x - n ln 2, with ln 2 in two parts: the product of n and the first part is exact.
+- q is a polynomial with which e^r has an error of 0.06 units in the last place of a float, 0.001 of a double (least
+  squares at Chebyshev's points, each coefficient rounded before the later ones are computed).
+- 2^n is the product of two factors, because it overflows for n = 128 and 1024, and underflows if the result is
+  subnormal. The biased exponents of the factors are the halves of n + 2 b; the digits above are shifted out. The first
+  factor is applied before 1 is added, so there is one rounding at the end, and another if the result is subnormal.
 
-Every step is a fused multiply-add, a function that `-fassociative-math` does not take apart: x - n c1 - n c2 could
-become x - n (c1 + c2) else. Where the machine has none in hardware, the library's function is called.
+Every step is a fused multiply-add, a function that `-fassociative-math` does not reorder. Otherwise x - n c1 - n c2
+could become x - n (c1 + c2). Without fused multiply-add in hardware, the library's function is called.
 
-The result is off by less than 1.1 units in the last place; of the floats all were tried. NaN stays NaN. An n that is
-too large is taken for the largest that is needed: r is not small then, and the result infinite. Below the least
-argument with a result the result is zero, whatever was computed. Both are cheaper than an argument that is held between
-two ends.
+The error is less than 1.1 units in the last place; all floats were tested. NaN stays NaN. An n that is too large is
+replaced by the largest useful one; r is then large, and the result infinite. Below the least argument with a nonzero
+result, the result is zero. Both are cheaper than clamping the argument.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A floating-point type, and the constants of its exponential function as they are written in C."""
+    """A floating-point type, and the constants of its exponential function as C text."""
 
     c_type: str
     suffix: str
@@ -111,4 +110,4 @@ static inline {kind} exp_{kind}({kind} x)
 
 
 EXPONENTIALS: Final = {f"exp_{of.c_type}": _function(of) for of in (_FLOAT, _DOUBLE)}
-"""The functions by their names."""
+"""The functions, by name."""

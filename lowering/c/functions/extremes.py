@@ -1,9 +1,9 @@
-"""The maximum and minimum in generated C, of integers and of floats.
+"""C functions for the maximum and minimum of integers and floats.
 
-That of floats keeps NaN. No compiler makes vectors of a loop that folds with it into one variable: it does not see that
-the order is free. Of integers it does. So such a fold is one of keys, which are integers in the order of the floats,
-with NaN beyond all of them: the bits of a float that is not negative are in its order, and those of a negative one but
-the sign are in the opposite order.
+Those of floats propagate NaN, and compilers do not vectorise loops that fold with them, since they do not see that the
+order is free. Folds of integers are vectorised. So floats are folded as keys: integers in the order of the floats, with
+NaN beyond all others. The bits of a nonnegative float are already in this order; those of a negative float, except
+the sign bit, are in the opposite order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ static inline {c_type} {name}({c_type} a, {c_type} b)
 
 
 def _pick_of_floats(kind: str, c_type: str) -> str:
-    # NaN where one of the two is: what compares false keeps the left one, so that only the right one is looked at. In
+    # NaN if one of the operands is NaN: a false comparison keeps the left operand, so only the right one is tested. In
     # this form the comparison is one instruction of x86, and loops over arrays are vectorised.
     return f"""\
 /* The {kind}imum of both; NaN, where one of them is. */
@@ -40,7 +40,7 @@ static inline {c_type} {kind}_{c_type}({c_type} a, {c_type} b)
 def _key(kind: str, c_type: str) -> str:
     bits, sign = _BITS[c_type]
     word, nan = {"min": ("least", "-NAN"), "max": ("greatest", "NAN")}[kind]
-    # The float is chosen, and not its key: gcc would make a branch of that.
+    # The conditional chooses the float rather than its key, for which gcc would generate a branch.
     return f"""\
 /* Integers in the order of the floats, the {word} for NaN: of a fold with them compilers make vectors. */
 static inline {bits} {kind}_key_{c_type}({c_type} a)
@@ -67,10 +67,10 @@ static inline {c_type} {c_type}_of_key({bits} key)
 
 
 def extreme_of_vectors(kind: str, vector: str, *, of_floats: bool) -> str:
-    """The minimum or maximum of vectors, lane by lane."""
-    says, nan = ("; NaN, where one of them is", " | (b != b)") if of_floats else ("", "")
+    """Return the function for the minimum or maximum of vectors, lane by lane."""
+    note, nan = ("; NaN, where one of them is", " | (b != b)") if of_floats else ("", "")
     return f"""\
-/* The {kind}imum of both in each lane{says}. */
+/* The {kind}imum of both in each lane{note}. */
 static inline {vector} {kind}_{vector}({vector} a, {vector} b)
 {{
     __typeof__(a < b) of_b = (b {_SIGNS[kind]} a){nan};
@@ -82,9 +82,9 @@ static inline {vector} {kind}_{vector}({vector} a, {vector} b)
 EXTREMES: Final = {
     f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type) for kind in _SIGNS for c_type in ("int32_t", "int64_t")
 } | {f"{kind}_{c_type}": _pick_of_floats(kind, c_type) for kind in _SIGNS for c_type in _BITS}
-"""The functions of two operands by their names."""
+"""The binary functions, by name."""
 
 KEYS: Final = {f"{kind}_key_{c_type}": _key(kind, c_type) for kind in _SIGNS for c_type in _BITS} | {
     f"{c_type}_of_key": _of_key(c_type) for c_type in _BITS
 }
-"""The keys of floats, and the way back, by their names."""
+"""The conversions between floats and keys, by name."""

@@ -1,4 +1,4 @@
-"""Functions of vectors that are those of their elements, lane by lane."""
+"""C functions that apply a scalar function to each lane of a vector."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Final
 
 EACH_LANE: Final[Mapping[str, Mapping[str, str]]] = {
-    "float": {"abs": "fabsf", "sqrt": "sqrtf", "exp": "exp_float"},
-    "double": {"abs": "fabs", "sqrt": "sqrt", "exp": "exp_double"},
+    "float": {"abs": "fabsf", "sqrt": "sqrtf", **{f: f"{f}_float" for f in ("exp", "log", "tanh")}},
+    "double": {"abs": "fabs", "sqrt": "sqrt", **{f: f"{f}_double" for f in ("exp", "log", "tanh")}},
     "int32_t": {"abs": "abs_int32"},
     "int64_t": {"abs": "abs_int64"},
 }
-"""By the type of the elements the functions of one element, for each operation."""
+"""Scalar functions, by element type and operation."""
 
 
 def of_each_lane(function: str, name: str, vector: str, element: str) -> str:
-    """A function of a vector; of its loop over lanes compilers make vector instructions."""
+    """Return the function for a vector, with a loop over lanes that compilers vectorise."""
     return f"""\
 /* {function} of each lane. */
 static inline {vector} {name}({vector} a)
@@ -33,13 +33,13 @@ static inline {vector} {name}({vector} a)
 
 
 CHOOSE: Final = "choose"
-"""What a choice of lanes of two vectors is called, before the vector's type."""
+"""Prefix of the shuffles of two vectors, before the vector's type."""
 
 
 def chosen_lanes(name: str, width: int, lanes: int) -> str:
-    """A macro, for the numbers have to be constants; gcc has the builtin of both compilers from version 12 on.
+    """Return the shuffle of two vectors, as a macro because the lane numbers must be constants.
 
-    `width` is that of an element, in bytes.
+    gcc supports clang's builtin from version 12 on. `width` is the size of an element in bytes.
     """
     return f"""\
 /* The lanes with these numbers of a and then b. */

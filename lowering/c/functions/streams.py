@@ -1,4 +1,4 @@
-"""Functions that store lines of the cache past the caches, and order what is stored so."""
+"""C functions for non-temporal stores of whole cache lines."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ static inline void stream_fence(void)
 """
 
 STREAMS: Final = {"begins_line": _BEGINS, "stream_line": _STORED, "stream_fence": _ORDERED}
-"""The functions by their names."""
+"""The functions, by name."""

@@ -1,1 +1,1 @@
-"""Values in C: indices and what they may be, numbers, vectors, and what a store or load names."""
+"""Printing of values in C: indices and their ranges, scalars, vectors, loads and stores."""

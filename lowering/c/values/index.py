@@ -1,7 +1,7 @@
 """Index expressions and predicates in C.
 
-A polynomial is factored by Horner's rule where that makes it shorter, and a - b * (a // b) becomes a % b again. A
-quotient is C's own where the nest says that the numerator is not negative; elsewhere a helper rounds down.
+Polynomials are factored by Horner's rule where that makes them shorter, and a - b * (a // b) is written as a % b.
+C's own division is used where the nest guarantees a nonnegative numerator; elsewhere a helper rounds down.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import reduce
 from math import gcd
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of, is_truths
-from atl.core.dtypes import TRUTH
+from atl.core.declared import AtLeast, Below, bounds_of, is_bool_array
+from atl.core.dtypes import BOOL
 from atl.core.index import (
     ONE,
     ZERO,
@@ -36,29 +36,29 @@ from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM
 from lowering.nest.loopnest import elements, flat
 from lowering.nest.text_scope import TextScope
 
-NARROW: Final = ("int32", TRUTH)
-"""Elements of these types are widened before they are computed with."""
+NARROW: Final = ("int32", BOOL)
+"""Types whose elements are widened before arithmetic."""
 SLACK: Final = 4
-FEW: Final = 10
-"""A polynomial of more terms is factored in one way, without a comparison of several."""
+MAX_COMPARED: Final = 10
+"""Polynomials with more terms are factored in one way, without comparing alternatives."""
 
 
 def index_text(scope: TextScope, expression: Index) -> Text:
-    """The expression, as short as factoring makes it."""
+    """Print an index expression, factored if that is shorter."""
     return _sum(_parts(scope, terms_of(expression)))
 
 
 def address_text(scope: TextScope, pairs: Pairs) -> Text:
-    """The flat address of an index structure: nested as its pairs are, or as a polynomial that is clearly shorter.
+    """Print the flat address of an index structure: nested like its pairs, unless a polynomial is clearly shorter.
 
-    The polynomial of ((i, n // 64), (k, 64)) stays nested, that of ((i // 64, n // 64), (i % 64, 64)) is `i`.
+    The address of ((i, n // 64), (k, 64)) stays nested; that of ((i // 64, n // 64), (i % 64, 64)) becomes `i`.
     """
     whole = index_text(scope, flat(pairs))
     return _unless_clearly_shorter(_nested(scope, pairs), whole) if len(pairs) > 1 else whole
 
 
 def count_text(scope: TextScope, count: Index, extents: tuple[Index, ...]) -> Text:
-    """A number of elements: as the product of the extents, if it is that and the polynomial is not clearly shorter."""
+    """Print a number of elements: as the product of the extents, unless the polynomial is clearly shorter."""
     whole = index_text(scope, count)
     if len(extents) < 2 or elements(extents) != count:
         return whole
@@ -89,7 +89,7 @@ def _nested(scope: TextScope, pairs: Pairs) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """numerator % denominator, rounded as Python rounds."""
+    """numerator % denominator, rounded as in Python."""
 
     numerator: Index
     denominator: Index
@@ -101,20 +101,20 @@ Terms: TypeAlias = dict[tuple[Factor, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A summand, without its sign."""
+    """A term of a sum, without its sign."""
 
     text: Text
     negative: bool = False
 
 
 def _parts(scope: TextScope, terms: Mapping[tuple[Factor, ...], int]) -> list[Part]:
-    """The summands, in the order in which they are written, and with common factors taken out where that is shorter."""
+    """Return the terms in reading order, with common factors extracted where that is shorter."""
     ordered = sorted(terms.items(), key=lambda term: _reading_order(term[0]))
     best = [Part(_product(scope, abs(value), factors), value < 0) for factors, value in ordered]
     if len(terms) < 2:
         return best
     shared = _shared_factors(terms)
-    for factor in shared if len(terms) <= FEW else shared[:1]:
+    for factor in shared if len(terms) <= MAX_COMPARED else shared[:1]:
         inside: Terms = {_without(factors, factor): value for factors, value in terms.items() if factor in factors}
         outside: Terms = {factors: value for factors, value in terms.items() if factor not in factors}
         multiple = _times(_parts(scope, inside), _factor(scope, factor), after=True)
@@ -127,7 +127,7 @@ def _parts(scope: TextScope, terms: Mapping[tuple[Factor, ...], int]) -> list[Pa
 
 
 def _times(parts: list[Part], factor: Text, *, after: bool) -> Part:
-    """The product of a sum and a factor; a minus sign common to all summands goes to the outside."""
+    """Multiply a sum by a factor; a minus sign common to all terms is moved outside."""
     negative = all(part.negative for part in parts)
     inner = _sum([replace(part, negative=False) for part in parts] if negative else parts)
     left, right = (inner, factor) if after else (factor, inner)
@@ -141,7 +141,7 @@ def _shorter(new: list[Part], old: list[Part]) -> list[Part]:
 
 
 def _sum(parts: list[Part]) -> Text:
-    """The summands with their signs; a positive one comes first, if there is one."""
+    """Join terms with their signs, beginning with a positive term if there is one."""
     if not parts:
         return _literal(0)
     first = next((k for k, part in enumerate(parts) if not part.negative), 0)
@@ -180,7 +180,7 @@ def _reading_order(factors: tuple[Factor, ...]) -> tuple[object, ...]:
 
 
 def _reading_order_of_factor(factor: Factor) -> tuple[object, ...]:
-    """Loop variables and what is made of them come before sizes: `i * n + j`."""
+    """Order loop variables, and expressions of them, before sizes: `i * n + j`."""
     match factor:
         case Size():
             return (1, factor.order)
@@ -192,7 +192,7 @@ def _reading_order_of_factor(factor: Factor) -> tuple[object, ...]:
 
 
 def _shared_factors(terms: Mapping[tuple[Factor, ...], int]) -> list[Factor]:
-    """At most three factors that two or more terms have, those of the most terms first."""
+    """Return up to three factors shared by two or more terms, the most frequent first."""
     count: dict[Factor, int] = {}
     for factors in terms:
         for factor in dict.fromkeys(factors):
@@ -210,7 +210,7 @@ def _without(factors: tuple[Factor, ...], factor: Factor) -> tuple[Factor, ...]:
 
 
 def terms_of(expression: Index) -> Terms:
-    """The terms that C adds up, c * a - c * b * (a // b) written as c * (a % b) where that leaves fewer of them."""
+    """Return the terms of a sum, with c * a - c * b * (a // b) written as c * (a % b) where that has fewer terms."""
     found: list[tuple[Index, Remainder]] = []
     quotients = [atom for factors, _ in expression.terms for atom in factors if isinstance(atom, Quotient)]
     for quotient in dict.fromkeys(quotients):
@@ -230,7 +230,7 @@ def terms_of(expression: Index) -> Terms:
 
 
 def _multiplier(expression: Index, quotient: Quotient) -> Index | None:
-    """The c for which the terms of the expression with q = a // b are -c * b * q."""
+    """Return c such that the terms of the expression with q = a // b are -c * b * q, or None."""
     gathered: dict[tuple[AnyAtom, ...], int] = {}
     for factors, value in expression.terms:
         if quotient in factors:
@@ -241,9 +241,9 @@ def _multiplier(expression: Index, quotient: Quotient) -> Index | None:
 
 
 def _exact_quotient(a: Index, b: Index) -> Index | None:
-    """a / b, if it is a polynomial."""
+    """Return a / b if it is a polynomial, else None."""
     if not b.terms:
-        return None  # in a loop that never runs, over what has no elements
+        return None  # in a loop that never runs, over an empty tensor
     out, rest = ZERO, a
     lead, divisor = b.terms[0]
     while rest.terms:
@@ -304,7 +304,7 @@ def _division(scope: TextScope, a: Index, b: Index, operator: str, helper: str) 
 
 
 def predicate_text(scope: TextScope, predicate: Predicate) -> Text:
-    """The predicate as it is; a part is tested under those to the left of it."""
+    """Print a predicate. Each part is tested only if the parts to its left allow it."""
     match predicate:
         case NonNegative(expression) if (element := _truth(expression)) is not None:
             return index_text(scope, element)
@@ -328,21 +328,21 @@ def predicate_text(scope: TextScope, predicate: Predicate) -> Text:
 
 
 def _truth(expression: Index) -> Index | None:
-    """The element of truth values that is true where the expression is not negative, if that is all it says."""
+    """Return the Boolean element to which the expression's nonnegativity is equivalent, or None."""
     element = expression + 1
     atom = element.atom
-    return element if isinstance(atom, Read) and is_truths(atom.array) else None
+    return element if isinstance(atom, Read) and is_bool_array(atom.array) else None
 
 
 Sides: TypeAlias = tuple[Terms, str, Terms]
-"""What stands to the left and to the right of a comparison, and its sign."""
+"""The left side of a comparison, its operator, and the right side."""
 
 
 def sides(predicate: NonNegative | Zero | NonZero) -> Sides:
-    """The two sides that C compares, every term on the side where it is positive.
+    """Return the two sides of a comparison, with each term on the side where its coefficient is positive.
 
-    The constant is on the side where it is positive too, unless nothing else is there, or what is there is an element
-    which may be as large as its type allows: that fits as it is, and does not with a constant added.
+    The same holds for the constant, with two exceptions: if that side is otherwise empty, or if it is an element that
+    may be any 64-bit integer, to which nothing can be added without overflow.
     """
     terms = terms_of(predicate.expression)
     offset = terms.pop((), 0)
@@ -385,7 +385,7 @@ def _equated(left: Terms, sign: str, right: Terms, offset: int) -> Sides:
 
 
 def _is_full(terms: Terms) -> bool:
-    """Whether the side is an element that may be any integer of 64 bits."""
+    """Return whether a side is a single element that may be any 64-bit integer."""
     if len(terms) != 1:
         return False
     ((factors, value),) = terms.items()
@@ -393,7 +393,7 @@ def _is_full(terms: Terms) -> bool:
 
 
 def is_limited(array: Array) -> bool:
-    """Whether elements are known to be smaller than 64 bits allow: by bounds on both sides, or by being int32."""
+    """Return whether elements are known to be smaller than 64 bits: bounded on both sides, or int32."""
     return array.dtype == "int32" or {type(fact) for fact in bounds_of(array)} == {AtLeast, Below}
 
 

@@ -1,7 +1,7 @@
-"""Folds of floats by maximum or minimum in C: loops over integer keys, of which compilers make vectors.
+"""Folds of floats by maximum or minimum in C, as loops over integer keys, which compilers vectorise.
 
-Loops that are marked `parallel` or `vector` fold keys too. OpenMP's maximum of floats loses NaN. clang makes no vectors
-of a reduction that is declared in the text: it took 5 to 20 times as long as the loop without a mark.
+`parallel` and `vector` loops fold keys too, because OpenMP's maximum of floats loses NaN. clang does not vectorise
+reductions that are declared in the text: these took 5 to 20 times as long as the loop without a mark.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from lowering.nest.loopnest import Accumulate, Allocate, Assign, Clear, Declare,
 from lowering.nest.text_scope import TextScope
 from lowering.nest.tiles import sources
 
-FEW: Final = 16
-"""Loops of so many iterations at most, where that is known, compilers write out, and make vectors of the loop around
-them: keys would only be in the way."""
+FULLY_UNROLLED: Final = 16
+"""Largest constant number of iterations for which compilers unroll a loop and vectorise the loop around it, which keys
+would prevent."""
 
 _KEYS: Final = {"float32": "int32", "float64": "int64"}
 
 
 def with_keys(scope: TextScope, loop: For) -> tuple[TextScope, list[str], list[str]]:
-    """The place before a loop where the variables that it folds into have keys, and the lines before and after it."""
+    """Bind keys for the variables that a loop folds into; return the scope, and lines before and after the loop."""
     before: list[str] = []
     after: list[str] = []
     for target, fold in _keyed(loop).items():
@@ -38,7 +38,7 @@ def with_keys(scope: TextScope, loop: For) -> tuple[TextScope, list[str], list[s
 
 
 def fold_of_keys(scope: TextScope, fold: Accumulate, by: str) -> str | None:
-    """A fold with this text into a variable that has a key here; nothing, where it has none."""
+    """Print a fold into a variable that has a key in this scope; None if it has none."""
     if not isinstance(fold.target, Scalar) or _key_of(fold.target) not in scope.names.of:
         return None
     keyed = folded_name(scope, fold.target)
@@ -46,7 +46,7 @@ def fold_of_keys(scope: TextScope, fold: Accumulate, by: str) -> str | None:
 
 
 def folded_name(scope: TextScope, target: Scalar) -> str:
-    """The name of what is folded into: of the variable's key where it has one, else of the variable."""
+    """Return the name of the variable's key, if it has one, else of the variable."""
     return scope.names.of.get(_key_of(target)) or scope.name(key(target))
 
 
@@ -60,25 +60,25 @@ def _into_key(fold: Accumulate) -> str:
 
 def folds_of(loop: For) -> dict[Scalar, Accumulate]:
     """Return the variables from outside of a loop that its iterations fold into, each with one fold."""
-    own = {made.variable for made in statements(loop.body) if isinstance(made, Declare)}
+    inner = {made.variable for made in statements(loop.body) if isinstance(made, Declare)}
     found: dict[Scalar, Accumulate] = {}
     for statement in statements(loop.body):
         if isinstance(statement, Accumulate) and isinstance(statement.target, Scalar):
             found.setdefault(statement.target, statement)
-    return {target: fold for target, fold in found.items() if target not in own}
+    return {target: fold for target, fold in found.items() if target not in inner}
 
 
 def only_folds(loop: For) -> bool:
-    """Whether a loop does nothing but fold into variables, in each iteration.
+    """Return whether each statement of a loop is a fold into a variable.
 
-    Compilers make vectors of it without a directive. With one, gcc makes no short vectors of the last iterations, and
-    gathers: rows of 100 floats took 1.2 to 3 times as long. clang's code was the same.
+    Compilers vectorise such loops without a directive. With a directive, gcc does not vectorise the remaining
+    iterations, and uses gather instructions: rows of 100 floats took 1.2 to 3 times as long. clang's code was the same.
     """
     return all(isinstance(each, Accumulate) and isinstance(each.target, Scalar) for each in loop.body)
 
 
 def _keyed(loop: For) -> dict[Scalar, Accumulate]:
-    """The variables of floats that get keys around this loop, which folds into them by maximum or minimum."""
+    """Return the float variables that get keys around this loop, which folds into them by maximum or minimum."""
     has_directive = loop.mark is LoopMark.PARALLEL or (loop.mark is LoopMark.VECTOR and not only_folds(loop))
     if not (has_directive or _is_long_fold(loop)):
         return {}
@@ -87,9 +87,9 @@ def _keyed(loop: For) -> dict[Scalar, Accumulate]:
 
 
 def _is_long_fold(loop: For) -> bool:
-    """Whether a loop without a directive has many iterations, which fold into each variable by one operation."""
+    """Return whether a loop without a directive has many iterations, with one folding operation for each variable."""
     count = (loop.high - loop.low).constant
-    if loop.mark not in (LoopMark.NONE, LoopMark.VECTOR) or (count is not None and count <= FEW):
+    if loop.mark not in (LoopMark.NONE, LoopMark.VECTOR) or (count is not None and count <= FULLY_UNROLLED):
         return False
     found: dict[Hashable, BinaryOp] = {}
     for statement in statements(loop.body):

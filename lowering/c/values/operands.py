@@ -1,9 +1,9 @@
-"""Which integers C must hold exactly for a kernel to compute what its program means.
+"""Index overflow: the integers that a kernel must compute exactly in 64 bits.
 
-A sum or a product may wrap on the way: it is exact modulo 2^64, so that it is right in the end if its value fits. So
-the value must fit wherever something else is done with it: where it is compared, divided, a divisor, a choice of a
-minimum or maximum, the end of a loop, or the extent of a buffer. An address lies within its tensor, which is in memory;
-and what becomes a scalar wraps, by its meaning.
+Sums and products may wrap, since they are exact modulo 2^64 and so correct if the final value fits. The final value
+must fit where it is compared, divided, used as a divisor, as an operand of a minimum or maximum, as a loop bound, or as
+the extent of a buffer. Addresses fit because their tensor is in memory. Indices converted to scalars wrap by
+definition.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Operands: TypeAlias = Iterator[Operand]
 
 
 def operands(nest: LoopNest) -> Operands:
-    """All of them, but those that are nothing but a size, a variable or an element: these fit as they are."""
+    """Yield all sums that must fit, except single sizes, variables and elements, which always fit."""
     for occurrence in computed(nest):
         match occurrence:
             case Computed(inside, use, expression):
@@ -58,14 +58,14 @@ def _whole(inside: Inside, e: Index) -> Operands:
 
 
 def _sum(inside: Inside, terms: Terms) -> Operands:
-    """The sum, after the operands in it."""
+    """Yield the operands within a sum, then the sum."""
     yield from _within(inside, terms)
     if len(terms) > 1 or any(len(factors) != 1 or value != 1 for factors, value in terms.items() if factors):
         yield Operand(inside, terms)
 
 
 def _within(inside: Inside, terms: Terms) -> Operands:
-    """The operands in a sum that may wrap itself."""
+    """Yield the operands within a sum that may wrap."""
     for factor in dict.fromkeys(factor for factors in terms for factor in factors):
         yield from _in_factor(inside, factor)
 

@@ -1,8 +1,8 @@
-"""Between which integers the sums of a kernel lie, from the ranges of its sizes and of the elements that it reads.
+"""Intervals of a kernel's index sums, from the ranges of its sizes and of the elements that it reads.
 
-The prover's intervals (`atl.prove.linear.intervals`) serve a search: an end may be unknown, one beyond 2^64 is
-forgotten, and rows are gone through until nothing changes. Here ends are always known and exact, since those beyond 64
-bits are what is looked for, and remainders and places are expressions too.
+The prover's intervals (`atl.prove.linear.intervals`) serve a search: ends may be unknown, ends beyond 2^64 are dropped,
+and rows are processed to a fixed point. Here ends are always known and exact, since those beyond 64 bits are of
+interest, and remainders and places are expressions too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lowering.c.values.operands import Operand
 from lowering.nest.computed import Inside
 
 Range: TypeAlias = tuple[int, int]
-"""The least and the greatest value; where the first is above the second, there is none."""
+"""The least and the greatest value; the range is empty if the first is greater."""
 Limits: TypeAlias = Mapping[Factor, Range]
 
 
 def fits(found: Range | None) -> bool:
-    """Whether all values of the range are int64."""
+    """Return whether all values of the range fit in int64."""
     low, high = range_of("int64")
     return found is None or (low <= found[0] and found[1] <= high)
 
@@ -34,8 +34,8 @@ def fits(found: Range | None) -> bool:
 class Ranges:
     """Interval arithmetic over unbounded integers.
 
-    `sizes` are the ranges of the sizes. `elements` says what is known of the elements of an array besides its
-    declaration. A place narrows the ranges of what its conditions bound; those conditions are looked at once.
+    `sizes` are the ranges of the sizes. `elements` returns the range of an array's elements, in addition to their
+    declaration. The conditions around a place narrow ranges; each place is evaluated once.
     """
 
     sizes: Mapping[str, Range]
@@ -43,7 +43,7 @@ class Ranges:
     _limits: dict[Inside, Limits | None] = field(default_factory=dict)
 
     def of(self, operand: Operand) -> Range | None:
-        """The range of a sum at its place; None where no such place is ever reached."""
+        """Return the range of a sum at its place, or None if the place is unreachable."""
         limits = self._at(operand.inside)
         return None if limits is None else self._sum(limits, operand.terms)
 
@@ -64,7 +64,7 @@ class Ranges:
         return limits if self._assume(limits, inside.predicate) else None
 
     def _assume(self, limits: dict[Factor, Range], predicate: Predicate) -> bool:
-        """Narrows the limits by the predicate; false, when they leave it nothing."""
+        """Narrow the limits by the predicate; return False if nothing remains."""
         match predicate:
             case NonNegative(expression):
                 return self._bounded(limits, expression)
@@ -78,7 +78,7 @@ class Ranges:
                 assert_never(predicate)
 
     def _bounded(self, limits: dict[Factor, Range], expression: Index) -> bool:
-        """From c * a + rest >= 0: a is at least -rest / c, or at most rest / -c."""
+        """Use c * a + rest >= 0: a is at least -rest / c, or at most rest / -c."""
         for monomial, value in expression.terms:
             if len(monomial) != 1:
                 continue
@@ -112,7 +112,7 @@ class Ranges:
         return limits[factor] if factor in limits else self._unbounded(limits, factor)
 
     def _unbounded(self, limits: Limits, factor: Factor) -> Range:
-        """The range of a factor of which no condition says anything."""
+        """Return the range of a factor that no condition bounds."""
         match factor:
             case Size(name):
                 return self.sizes[name]
@@ -140,7 +140,7 @@ class Ranges:
         assert_never(factor)
 
     def _divisor(self, limits: Limits, denominator: Index) -> Range:
-        """A divisor is proved positive wherever the quotient is computed."""
+        """Return the range of a divisor, which is proved positive wherever the quotient is computed."""
         low, high = self._index(limits, denominator)
         return max(low, 1), max(high, 1)
 

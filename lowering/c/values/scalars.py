@@ -1,4 +1,4 @@
-"""Scalar expressions and cells as C."""
+"""Scalar expressions and cells in C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "
 
 
 def helper(operation: str, dtype: str) -> str:
-    """The function that takes a minimum, maximum or integral absolute value: `max_float`, `min_int32`."""
+    """Return the function for a minimum, maximum or integral absolute value: `max_float`, `min_int32`."""
     return f"{operation}_{C_TYPES[dtype].removesuffix('_t')}"
 
 
@@ -31,7 +31,7 @@ def helper(operation: str, dtype: str) -> str:
 
 
 def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
-    """A cell or variable, to read or to write. An input of rank 0 is passed by value, such an output by its address."""
+    """Print a cell or variable. Inputs of rank 0 are passed by value, and outputs of rank 0 by address."""
     match target:
         case Scalar():
             return Text(scope.name(key(target)))
@@ -49,7 +49,7 @@ def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
 
 
 def variable_of(scope: TextScope, cell: Cell) -> tuple[str, int, int]:
-    """The variable that an element of a tile is in, its lane there, and how many lanes there are."""
+    """Return the variable that contains an element of a tile, the element's lane, and the number of lanes."""
     vector, lane = element(cell, scope.tiles[cell.buffer.uid])
     return scope.name((key(cell.buffer), vector)), lane, vector.length
 
@@ -58,9 +58,9 @@ def variable_of(scope: TextScope, cell: Cell) -> tuple[str, int, int]:
 
 
 def scalar_text(scope: TextScope, e: ScalarExpr, *, wide: bool = False) -> Text:
-    """The expression in C, with no more brackets than it needs.
+    """Print a scalar expression with the fewest parentheses.
 
-    Integer literals are ints in C; with `wide`, those of an int64 are int64_t, so that operations among them are too.
+    Integer literals are ints in C. With `wide`, literals of int64 are int64_t, and so are operations on them.
     """
     match e:
         case Number(value, dtype):
@@ -83,7 +83,7 @@ def scalar_text(scope: TextScope, e: ScalarExpr, *, wide: bool = False) -> Text:
 
 
 def _narrow(e: ScalarExpr) -> bool:
-    """Whether C would compute the expression, meant as an int64, as an int."""
+    """Return whether C would evaluate an expression of int64 as an int."""
     match e:
         case Number():
             return True
@@ -117,16 +117,16 @@ def _choice(scope: TextScope, e: Choose, *, wide: bool) -> Text:
 
 
 def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
-    """An operation on operands in C: on scalars, or on vectors and scalars where it has a sign."""
+    """Print an operation on scalars; on vectors too, if it has an operator."""
     match op:
         case "neg":
             inner = texts[0].at(UNARY)
             return Text(f"-({inner})" if inner.startswith("-") else f"-{inner}", UNARY)
         case "abs" if is_integer(dtype):
             return Text(f"{helper('abs', dtype)}({texts[0].text})")
-        case "exp":
+        case "exp" | "log" | "tanh":
             return Text(f"{helper(op, dtype)}({texts[0].text})")
-        case "abs" | "sqrt" | "log" | "tanh":
+        case "abs" | "sqrt":
             function = "fabs" if op == "abs" else op
             return Text(f"{function}{'f' if dtype == 'float32' else ''}({texts[0].text})")
         case "min" | "max":
@@ -141,7 +141,7 @@ def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
 
 
 def literal(value: float, dtype: str, *, wide: bool = False) -> Text:
-    """A literal that C reads as exactly the value that NumPy gives an array of this element type."""
+    """Print a literal that C reads as exactly NumPy's value of this element type."""
     if is_integer(dtype):
         return _integer(int(value), dtype, wide=wide)
     with np.errstate(over="ignore"):
@@ -151,7 +151,7 @@ def literal(value: float, dtype: str, *, wide: bool = False) -> Text:
         return Text("NAN")
     if math.isinf(held):
         return Text("INFINITY") if held > 0 else Text("-INFINITY", UNARY)
-    # NumPy's shortest digits that are read back as the same number, of this type.
+    # NumPy prints the fewest digits that are read back as the same number of this type.
     text = str(held)
     if "e" in text:
         digits, exponent = text.split("e")

@@ -1,4 +1,4 @@
-"""Tiles in registers as C: variables of vector types, which gcc and clang have, and operations on them."""
+"""Tiles in registers in C: variables of gcc's and clang's vector types, and operations on them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from lowering.nest.text_scope import TextScope
 from lowering.nest.tiles import MOST_CHOSEN_OF, Vector, are_chosen, iterations, varies, vectors, vectors_read
 
 
-def declared(scope: TextScope, statement: Allocate, rest: Block) -> tuple[TextScope, list[str]]:
-    """The variables of a tile, all zero: a line for those of one type in a row, or in all rows of one vector.
+def declare_tile(scope: TextScope, statement: Allocate, rest: Block) -> tuple[TextScope, list[str]]:
+    """Declare the variables of a tile, initialised to zero, with one line for consecutive vectors of one type.
 
-    `rest` is what follows in the block.
+    `rest` is the remainder of the block.
     """
     buffer, lines = statement.buffer, list[str]()
     _, scope = scope.bind(key(buffer), buffer.name)
@@ -63,14 +63,14 @@ def _hint(name: str, vector: Vector, lengths: tuple[int, ...]) -> str:
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-def operation(scope: TextScope, loop: For) -> str:
-    """A loop over the lanes of a vector as one operation."""
+def vector_statement(scope: TextScope, loop: For) -> str:
+    """Print a loop over the lanes of a vector as one operation."""
     (statement,) = loop.body
     length = (loop.high - loop.low).constant
     if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell) or length is None:
         raise AssertionError(f"the loop {loop.variable.name} over a tile in registers is not over lanes of one vector")
     lanes = _Lanes(scope.under(loop.range), loop, length)
-    into, by = lanes.stored(statement.target), lanes.value(statement.value)
+    into, by = lanes.target(statement.target), lanes.value(statement.value)
     if isinstance(statement, Accumulate):
         if statement.op in INFIX:
             return f"{into} {INFIX[statement.op]}= {by.text};"
@@ -80,26 +80,26 @@ def operation(scope: TextScope, loop: For) -> str:
 
 
 class _Lanes:
-    """The lanes of a vector, in a loop at a place."""
+    """The expressions in a loop over the lanes of a vector."""
 
     def __init__(self, scope: TextScope, loop: For, length: int) -> None:
         self._scope = scope
         self._loop = loop
         self._length = length
 
-    def stored(self, cell: Cell) -> str:
+    def target(self, cell: Cell) -> str:
         return self._vector(cell, const="")
 
     def vector(self, e: ScalarExpr) -> Text:
-        """A vector, also where all lanes have the same."""
+        """Return a vector, also if all lanes are equal."""
         text = self.value(e)
         if varies(e, self._loop.variable):
             return text
-        # What is no vector cannot be assigned to one. Less zero everything is what it was, negative zero too.
+        # A scalar cannot be assigned to a vector. Subtracting zero changes no value, not even negative zero.
         return Text(f"{text.at(SUM)} - ({vector_type(e.dtype, self._length)}){{0}}", SUM)
 
     def value(self, e: ScalarExpr) -> Text:
-        """A vector; or a scalar, where all lanes have the same."""
+        """Return a vector, or a scalar if all lanes are equal."""
         if not varies(e, self._loop.variable):
             return scalar_text(self._scope, e)
         match e:
@@ -109,16 +109,16 @@ class _Lanes:
             case Apply("min" | "max" as op, arguments, dtype):
                 operands = ", ".join(self.vector(argument).text for argument in arguments)
                 return Text(f"{op}_{vector_type(dtype, self._length)}({operands})")
-            case Apply("abs" | "sqrt" | "exp" as op, (argument,), dtype):
+            case Apply("abs" | "sqrt" | "exp" | "log" | "tanh" as op, (argument,), dtype):
                 return Text(f"{op}_{vector_type(dtype, self._length)}({self.vector(argument).text})")
             case Apply(op, arguments, dtype):
                 return applied(op, [self.value(argument) for argument in arguments], dtype)
             case Number() | Load() | FromIndex() | Choose() | Convert():
-                raise AssertionError("an expression that is no operation on vectors")
+                raise AssertionError("an expression that is not a vector operation")
         assert_never(e)
 
-    def _chosen(self, cell: Cell) -> str:
-        """Lanes of one or two vectors of a tile, by their numbers; those of the second follow on those of the first."""
+    def _shuffle(self, cell: Cell) -> str:
+        """Return a shuffle of one or two vectors of a tile; lane numbers of the second follow those of the first."""
         lanes = [
             variable_of(self._scope, cell_at(cell, self._loop.variable, value))
             for value in iterations(self._loop.low, self._loop.high)
@@ -132,7 +132,7 @@ class _Lanes:
 
     def _vector(self, cell: Cell, *, const: str) -> str:
         if cell.buffer.uid in self._scope.tiles and are_chosen(cell, self._loop.variable):
-            return self._chosen(cell)
+            return self._shuffle(cell)
         first = cell_at(cell, self._loop.variable, self._loop.low)
         if cell.buffer.uid in self._scope.tiles:
             name, lane, length = variable_of(self._scope, first)

@@ -1,1 +1,1 @@
-"""Passes over the loop nest of a kernel, before it is one."""
+"""Passes over the loop nest of a kernel, before barriers are inserted."""

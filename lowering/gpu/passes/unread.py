@@ -1,7 +1,7 @@
-"""Buffers of a kernel without the zeros that nobody reads, as those of a column by which rows are made longer.
+"""Removes stores of zeros that are never read, such as those to the padding of rows.
 
-Lowering stores padding as zeros where nothing is cut off, so that a buffer need not be cleared. In shared memory rows
-are padded to bring their columns into different banks, and no read comes to what is added.
+Lowering stores padding as zeros where that saves clearing the buffer. In shared memory, rows are padded to move their
+columns to different banks, and the padding is never read.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from lowering.nest.meeting import meeting
 from lowering.nest.text_scope import TextScope
 
 
-def without_unread_zeros(block: Block, facts: Facts, scope: TextScope) -> Block:
-    """The block without stores of zeros to cells of its buffers that are proved to be read nowhere."""
+def drop_unread_zeros(block: Block, facts: Facts, scope: TextScope) -> Block:
+    """Remove stores of zeros to cells of the block's buffers that are proved to be never read."""
     made = {key(s.buffer) for s in statements(block) if isinstance(s, Allocate)}
     accesses = [access for statement in block for access in accesses_of(statement, facts, scope)]
     unread = [access.statement for access in accesses if _is_of_zero(access, made) and not _is_read(access, accesses)]
-    return _Without(unread).block(block) if unread else block
+    return _Removal(unread).block(block) if unread else block
 
 
 def _is_of_zero(access: Access, made: set[object]) -> bool:
@@ -51,7 +51,7 @@ def _is_of_zero(access: Access, made: set[object]) -> bool:
 
 
 def _is_read(store: Access, accesses: list[Access]) -> bool:
-    """Whether any access but assignments may come to the cell of a store, as far as is proved."""
+    """Return whether a cell may be accessed by anything but assignments, unless the prover excludes it."""
     cell = store.storage
     assert isinstance(cell, Cell)
     for access in accesses:
@@ -65,10 +65,10 @@ def _is_read(store: Access, accesses: list[Access]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Without:
-    """Leaves statements out, and the loops and branches in which nothing is left."""
+class _Removal:
+    """Removal of statements, and of the loops and branches that become empty."""
 
-    gone: list[Statement]
+    removed: list[Statement]
 
     def block(self, block: Block) -> Block:
         return tuple(self._kept(block))
@@ -81,7 +81,7 @@ class _Without:
                     if inner or not body:
                         yield with_body(statement, inner)
                 case Assign():
-                    if not any(statement is each for each in self.gone):
+                    if not any(statement is each for each in self.removed):
                         yield statement
                 case Accumulate() | Declare() | Allocate() | Clear() | Free():
                     yield statement

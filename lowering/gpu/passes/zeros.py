@@ -1,9 +1,9 @@
-"""Shared buffers that are stored in full: a zero for each element of which the program stores nothing.
+"""Replaces the clearing of shared buffers by stores of zeros where a program stores no element.
 
-Shared memory holds nothing at the start. So a buffer that counts on zeros is cleared by all threads, and they wait for
-each other, before any of it is stored. Where one statement runs as often as the buffer has cells, and never twice for
-one of them, it comes to each of them: then it stores a zero where its conditions do not hold, and nothing is cleared.
-Cells that nobody reads, as the column by which rows are padded, need not be come to.
+Shared memory is uninitialised. A buffer that needs zeros is cleared by all threads, with a barrier before its first
+store. Suppose that one statement runs once for each cell of the buffer. Then the statement stores a zero where its
+conditions do not hold, and the buffer need not be cleared. Cells that are never read, such as the padding of rows,
+need not be stored.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope
 
 
-def with_zeros_stored(block: Block, facts: Facts, scope: TextScope) -> Block:
-    """The block with stores of zeros in place of cleared buffers, where it is proved that they come to each cell."""
+def store_zeros(block: Block, facts: Facts, scope: TextScope) -> Block:
+    """Replace clearing by stores of zeros in each buffer for which they are proved to reach each cell."""
     for allocate in [s for s in statements(block) if isinstance(s, Allocate)]:
         if allocate.zeroed and allocate.mark is not LetMark.REGISTERS:
-            block = _stored(block, allocate, facts, scope)
+            block = _replace(block, allocate, facts, scope)
     return block
 
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A statement that stores to a buffer, and the loops around it since the buffer was made."""
+    """A statement that stores to a buffer, and the loops around it inside of the buffer's scope."""
 
     statement: Assign
     loops: tuple[For, ...]
 
 
-def _stored(block: Block, allocate: Allocate, facts: Facts, scope: TextScope) -> Block:
+def _replace(block: Block, allocate: Allocate, facts: Facts, scope: TextScope) -> Block:
     out: list[Statement] = []
     for at, statement in enumerate(block):
         if isinstance(statement, Allocate) and statement.buffer == allocate.buffer:
             rest = block[at + 1 :]
             stores = list(_stores(rest, allocate, ()))
-            kept = _beyond(stores[0], rest, facts, scope) if len(stores) == 1 and stores[0] is not None else None
+            kept = _remaining(stores[0], rest, facts, scope) if len(stores) == 1 and stores[0] is not None else None
             if kept is not None and stores[0] is not None:
                 stored = (_with_zeros(s, stores[0].statement, kept, ()) for s in rest)
                 return (*out, replace(statement, zeroed=False), *stored)
             return block
         match statement:
             case For(body=body):
-                out.append(with_body(statement, _stored(body, allocate, facts.assume(statement.range), scope)))
+                out.append(with_body(statement, _replace(body, allocate, facts.assume(statement.range), scope)))
             case If(predicate, body):
-                out.append(If(predicate, _stored(body, allocate, facts.assume(predicate), scope)))
+                out.append(If(predicate, _replace(body, allocate, facts.assume(predicate), scope)))
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
                 out.append(statement)
             case _:
@@ -81,7 +81,7 @@ def _stored(block: Block, allocate: Allocate, facts: Facts, scope: TextScope) ->
 
 
 def _stores(block: Block, allocate: Allocate, loops: tuple[For, ...]) -> Iterator[_Store | None]:
-    """What stores to a buffer; None for what does it in another way than by one assignment."""
+    """Yield the stores to a buffer, None for a store that is not a simple assignment."""
     for statement in block:
         match statement:
             case For(body=body):
@@ -101,11 +101,11 @@ def _stores(block: Block, allocate: Allocate, loops: tuple[For, ...]) -> Iterato
                 assert_never(statement)
 
 
-def _beyond(store: _Store, rest: Block, facts: Facts, scope: TextScope) -> Predicate | None:
-    """What is left of a store's conditions if it is to come once to each cell that the rest reads; None if it does not.
+def _remaining(store: _Store, rest: Block, facts: Facts, scope: TextScope) -> Predicate | None:
+    """Return the conditions to keep if the store reaches each cell that `rest` reads exactly once, else None.
 
-    It comes to as many cells as a box has, all of them within it, and no two to the same one. Along each dimension the
-    box holds all reads, or else the buffer: what the loops stick out of that is left out by a condition.
+    The store reaches as many cells as a box has, all within the box, and no cell twice. Along each dimension the box
+    spans all reads or the whole buffer. Where the loops exceed the buffer, a condition excludes the excess.
     """
     target = store.statement.target
     times = 1
@@ -118,41 +118,41 @@ def _beyond(store: _Store, rest: Block, facts: Facts, scope: TextScope) -> Predi
     variables = tuple(loop.variable for loop in store.loops)
     ranges = [(loop.variable, loop.low, loop.high) for loop in store.loops]
     box = [upper_bound(inside, position + 1, ranges) or extent for position, extent in target.pairs]
-    if elements(tuple(box)).constant != times or not _lies_in(target, inside, box):
+    if elements(tuple(box)).constant != times or not _is_within(target, inside, box):
         return None
     twice = meeting(target.pairs, inside, target.pairs, inside, variables)
     if not all(proves(twice, equal(index(variable), other(variable))) for variable in variables):
         return None
     read = (access for s in rest for access in accesses_of(s, facts, scope) if access.how == "read")
     cells = [(access.storage, access.facts) for access in read if accessed(access.storage) == accessed(target)]
-    if not all(isinstance(cell, Cell) and _lies_in(cell, known, box) for cell, known in cells):
+    if not all(isinstance(cell, Cell) and _is_within(cell, known, box) for cell, known in cells):
         return None
     out = [(at, extent, most) for (at, extent), most in zip(target.pairs, box, strict=True) if most != extent]
     beyond = [less(at, extent) for at, extent, most in out if not proves(facts, at_most(most, extent))]
     return conjunction(beyond)
 
 
-def _lies_in(cell: Cell, facts: Facts, box: Sequence[Index]) -> bool:
+def _is_within(cell: Cell, facts: Facts, box: Sequence[Index]) -> bool:
     pairs = zip(cell.pairs, box, strict=True)
     return all(proves(facts, within(ZERO, position, extent)) for (position, _), extent in pairs)
 
 
 def _with_zeros(statement: Statement, store: Assign, kept: Predicate, conditions: tuple[Predicate, ...]) -> Statement:
-    """The statement with this store in it where these conditions fail, too: of a zero; but `kept` stays a condition."""
+    """Return the statement with the store made unconditional, of a zero where a condition fails; `kept` is kept."""
     if statement is store:
         left = [part for condition in conditions for part in conjuncts(condition) if part not in conjuncts(kept)]
         value = Choose(conjunction(left), store.value, Number(0, store.value.dtype)) if left else store.value
         stored = replace(store, value=value)
         return stored if kept == TRUE else If(kept, (stored,))
     match statement:
-        case For(body=body) if _holds(statement, store):
+        case For(body=body) if _contains(statement, store):
             return with_body(statement, tuple(_with_zeros(s, store, kept, conditions) for s in body))
-        case If(predicate, (inner,)) if _holds(statement, store):
+        case If(predicate, (inner,)) if _contains(statement, store):
             return _with_zeros(inner, store, kept, (*conditions, predicate))
         case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
             return statement
     assert_never(statement)
 
 
-def _holds(statement: Statement, store: Assign) -> bool:
+def _contains(statement: Statement, store: Assign) -> bool:
     return any(inner is store for inner in statements((statement,)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final, assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.dtypes import bytes_of
 from atl.core.index import Index, Var, constant, index
 from atl.core.marks import LetMark, LoopMark
@@ -43,7 +43,7 @@ from lowering.nest.tiles import cells_of, has_lanes, occurs, shape_of, step, vec
 from lowering.passes.simplification import simplified_block
 from lowering.passes.storage.copies import read_from
 from lowering.passes.storage.transposition import Transposed, transposed_for
-from lowering.targets.stack import fits_registers, too_large_for_registers
+from lowering.targets.stack import exceeds_registers, fits_registers
 
 MOST_STATEMENTS: Final = 4096
 """So many statements are written out for one tile at most: they are text for people and work for compilers."""
@@ -65,7 +65,7 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     }
     if not marked:
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     refused = [_too_large(allocate) for allocate in marked.values() if not _has_room(allocate)]
     tiles = {uid: allocate for uid, allocate in marked.items() if _has_room(allocate)}
     single: frozenset[int] = frozenset()
@@ -108,7 +108,7 @@ def _stored_by_element(body: Block, tiles: AbstractSet[int]) -> frozenset[int]:
 
 
 def _too_large(allocate: Allocate) -> Refused:
-    said = too_large_for_registers(allocate.capacity, allocate.buffer.dtype)
+    said = exceeds_registers(allocate.capacity, allocate.buffer.dtype)
     return Refused(allocate.buffer.name, allocate.mark, allocate.let, *said)
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import assert_never
 
 from atl.checks.safety import has_meaning
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.dtypes import bytes_of
 from atl.core.index import ZERO, Extremum, Index, Var, constant, imax, index
 from atl.core.marks import LetMark, LoopMark
@@ -59,7 +59,7 @@ def with_rings(nest: LoopNest) -> LoopNest:
     if not marked:
         return nest
     turning = _Turning(unused_ids(nest), [])
-    body = turning.block(known_at_the_start(nest.assumptions, nest.inputs), outermost(nest), nest.body)
+    body = turning.block(initial_facts(nest.assumptions, nest.inputs), outermost(nest), nest.body)
     return replace(nest, body=body, refused=(*nest.refused, *turning.refused))
 
 

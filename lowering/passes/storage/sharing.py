@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import ONE, ZERO, index
 from atl.core.marks import LetMark
 from atl.core.reshape_definitions import Pairs
@@ -46,7 +46,7 @@ def with_storage_shared(nest: LoopNest) -> LoopNest:
     """The loop nest in which tensors share storage where none of them is read after another one took its place."""
     if not any(_is_free_to_move(statement) for statement in statements(nest.body)):
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     output = nest.output if nest.complete else None
     body = _without_copies(nest.body, output)
     return replace(nest, body=_block(facts, outermost(nest), body, output))
@@ -252,7 +252,7 @@ def with_lets_in_rows(nest: LoopNest) -> LoopNest:
     """
     if sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
         return nest
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    facts = initial_facts(nest.assumptions, nest.inputs)
     for allocate in statements(nest.body):
         if not isinstance(allocate, Allocate) or not _is_free_to_move(allocate) or allocate.storage != "heap":
             continue

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
-from atl.core.marks import AT_ONCE, LetMark
+from atl.core.marks import CONCURRENT, LetMark
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -96,7 +96,7 @@ def _outside(block: Block, kept: Collection[Buffer]) -> Block:
         match statement:
             case Allocate(buffer, storage="stack") if buffer not in kept:
                 out.append(replace(statement, storage="heap"))
-            case For(body=body, mark=mark) if mark in AT_ONCE:
+            case For(body=body, mark=mark) if mark in CONCURRENT:
                 out.append(with_body(statement, _outside(body, kept)))
             case For(body=body):
                 moved: list[Allocate] = []
@@ -123,7 +123,7 @@ def _in_loop(block: Block, kept: Collection[Buffer], moved: list[Allocate]) -> B
                 out.append(Clear(buffer, capacity, zeroed))
             case Free(buffer) if buffer in here:
                 pass
-            case For(body=body, mark=mark) if mark in AT_ONCE:
+            case For(body=body, mark=mark) if mark in CONCURRENT:
                 out.append(with_body(statement, _outside(body, kept)))
             case For(body=body) | If(body=body):
                 out.append(with_body(statement, _in_loop(body, kept, moved)))

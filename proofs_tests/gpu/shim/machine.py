@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowering.device import runtime
-from lowering.device.building import Declared, Functions, opened
+from lowering.device.building import Declared, Functions, open_library
 from proofs_tests.gpu.shim.run import build
 
 Array = npt.NDArray[Any]
@@ -31,7 +31,7 @@ class ShimMachine:
         number = len(list(self.folder.glob("*.so")))
         library = build([source, self.text], self.folder, f"{name}{number}")
         self.libraries.append(library)
-        return opened(self.folder / f"{name}{number}.so", declared)
+        return open_library(self.folder / f"{name}{number}.so", declared)
 
     @property
     def shim(self) -> Shim:

@@ -25,7 +25,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/bounds.py::_Elimination._term::if not varying: never::0": (
         "equivalent: a product of nothing is 1, at least and at most"
     ),
-    "atl/prove/cases.py::of_remainders::_WHOLE + variable.uid: another operation::0": (
+    "atl/prove/cases.py::split_remainders::_WHOLE + variable.uid: another operation::0": (
         "equivalent: it is another number that no variable has"
     ),
     "atl/prove/bits.py::by_bits::if value.weights: always::0": (
@@ -44,7 +44,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/cases.py::_least::isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2: "
     "part 1 forgotten::0": _ONE_LEAF,
     "atl/prove/cases.py::_least::2: one more::0": "equivalent: of three terms, two are left: no number",
-    "atl/prove/elements.py::_lawful::False: negated::0": ALL_POSITIONS,
+    "atl/prove/elements.py::_realisable::False: negated::0": ALL_POSITIONS,
     "atl/prove/bits.py::_power::divisor > 1: Gt becomes GtE::0": "equivalent: 1 has one bit, and takes none off",
     "atl/prove/bits.py::_power::1: one more::1": ("equivalent: from 2 on, d & (d - 2) is 0 where d & (d - 1) is"),
     "atl/prove/bits.py::_Reading.__post_init__::0: one more::0": (
@@ -82,7 +82,7 @@ EXPLAINED: Final[dict[str, str]] = {
     ),
     "atl/prove/cases.py::_plain::factor < 0: Lt becomes LtE::0": _NO_FACTOR,
     "atl/prove/cases.py::_plain::0: one more::3": _NO_FACTOR,
-    "atl/prove/cases.py::_plain::0 < len(meant) < len(monomial[0].choices): Lt 0 becomes LtE::0": (
+    "atl/prove/cases.py::_plain::0 < len(possible) < len(monomial[0].choices): Lt 0 becomes LtE::0": (
         "equivalent: of two choices or more one at most is a number, and the others are meant"
     ),
 }

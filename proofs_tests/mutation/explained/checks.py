@@ -14,17 +14,17 @@ EXPLAINED: Final[dict[str, str]] = {
     "always::0": _NOTHING_BOUND,
     "atl/checks/scope.py::Scope.predicate::predicates.substitute(predicate, self._leaf) if predicate.loose else p: "
     "always::0": _NOTHING_BOUND,
-    "atl/checks/scope.py::_told_apart::Names(others).fresh(name) if name in others else name: always::0": (
+    "atl/checks/scope.py::_unique_name::Names(others).fresh(name) if name in others else name: always::0": (
         "equivalent: a name that no other variable has is fresh"
     ),
     "atl/checks/scope.py::_direct_parts::True: negated::0": SAME_LENGTH,
     "atl/checks/scope.py::_scope_of_part::for binder in part.indices: the first alone::0": (
         "equivalent: no form binds two indices over one part"
     ),
-    "atl/checks/wellformed.py::check_meaning::for error in without_meaning(program): the first alone::0": (
+    "atl/checks/wellformed.py::check_meaning::for error in meaning_errors(program): the first alone::0": (
         "equivalent: the first error is raised"
     ),
-    "atl/checks/wellformed.py::looks_below::False: negated::1": (
+    "atl/checks/wellformed.py::inspects_subterms::False: negated::1": (
         "equivalent: it is asked of terms with parts, and these have none"
     ),
     "atl/checks/wellformed.py::_shape_outside::if never_negative(extent): never::0": _TRIVIAL,

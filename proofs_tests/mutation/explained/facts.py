@@ -33,7 +33,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/linear/elimination.py::_Lines.keep::if other is None: always::0": (
         "equivalent: a line stands once where it stands, and the price of its columns is found out once more"
     ),
-    "atl/prove/linear/elimination.py::_Lines.take::value > 0: Gt becomes GtE::0": _NO_ZERO,
+    "atl/prove/linear/elimination.py::_Lines.remove::value > 0: Gt becomes GtE::0": _NO_ZERO,
     "atl/prove/linear/elimination.py::_without_equalities::value > 0: Gt becomes GtE::0": _NO_ZERO,
     "atl/prove/linear/elimination.py::_Lines.add::1: one more::0": (
         "equivalent: each of the first rows has a bit of its own, which is the next one"
@@ -56,8 +56,8 @@ EXPLAINED: Final[dict[str, str]] = {
     ),
     "atl/prove/facts.py::Facts.__post_init__::if len(self.topics) != len(self.predicates) or not self.predica: "
     "always::0": _FLAT,
-    "atl/prove/facts.py::adds_naturals::value > 0: Gt becomes GtE::0": _NO_TERM,
-    "atl/prove/facts.py::_parted::if not left: never::0": (
+    "atl/prove/facts.py::has_only_non_negative_terms::value > 0: Gt becomes GtE::0": _NO_TERM,
+    "atl/prove/facts.py::_partition::if not left: never::0": (
         "equivalent: all of the facts are made anew, and equal those that were given"
     ),
     "atl/prove/facts.py::_numbered::True: negated::0": "equivalent: each of the facts has its topics",
@@ -130,7 +130,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/linear/solver.py::_Refutation._pair_in_order::step[0] > 0: Gt becomes GtE::0": (
         "equivalent: two elements at positions that are apart by 0 are one, and no pair"
     ),
-    "atl/prove/linear/solver.py::_Refutation._defined::True: negated::0": ONLY_TIME,
+    "atl/prove/linear/solver.py::_Refutation._define::True: negated::0": ONLY_TIME,
     "atl/prove/linear/solver.py::_Refutation.entails::if not any(row): never::0": (
         "equivalent: a negative number follows only where the facts contradict each other, which is seen anyway"
     ),

@@ -20,22 +20,21 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/prover.py::_Query.answer::if simpler == TRUE: never::0": (
         "equivalent: what is true has no denial, and is proved by the same layer"
     ),
-    "atl/prove/prover.py::_answered::asked is TRUE.identity or asked in facts.known: part 0 forgotten::0": (
-        "equivalent: what is true is a conjunction of nothing, which is proved as trivial"
-    ),
+    "atl/prove/prover.py::_decide::goal.identity is TRUE.identity or goal.identity in facts.known: "
+    "part 0 forgotten::0": ("equivalent: what is true is a conjunction of nothing, which is proved as trivial"),
     "atl/prove/prover.py::_Query.answer::if samples is None: always::0": (
         "equivalent: the numbers that a quick question was tried with, by the same seed, fail again"
     ),
     "atl/prove/prover.py::_Query._divided_out::if not any(map(_may_be_divided_out, (*facts, denied))): never::0": (
         _NO_MULTIPLE
     ),
-    "atl/prove/reduction.py::_quotient::b.constant is None and (not shown(less(ZERO, b))): part 0 forgotten::0": (
+    "atl/prove/reduction.py::_quotient::b.constant is None and (not can_prove(less(ZERO, b))): part 0 forgotten::0": (
         "equivalent: of a positive number it is shown"
     ),
     "atl/prove/reduction.py::_simplified::if not _compound(expression): never::0": ONLY_TIME,
     "atl/prove/reduction.py::_simplified_atom::if found is None: always::0": MEMO,
-    "atl/prove/search.py::_planned::others.remove(column): left out::0": _SETTLED,
-    "atl/prove/search.py::_planned::column in plan.ready or not _depends_only(table, column, plan.ready): "
+    "atl/prove/search.py::_plan::others.remove(column): left out::0": _SETTLED,
+    "atl/prove/search.py::_plan::column in plan.ready or not _depends_only(table, column, plan.ready): "
     "part 0 forgotten::0": _SETTLED,
     "atl/prove/smt.py::_Translation.inside::False: negated::0": ALL_POSITIONS,
     "atl/prove/smt.py::_Translation.add_pairs::True: negated::0": ALL_POSITIONS,
@@ -53,7 +52,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "atl/prove/prover.py::_solvable::coefficient > 0: Gt becomes GtE::0": (
         "equivalent: it is 1 or -1, as of everything that is solved for"
     ),
-    "atl/prove/relevance.py::relevant::if len(facts.predicates) < MANY: never::0": (
+    "atl/prove/relevance.py::relevant::if len(facts.predicates) < MIN_FACTS: never::0": (
         "equivalent: of fewer facts no more are left out; it takes time"
     ),
     "atl/prove/search.py::Search._choose::slope > 0: Gt becomes GtE::0": _SLOPE,

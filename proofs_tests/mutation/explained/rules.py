@@ -12,6 +12,7 @@ _STRING: Final = "equivalent: of what shares an element type only element types 
 _LEFT_BEFORE: Final = "equivalent: a tensor that is not bound outside is left as it is before that is asked"
 
 EXPLAINED: Final[dict[str, str]] = {
+    "rewrites/rule.py::Statements.__getitem__::0: one more::0": "equivalent: 0 and 1 are both below the limit",
     "rewrites/instantiation.py::substituted::transform(body, on_leaf, on_tensor, untouched=unbound()): "
     "untouched not passed::0": _NOTHING_FREE,
     "rewrites/instantiation.py::lifted::if not by or not expression.loose: never::0": _NOTHING_FREE,
@@ -41,7 +42,7 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/statement.py::Variables.__init__::0: one more::0": (
         "equivalent: the extents of the array that stands for a condition are not looked at"
     ),
-    "rewrites/statement.py::condition_variable::guard array.dtype == TRUTH dropped::0": (
+    "rewrites/statement.py::condition_variable::guard array.dtype == BOOL dropped::0": (
         "equivalent: an element of an array that stands for no condition is refused with the same words"
     ),
     "rewrites/statement.py::_Instance._dtype::of is not None and is_variable(of): part 0 forgotten::0": (

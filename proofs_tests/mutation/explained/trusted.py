@@ -24,7 +24,7 @@ EXPLAINED: Final[dict[str, str]] = {
         "equivalent: what is admitted as a condition is a predicate; the question is for the type checker"
     ),
     "rewrites/kernel.py::_put::if changed: always::0": _CHECKED_AGAIN,
-    "rewrites/kernel.py::_put::if changed or looks_below(rebuilt.term): always::0": _CHECKED_AGAIN,
+    "rewrites/kernel.py::_put::if changed or inspects_subterms(rebuilt.term): always::0": _CHECKED_AGAIN,
     "rewrites/kernel.py::_put::if changed: never::0": _SEEN_TO,
     "rewrites/kernel.py::_put::_check_bound_types(rule, rebuilt.term): left out::0": _SEEN_TO,
     "rewrites/kernel.py::_same_type::True: negated::0": _COMPARED_BEFORE,

@@ -37,7 +37,7 @@ NAMED: Final[tuple[Callable[[Term], Term], ...]] = (
     lambda of: lambda q: of(q),  # noqa: PLW0108
     lambda of: lambda r: of(r),  # noqa: PLW0108
 )
-ORDERS: Final = ((6, "strict"), (3, "rising"), (1, ""))
+ORDERS: Final = ((6, "increasing"), (3, "nondecreasing"), (1, ""))
 
 
 class _Keys:
@@ -46,14 +46,14 @@ class _Keys:
     def __init__(
         self, choices: Choices, number: int, rows: int | None, n: atl.IndexExpr | None = None, *, of: int = KEYS
     ) -> None:
-        rises = weighted(choices, ORDERS)
+        order = weighted(choices, ORDERS)
         self.size = atl.sizes(f"z{number}")
         self.rows = None if rows is None or chance(choices, 40) else rows
         self.count = choices.integer(0, min(LONGEST, of))
         self.arrays: dict[str, AnyArray] = {}
         inputs: list[atl.Tensor] = []
         segments = [(0, self.count)]
-        order: str | tuple[str, atl.Tensor] | None = rises or None
+        monotonic: str | tuple[str, atl.Tensor] | None = order or None
         if self.rows is not None:
             ends = sorted(choices.integer(0, self.count) for _ in range(self.rows + 1))
             if n is not None:  # a row for each outer key, and few keys: some of them are equal
@@ -66,16 +66,16 @@ class _Keys:
             self.arrays[f"pos{number}"] = np.array(ends, np.int32)
             self.pos: atl.Tensor | None = pos
             segments = list(pairwise(ends))
-            order = (rises, pos) if rises else None
+            monotonic = (order, pos) if order else None
         else:
             self.pos = None
-        self.key = atl.tensor(f"c{number}", self.size, dtype="int32", range=(0, atl.sizes("m")), order=order)
+        self.key = atl.tensor(f"c{number}", self.size, dtype="int32", range=(0, atl.sizes("m")), monotonic=monotonic)
         self.value = atl.tensor(f"v{number}", self.size, dtype="float64")
         self.mask = atl.tensor(f"is{number}", self.size, dtype="bool")
         self.inputs = [*inputs, self.key, self.value, self.mask]
         keys = np.array([choices.integer(0, of - 1) for _ in range(self.count)], np.int32)
-        for first, end in segments if rises else ():
-            keys[first:end] = _sorted(keys[first:end], of, strict=rises == "strict")
+        for first, end in segments if order else ():
+            keys[first:end] = _sorted(keys[first:end], of, strict=order == "increasing")
         self.arrays[f"c{number}"] = keys
         self.arrays[f"is{number}"] = np.array([chance(choices, 60) for _ in range(self.count)], np.bool_)
         self.arrays[f"v{number}"] = np.array([choices.integer(-3, 4) for _ in range(self.count)], np.float64)

@@ -8,8 +8,8 @@ from functools import cache
 
 import pytest
 
-import lowering.c.walks
-from lowering.targets.supported import marked_binders
+import lowering.c.co_iteration
+from lowering.targets.capabilities import marked_binders
 from proofs_tests.compilers import lacking
 from proofs_tests.nests.walks.programs import merge_case, nested_case, runs_case
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted, own_cache
@@ -46,13 +46,13 @@ def test_the_interpreter_and_sanitized_c_agree_on_merges_and_runs_of_random_arra
 
 @pytest.mark.long
 def test_a_merge_that_looks_one_position_too_far_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = lowering.c.walks._walked
+    original = lowering.c.co_iteration._merge_loop
 
     def too_far(*arguments: object) -> list[str]:
         first, *lines = original(*arguments)  # type: ignore[arg-type]
         return [first.replace(" < ", " <= "), *lines]
 
-    monkeypatch.setattr(lowering.c.walks, "_walked", too_far)
+    monkeypatch.setattr(lowering.c.co_iteration, "_merge_loop", too_far)
     merges = [w for w in walks(range(TRIED)) if marked_binders(w.case.program)[0].mark.value == "merge"]
     with own_cache():
         faults = [fault for fault in compiled(merges[:4]) if fault is not None]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import atl
-import lowering.c.walks
+import lowering.c.co_iteration
 import lowering.nest.walks.running
 import lowering.passes.walks
-import lowering.targets.walks
+import lowering.targets.co_iteration
 from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.errors import IllegalMark, InvalidArgument
@@ -32,10 +32,10 @@ a, b = atl.tensor("a", x), atl.tensor("b", y)
 
 
 def keys(name: str, count: atl.IndexExpr, order: str | None) -> atl.Tensor:
-    return atl.tensor(name, count, dtype="int64", range=(0, KEYS), order=order)
+    return atl.tensor(name, count, dtype="int64", range=(0, KEYS), monotonic=order)
 
 
-def dot(first: str | None = "strict", second: str | None = "strict", *, marked: bool = True) -> Program:
+def dot(first: str | None = "increasing", second: str | None = "increasing", *, marked: bool = True) -> Program:
     """The product of two sparse vectors."""
     c, d = keys("c", x, first), keys("d", y, second)
     terms = atl.sum(x, lambda p: atl.sum(y, lambda q: atl.guard(c[p] == d[q], a[p] * b[q])))
@@ -46,7 +46,7 @@ def dot(first: str | None = "strict", second: str | None = "strict", *, marked: 
 def rows(order: str | None) -> list[tuple[int, ...]]:
     """All rows of keys in this order, of up to three."""
     choose: Callable[..., Iterator[tuple[int, ...]]] = (
-        combinations if order == "strict" else combinations_with_replacement
+        combinations if order == "increasing" else combinations_with_replacement
     )
     return [row for count in range(4) for row in choose(range(KEYS), count)]
 
@@ -61,7 +61,7 @@ def arrays(first: tuple[int, ...], second: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-ORDERS: Final = (("strict", "strict"), ("strict", "rising"), ("rising", "strict"))
+ORDERS: Final = (("increasing", "increasing"), ("increasing", "nondecreasing"), ("nondecreasing", "increasing"))
 
 
 @pytest.mark.parametrize(("first", "second"), ORDERS)
@@ -81,7 +81,7 @@ def test_all_small_merges_give_what_the_sums_mean(first: str, second: str) -> No
 
 
 def test_a_merge_is_shown_with_its_ranges_and_keys() -> None:
-    nest = lower(dot("strict", "rising"))
+    nest = lower(dot("increasing", "nondecreasing"))
     assert print_nest(nest).splitlines()[2:] == [
         "    merge p in 0..x by c[p]; q in 0..y by d[q], which may repeat:",
         "        total += a[p] * b[q]",
@@ -93,7 +93,7 @@ def test_a_merge_is_shown_with_its_ranges_and_keys() -> None:
 
 
 def test_a_merge_in_c_walks_through_both_rows_once() -> None:
-    loop = compiled(dot("strict", "rising")).source.partition("    {\n")[2].partition("\n    }\n")[0]
+    loop = compiled(dot("increasing", "nondecreasing")).source.partition("    {\n")[2].partition("\n    }\n")[0]
     assert (
         loop
         == """\
@@ -116,7 +116,7 @@ def test_a_merge_in_c_walks_through_both_rows_once() -> None:
 @pytest.mark.long
 def test_three_positions_are_merged_at_once_and_one_of_them_may_repeat() -> None:
     sizes = atl.sizes("u v w")
-    orders = ("strict", "rising", "strict")
+    orders = ("increasing", "nondecreasing", "increasing")
     c, d, e = (keys(f"c{k}", size, order) for k, (size, order) in enumerate(zip(sizes, orders, strict=True)))
     values = [atl.tensor(f"v{k}", size) for k, size in enumerate(sizes)]
 
@@ -126,7 +126,7 @@ def test_three_positions_are_merged_at_once_and_one_of_them_may_repeat() -> None
     program = with_all_sums_marked(atl.program("three", [c, d, e, *values], atl.sum(*sizes, term)), "merge")
     nest, kernel = lower(program), compiled(program)
     assert "merge p in 0..u by c0[p]; q in 0..v by c1[q], which may repeat; r in 0..w by c2[r] + 1:" in print_nest(nest)
-    for one, two, three in product(rows("strict"), rows("rising"), rows("strict")):
+    for one, two, three in product(rows("increasing"), rows("nondecreasing"), rows("increasing")):
         held = [np.array(row, np.int64) for row in (one, two, three)]
         numbers = [np.arange(1, len(row) + 1, dtype=np.float32) for row in held]
         given: dict[str, Any] = dict(zip(("c0", "c1", "c2", "v0", "v1", "v2"), (*held, *numbers), strict=True))
@@ -142,7 +142,7 @@ def test_three_positions_are_merged_at_once_and_one_of_them_may_repeat() -> None
 def test_ranges_of_inner_positions_are_looked_at_only_where_the_outer_ones_are_not_empty() -> None:
     n = atl.sizes("n")
     pos = atl.tensor("pos", n, dtype="int64", range=(0, y + 1))
-    c, d = keys("c", n, "strict"), keys("d", y, "strict")
+    c, d = keys("c", n, "increasing"), keys("d", y, "increasing")
     v = atl.tensor("v", n)
     terms = atl.sum(
         n, lambda p: atl.sum((pos[n - 1] - pos[n - 1], pos[n - 1]), lambda q: atl.guard(c[p] == d[q], v[p] * b[q]))
@@ -165,17 +165,17 @@ def refused(program: Program) -> str:
 
 
 def test_keys_that_need_not_rise_are_refused_with_numbers_and_how_to_declare_them() -> None:
-    said = refused(dot(None, "strict"))
-    assert "the loops p and q are marked merge, and the keys c[p] of p need not rise" in said
-    assert "required: keys that never fall, and of all loops but one rise strictly" in said
-    assert 'declare it of c: atl.tensor(…, order="strict")' in said
+    said = refused(dot(None, "increasing"))
+    assert "the loops p and q are marked merge, but the keys c[p] of p need not be nondecreasing" in said
+    assert "required: nondecreasing keys, strictly increasing in all loops but one" in said
+    assert 'declare the order of c: atl.tensor(…, monotonic="increasing")' in said
     assert "breaks at:" in said
 
 
 def test_keys_that_repeat_on_both_sides_are_refused() -> None:
-    said = refused(dot("rising", "rising"))
-    assert "the keys c[p] of p need not rise strictly" in said
-    assert "keys that rise strictly, but for one of p and q" in said
+    said = refused(dot("nondecreasing", "nondecreasing"))
+    assert "the keys c[p] of p need not be strictly increasing" in said
+    assert "strictly increasing keys in one of p and q" in said
 
 
 def test_sums_of_one_name_are_called_what_they_are_printed_as() -> None:
@@ -192,7 +192,7 @@ def test_sums_of_one_name_are_called_what_they_are_printed_as() -> None:
 
 def test_a_sum_that_is_marked_alone_is_refused() -> None:
     program = atl.program("alone", [a], atl.sum(x, lambda p: a[p]))
-    assert "the loop p is marked merge, and no loop right around it or in it is" in refused(
+    assert "the loop p is marked merge, but no loop directly around or inside it is" in refused(
         with_all_sums_marked(program, "merge")
     )
 
@@ -202,7 +202,7 @@ def merged(term: Callable[[atl.IndexExpr, atl.IndexExpr], atl.Tensor], *inputs: 
 
 
 def test_sums_without_an_equation_of_their_keys_are_refused() -> None:
-    c, d = keys("c", x, "strict"), keys("d", y, "strict")
+    c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     said = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
     assert "no condition says that a key of q is equal to one of the others" in said
     said = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
@@ -210,32 +210,36 @@ def test_sums_without_an_equation_of_their_keys_are_refused() -> None:
 
 
 def test_a_range_that_moves_with_another_position_is_refused() -> None:
-    c, d = keys("c", x, "strict"), keys("d", x, "strict")
+    c, d = keys("c", x, "increasing"), keys("d", x, "increasing")
     terms = atl.sum(x, lambda p: atl.sum((p, x), lambda q: atl.guard(c[p] == d[q], a[p] * a[q])))
     said = refused(with_all_sums_marked(atl.program("p", [c, d, a], terms), "merge"))
     assert "the range of q depends on p" in said
 
 
 def test_a_product_between_the_sums_is_refused() -> None:
-    c, d = keys("c", x, "strict"), keys("d", y, "strict")
+    c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     terms = atl.sum(x, lambda p: a[p] * atl.sum(y, lambda q: atl.guard(c[p] == d[q], b[q])))
     said = refused(with_all_sums_marked(atl.program("p", [c, d, a, b], terms), "merge"))
-    assert "no loop right around it or in it is" in said
+    assert "no loop directly around or inside it is" in said
 
 
 def test_keys_that_only_a_condition_makes_safe_are_refused() -> None:
     n = atl.sizes("n")
-    c, d, at = keys("c", n, "strict"), keys("d", y, "strict"), atl.tensor("at", x, dtype="int64", order="strict")
+    c, d, at = (
+        keys("c", n, "increasing"),
+        keys("d", y, "increasing"),
+        atl.tensor("at", x, dtype="int64", monotonic="increasing"),
+    )
 
     def term(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
         return atl.guard((at[p] >= 0) & (at[p] < n) & (c[at[p]] == d[q]), a[p] * b[q])
 
     said = refused(merged(term, c, d, at, a, b))
-    assert "the key c[at[p]] may have no meaning at all positions of its range" in said
+    assert "the key c[at[p]] may be undefined at some position of its range" in said
 
 
 def test_a_gpu_carries_out_no_merge() -> None:
-    with pytest.raises(atl.ATLError, match="marked merge, which the CUDA target does not carry out"):
+    with pytest.raises(atl.ATLError, match="marked merge, which the CUDA target does not support"):
         compiled(dot(), target="cuda")
 
 
@@ -263,9 +267,9 @@ def test_a_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch)
         stop = [f"if ({c} == {d}) break;"] if signs == "< <" else []
         return [*stop, f"{p} += {c} {one} {d};", f"{q} += {d} {another} {c};"]
 
-    assert not wrong_in_c("strict", "rising")
-    monkeypatch.setattr(lowering.c.walks, "_two_steps", steps)
-    assert wrong_in_c("strict", "rising")
+    assert not wrong_in_c("increasing", "nondecreasing")
+    monkeypatch.setattr(lowering.c.co_iteration, "_two_steps", steps)
+    assert wrong_in_c("increasing", "nondecreasing")
 
 
 def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,21 +279,21 @@ def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatc
     original = lowering.nest.walks.running._met
     monkeypatch.setattr(lowering.nest.walks.running, "_met", all_go_on)
     given = arrays((1,), (1, 1))
-    assert run(lower(dot("strict", "rising")), {"x": 1, "y": 2}, given) != atl.evaluate(
-        dot("strict", "rising"), **given
+    assert run(lower(dot("increasing", "nondecreasing")), {"x": 1, "y": 2}, given) != atl.evaluate(
+        dot("increasing", "nondecreasing"), **given
     )
 
 
 @pytest.mark.parametrize(
     ("module", "order", "row"),
-    [(lowering.passes.walks, "rising", (1, 1)), (lowering.targets.walks, None, (2, 1))],
+    [(lowering.passes.walks, "nondecreasing", (1, 1)), (lowering.targets.co_iteration, None, (2, 1))],
     ids=["strictness", "legality"],
 )
 def test_an_order_that_is_believed_without_a_proof_is_trapped(
     module: ModuleType, order: str | None, row: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "rises", lambda *_, **__: Proved("linear"))
-    nest = lower(dot("strict", order))
+    nest = lower(dot("increasing", order))
     with pytest.raises(Trap, match="walk: a key of q is"):
         run(nest, {"x": 1, "y": 2}, arrays((1,), row))
 
@@ -308,7 +312,7 @@ def test_the_interpreter_ignores_merges_where_marks_are_to_be_ignored() -> None:
 
 
 def test_coiteration_writes_the_sums_that_it_means() -> None:
-    c, d = keys("c", x, "strict"), keys("d", y, "strict")
+    c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     written = atl.coiter([(c, 0, x), (d, 0, y)], lambda p, q: True, lambda p, q: a[p] * b[q])
     program = atl.program("dot", [c, a, d, b], written)
     assert program == dot()
@@ -316,11 +320,11 @@ def test_coiteration_writes_the_sums_that_it_means() -> None:
 
 
 def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> None:
-    c, d = keys("c", x, "strict"), keys("d", y, "rising")
+    c, d = keys("c", x, "increasing"), keys("d", y, "nondecreasing")
     written = atl.coiter([(c, 1, x), (d, 0, y)], lambda p, q: p < q, lambda p, q: a[p] * b[q])
     program = atl.program("part", [c, a, d, b], written, given=[x >= 1])
     kernel, nest = compiled(program), lower(program)
-    for one, another in product(rows("strict"), rows("rising")):
+    for one, another in product(rows("increasing"), rows("nondecreasing")):
         if one:
             given = arrays(one, another)
             wanted = sum(
@@ -336,8 +340,8 @@ def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> Non
     [
         ([], lambda: True, lambda: a[0], "two or more fingers"),
         ([(a, 0, x)], lambda p: True, lambda p: a[p], "two or more fingers"),
-        ([(a, 0, x), (a, 0)], lambda p, q: True, lambda p, q: a[p], "the finger"),
-        ([(a, 0, x), (a, 0, x)], True, lambda p, q: a[p], "a condition and a term"),
+        ([(a, 0, x), (a, 0)], lambda p, q: True, lambda p, q: a[p], "invalid finger"),
+        ([(a, 0, x), (a, 0, x)], True, lambda p, q: a[p], "a condition and a body"),
     ],
     ids=["none", "one", "no end", "no condition"],
 )
@@ -348,8 +352,8 @@ def test_coiteration_of_something_else_is_refused(fingers: Any, when: Any, body:
 
 
 def test_coiteration_of_coordinates_that_are_no_integers_is_refused() -> None:
-    row = keys("c", x, "strict")
+    row = keys("c", x, "increasing")
     with pytest.raises(atl.ATLError):
         atl.coiter([(a, 0, x), (b, 0, y)], lambda p, q: True, lambda p, q: a[p])
-    with pytest.raises(atl.ATLError, match="coiter over 2 ranges is given a function"):
+    with pytest.raises(atl.ATLError, match="coiter over 2 ranges got a function"):
         atl.coiter([(row, 0, x), (row, 0, x)], lambda p: True, lambda p, q: a[p])

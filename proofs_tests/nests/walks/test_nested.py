@@ -26,9 +26,9 @@ Rows = dict[int, tuple[int, ...]]
 def side(name: str) -> tuple[atl.Tensor, atl.Tensor, atl.Tensor, atl.Tensor]:
     """A matrix by the rows that have entries: their keys, where each begins, the keys of entries, values."""
     count, entries = atl.sizes(f"{name}_rows {name}_entries")
-    row = atl.tensor(f"{name}_row", count, dtype="int64", range=(0, KEYS), order="strict")
+    row = atl.tensor(f"{name}_row", count, dtype="int64", range=(0, KEYS), monotonic="increasing")
     pos = atl.tensor(f"{name}_pos", count + 1, dtype="int64", range=(0, entries + 1))
-    key = atl.tensor(f"{name}_key", entries, dtype="int64", range=(0, KEYS), order=("strict", pos))
+    key = atl.tensor(f"{name}_key", entries, dtype="int64", range=(0, KEYS), monotonic=("increasing", pos))
     return row, pos, key, atl.tensor(f"{name}_val", entries)
 
 

@@ -168,11 +168,11 @@ def test_what_stores_no_whole_lines_is_refused(said: str) -> None:
     program = atl.parse(f"f (x : float32[n, m]) given 65 <= n, 4 <= m := {REFUSED[said]}")
     with pytest.raises(IllegalMark) as caught:
         lower(program)
-    assert "is marked stream, and " + said in caught.value.summary
+    assert "is marked stream, but " + said in caught.value.summary
     assert caught.value.place is not None
     *_, taken = caught.value.suggestions
     session = reschedule(program)
-    eval(taken.partition(" takes")[0], {"s": session})
+    eval(taken.partition(" removes")[0], {"s": session})
     lower(session.goal)
 
 
@@ -194,11 +194,11 @@ def test_lanes_within_lanes_are_refused(outer: str) -> None:
     inner = atl.parse("f (x : float32[n]) := ⊞[i < n | vector] ⊞[j < n | stream] x[j] + x[i]")
     with pytest.raises(UnsupportedMark) as caught:
         print_c(lower(inner))
-    assert caught.value.summary == "the loop j is marked stream within the loop i, which is marked vector"
+    assert caught.value.summary == "the loop j is marked stream, but is inside the loop i marked vector"
 
 
 def test_cuda_has_no_streams() -> None:
-    with pytest.raises(RefusedMark, match="marked stream, which the CUDA target does not carry out"):
+    with pytest.raises(RefusedMark, match="marked stream, which the CUDA target does not support"):
         compiled(doubled().goal, target="cuda")
 
 

@@ -12,7 +12,7 @@ import pytest
 from atl.core.index import ONE, ZERO, Array, Index, Size, Var, constant, exclusive_or, index, read, size
 from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, within
 from atl.prove import Facts, Proved, Refuted, lower_bound, prove, upper_bound, without_smt
-from atl.prove.bits import MOST_BITS, _extents, by_bits
+from atl.prove.bits import MAX_BITS, _extents, by_bits
 from atl.prove.bounds import _Elimination
 
 VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
@@ -94,8 +94,8 @@ def test_what_does_not_speak_of_bits_is_left_alone() -> None:
 
 
 def test_a_number_of_too_many_bits_is_not_looked_at_bit_by_bit() -> None:
-    most = 1 << MOST_BITS
-    assert dict(_extents(given(within(ZERO, x, constant(most))))) == {VX: MOST_BITS}
+    most = 1 << MAX_BITS
+    assert dict(_extents(given(within(ZERO, x, constant(most))))) == {VX: MAX_BITS}
     assert dict(_extents(given(within(ZERO, x, constant(most + 1))))) == {}
 
 

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from atl.core.index import ZERO, Array, Bound, Index, Leaf, Rises, Size, Var, constant, imax, index, size
+from atl.core.index import ZERO, Array, Bound, Index, Leaf, Monotonicity, Size, Var, constant, imax, index, size
 from atl.core.predicate import Predicate, at_most, equal, less
 from atl.prove import Facts
 from atl.prove.answer import Model, Statistics, model_of
 from atl.prove.cases import _divided, with_plain_limits
-from atl.prove.elements import lawful
+from atl.prove.elements import realisable
 
 VX, VY = Var(1, "x"), Var(2, "y")
 x, y = index(VX), index(VY)
@@ -51,29 +51,29 @@ def test_a_limit_is_made_plain_where_a_size_or_a_variable_is_natural() -> None:
 
 
 def test_a_single_element_is_in_order() -> None:
-    for rises in ("rising", "strict"):
-        alone = Array("alone", (), "int64", low=ZERO, rises=rises)
-        assert lawful((alone,), model_of([], [("alone", (), 4)]))
-        assert not lawful((alone,), model_of([], [("alone", (), -1)]))
+    for monotonic in ("nondecreasing", "increasing"):
+        alone = Array("alone", (), "int64", low=ZERO, monotonic=monotonic)
+        assert realisable((alone,), model_of([], [("alone", (), 4)]))
+        assert not realisable((alone,), model_of([], [("alone", (), -1)]))
 
 
 def test_a_part_of_a_row_begins_with_the_least_element_that_is_declared() -> None:
     positions = Array("pos", (constant(3),), "int64")
-    row = Array("row", (constant(6),), "int64", low=ZERO, rises="strict", between=positions)
+    row = Array("row", (constant(6),), "int64", low=ZERO, monotonic="increasing", between=positions)
     ends = [("pos", (at,), end) for at, end in enumerate((0, 3, 6))]
     for at, least in ((3, 0), (4, 1), (5, 2)):
-        assert lawful((row,), model_of([], [*ends, ("row", (at,), least)]))
-        assert not lawful((row,), model_of([], [*ends, ("row", (at,), least - 1)]))
+        assert realisable((row,), model_of([], [*ends, ("row", (at,), least)]))
+        assert not realisable((row,), model_of([], [*ends, ("row", (at,), least - 1)]))
 
 
 # Rows of up to four elements, wholly or between positions: whether there are any is found by trying all.
 
 ELEMENTS = range(-4, 9)
-RISES: tuple[Rises, ...] = ("", "rising", "strict")
+RISES: tuple[Monotonicity, ...] = ("", "nondecreasing", "increasing")
 
 
-def in_order(row: Sequence[int], order: Rises, neighbours: Iterable[int]) -> bool:
-    return not order or all(row[p] + (order == "strict") <= row[p + 1] for p in neighbours)
+def in_order(row: Sequence[int], order: Monotonicity, neighbours: Iterable[int]) -> bool:
+    return not order or all(row[p] + (order == "increasing") <= row[p + 1] for p in neighbours)
 
 
 def completed(known: Mapping[int, int], extent: int, values: range) -> Iterator[tuple[int, ...]]:
@@ -89,7 +89,7 @@ def ordered_neighbours(row: Array, extent: int, known: Mapping[int, int]) -> set
     return {
         frozenset(p for p in range(extent - 1) if any(a <= p and b > p + 1 for a, b in pairwise(positions)))
         for positions in all_positions
-        if in_order(positions, row.between.rises, range(2))
+        if in_order(positions, row.between.monotonic, range(2))
     }
 
 
@@ -99,7 +99,7 @@ def there_is(row: Array, extent: int, elements: Mapping[int, int], positions: Ma
     high = ELEMENTS.stop if row.high is None else row.high.constant or 0
     choices = ordered_neighbours(row, extent, positions)
     return any(
-        in_order(each, row.rises, neighbours)
+        in_order(each, row.monotonic, neighbours)
         for each in completed(elements, extent, range(low, high))
         if all(low <= value < high for value in elements.values())
         for neighbours in choices
@@ -112,13 +112,13 @@ def test_elements_are_lawful_where_there_are_arrays_that_have_them(seed: int) ->
     for _ in range(250):
         extent, order = numbers.randrange(1, 5), numbers.choice(RISES)
         low, high = (numbers.choice((None, constant(at))) for at in (0, numbers.randrange(1, 5)))
-        positions = Array("pos", (constant(3),), "int64", rises=numbers.choice(RISES))
+        positions = Array("pos", (constant(3),), "int64", monotonic=numbers.choice(RISES))
         between = positions if order and numbers.random() < 0.6 else None
         row = Array("row", (constant(extent),), "int64", low, high, order, between)
         elements = {at: numbers.randrange(5) for at in range(extent) if numbers.random() < 0.6}
         ends = {at: numbers.randrange(-1, extent + 2) for at in range(3) if numbers.random() < 0.8}
         held = [(name, (at,), value) for name, of in (("row", elements), ("pos", ends)) for at, value in of.items()]
-        said = lawful((row,) if row.between is None else (row, row.between), model_of([], held))
+        said = realisable((row,) if row.between is None else (row, row.between), model_of([], held))
         known = there_is(row, extent, elements, ends)
         # Of positions that are not given only some are tried: numbers that refute may be lost by it.
         left_open = row.between is not None and len(ends) < 3

@@ -15,7 +15,7 @@ from atl.prove import Facts, Proved, Refuted, bits, lower_bound, prove, proves, 
 from atl.prove.answer import model_of
 from atl.prove.bits import _extents, by_bits
 from atl.prove.cases import with_plain_limits
-from atl.prove.elements import lawful
+from atl.prove.elements import realisable
 from atl.prove.ends import _varies, is_least_at_ends
 from atl.prove.linear.cases import decide_cases
 from atl.prove.linear.elimination import Budget
@@ -41,8 +41,8 @@ def below(extent: int, *variables: Index) -> tuple[Predicate, ...]:
 
 # -- false, however near to the truth ---------------------------------------------------------------------------------
 
-STRICT: Final = Array("strict", (n,), "int64", low=ZERO, high=m, rises="strict")
-RISING: Final = Array("rising", (n,), "int64", low=ZERO, high=m, rises="rising")
+STRICT: Final = Array("strict", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
+RISING: Final = Array("rising", (n,), "int64", low=ZERO, high=m, monotonic="nondecreasing")
 
 FALSE_OF: Final[dict[str, tuple[tuple[Predicate, ...], Predicate, dict[Var, int]]]] = {
     "what is below another one of few bits has none": (
@@ -231,11 +231,11 @@ def test_facts_that_are_alternatives_have_no_plain_limits() -> None:
 
 def test_parts_of_a_row_that_meet_do_not_rise_together() -> None:
     positions = Array("pos", (constant(3),), "int64")
-    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+    row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
 
     def fits(*ends: int) -> bool:
         held = [("row", (2,), 5), ("row", (3,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]
-        return lawful((row,), model_of([], held))
+        return realisable((row,), model_of([], held))
 
     assert fits(0, 3, 6)  # 2 and 3 stand between no two positions
     assert not fits(0, 4, 6)
@@ -244,22 +244,22 @@ def test_parts_of_a_row_that_meet_do_not_rise_together() -> None:
 
 def test_positions_outside_of_their_array_bound_no_part_of_a_row() -> None:
     """They read as zero; of the three positions two are known, so that the whole row has to rise."""
-    positions = Array("pos", (constant(3),), "int64", rises="strict")
-    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+    positions = Array("pos", (constant(3),), "int64", monotonic="increasing")
+    row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
     falls = [("row", (4,), 5), ("row", (5,), 0)]
     known = [("pos", (0,), 0), ("pos", (1,), 3)]
-    assert not lawful((row,), model_of([], [*falls, *known]))
-    assert not lawful((row,), model_of([], [*falls, *known, ("pos", (3,), 0)]))
-    assert lawful((row,), model_of([], [*falls, *known, ("pos", (2,), 5)]))
+    assert not realisable((row,), model_of([], [*falls, *known]))
+    assert not realisable((row,), model_of([], [*falls, *known, ("pos", (3,), 0)]))
+    assert realisable((row,), model_of([], [*falls, *known, ("pos", (2,), 5)]))
 
 
 def test_parts_of_a_row_that_overlap_rise_as_one() -> None:
     positions = Array("pos", (constant(4),), "int64")
-    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+    row = Array("row", (constant(6),), "int64", monotonic="increasing", between=positions)
 
     def fits(*ends: int) -> bool:
         held = [("row", (1,), 5), ("row", (5,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]
-        return lawful((row,), model_of([], held))
+        return realisable((row,), model_of([], held))
 
     assert not fits(0, 4, 2, 6)  # from 0 to 4, and from 2 to 6
     assert fits(0, 4, 4, 6)

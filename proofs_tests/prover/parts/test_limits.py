@@ -13,7 +13,7 @@ from atl.core.predicate import Predicate, at_most, less, non_negative, within
 from atl.prove import Facts, Proved, Refuted, Unknown, ends, forget, prove, prover, without_smt
 from atl.prove.ends import _Ends
 from atl.prove.linear import elimination, factors, products
-from atl.prove.linear.elimination import Budget, contradict, leaves_nothing
+from atl.prove.linear.elimination import Budget, contradict, leaves_no_rows
 from atl.prove.linear.factors import consequences
 from atl.prove.linear.intervals import Intervals
 from atl.prove.linear.products import _divisors
@@ -155,10 +155,10 @@ def test_an_elimination_spends_no_more_than_it_has() -> None:
 def test_what_is_eliminated_in_passing_spends_no_more_than_it_has() -> None:
     """-3 x <= y <= 2 x and 5 z <= y <= 7 z: without y, rows of x and of z are left."""
     rows: list[Row] = [{1: 3, 2: 1}, {1: 2, 2: -1}, {2: 1, 3: -5}, {2: -1, 3: 7}]
-    assert not leaves_nothing(rows, frozenset([1, 3]), Budget(100))
+    assert not leaves_no_rows(rows, frozenset([1, 3]), Budget(100))
     around: list[Row] = [{1: 1, 2: 1}, {1: -1, 2: 1, 3: 1}, {3: -1, 2: 1}]
-    assert leaves_nothing(around, frozenset(), Budget(100))
-    assert not leaves_nothing([{1: 1, 4: 1}, {1: -1, 4: -1}, {1: 1, 0: 1}], frozenset(), Budget(1))
+    assert leaves_no_rows(around, frozenset(), Budget(100))
+    assert not leaves_no_rows([{1: 1, 4: 1}, {1: -1, 4: -1}, {1: 1, 0: 1}], frozenset(), Budget(1))
 
 
 def test_no_more_consequences_are_drawn_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

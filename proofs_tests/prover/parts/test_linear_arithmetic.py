@@ -12,7 +12,7 @@ from atl.core.predicate import Predicate, at_most, disjunction, equal, less, neg
 from atl.prove import Facts, Proved, prove
 from atl.prove.linear import elimination
 from atl.prove.linear.cases import decide_cases
-from atl.prove.linear.elimination import Budget, leaves_nothing, projected
+from atl.prove.linear.elimination import Budget, leaves_no_rows, projected
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import LARGEST, Intervals, _interval_product, propagate
 from atl.prove.linear.products import products
@@ -26,12 +26,12 @@ n, m, k = map(size, "nmk")
 
 BOUNDED = Array("bounded", (n,), "int64", low=ZERO)
 PLAIN = Array("plain", (n,), "int64")
-STRICT = Array("strict", (n,), "int64", rises="strict")
-RISING = Array("rising", (n,), "int64", rises="rising")
-SQUARE = Array("square", (n, n), "int64", rises="strict")
+STRICT = Array("strict", (n,), "int64", monotonic="increasing")
+RISING = Array("rising", (n,), "int64", monotonic="nondecreasing")
+SQUARE = Array("square", (n, n), "int64", monotonic="increasing")
 POSITIONS = Array("pos", (n,), "int64")
 OTHER = Array("other", (n,), "int64")
-PARTED = Array("parted", (m,), "int64", rises="strict", between=POSITIONS)
+PARTED = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
 
 
 def given(*facts: Predicate) -> Facts:
@@ -127,15 +127,15 @@ def test_a_projection_of_too_many_rows_is_given_up(monkeypatch: pytest.MonkeyPat
 
 def test_what_can_be_chosen_is_seen_with_as_few_combinations_as_needed() -> None:
     spent = Budget(1_000)
-    assert leaves_nothing(MANY, frozenset(), spent)
+    assert leaves_no_rows(MANY, frozenset(), spent)
     assert 1_000 - spent.left == 23
-    assert leaves_nothing(MANY, frozenset(), Budget(24))
-    assert not leaves_nothing(MANY, frozenset(), Budget(23))
+    assert leaves_no_rows(MANY, frozenset(), Budget(24))
+    assert not leaves_no_rows(MANY, frozenset(), Budget(23))
 
 
 def test_numbers_that_cannot_be_leave_something() -> None:
-    assert not leaves_nothing([{1: 1}, {0: -1}], frozenset(), Budget(100))
-    assert leaves_nothing([{1: 1}, {0: 1}, {}], frozenset(), Budget(100))
+    assert not leaves_no_rows([{1: 1}, {0: -1}], frozenset(), Budget(100))
+    assert leaves_no_rows([{1: 1}, {0: 1}, {}], frozenset(), Budget(100))
 
 
 # -- factors ----------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_rows_are_multiplied_out() -> None:
 
 
 def test_the_order_of_an_array_says_nothing_of_a_scalar() -> None:
-    one = read(Array("one", (), "int64", low=constant(3), high=constant(10), rises="strict"), ())
+    one = read(Array("one", (), "int64", low=constant(3), high=constant(10), monotonic="increasing"), ())
     table, _ = asked(at_most(one, n))
     (column,) = table.row(one)
     assert isinstance(one.atom, Read)

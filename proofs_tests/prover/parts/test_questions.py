@@ -28,7 +28,7 @@ from atl.prove.answer import Statistics
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.prover import _by_cases, _Query, _Solution, _solvable, _solve_equalities
 from atl.prove.reduction import _divided, _shared_factors
-from atl.prove.relevance import MANY, _says_nothing_else, relevant
+from atl.prove.relevance import MIN_FACTS, _constrains_only_quotients, relevant
 from atl.prove.search import Sample
 from atl.prove.smt import GaveUp
 
@@ -44,7 +44,7 @@ FAR_ROOT: Final = equal(w * w, constant(1_000_003**2))
 """What some number meets, farther off than numbers are tried."""
 PLAIN: Final = Array("plain", (n,), "int64")
 
-OPEN: Final = Unknown("z3 was not asked")
+OPEN: Final = Unknown("z3 was not used")
 QUICKLY_OPEN: Final = Unknown("the quick layers of the prover found neither a proof nor a counterexample")
 
 
@@ -110,7 +110,7 @@ def test_nothing_is_refuted_whose_other_facts_may_contradict_each_other() -> Non
     assert isinstance(prove(given(less(y, z)), less(x, ZERO)), Refuted)
     cubes = given(equal(y * y * y + z * z * z + w * w * w, constant(33)))
     assert prove(cubes, FALSE) == prove(cubes, less(x, ZERO)) == Unknown("z3 gave up within its limit of steps")
-    undefined = Unknown("where every divisor is positive it holds, but nothing shows that they are")
+    undefined = Unknown("the goal holds if every divisor is positive, which was not proved")
     assert prove(cubes, at_most(x // n * n, x)) == undefined
     apart = given(less(y, z), less(z, y), less(x, w))
     assert prove(apart, less(x, ZERO)) == Proved("linear", vacuous=True)
@@ -388,7 +388,7 @@ def test_z3_proves_by_the_facts_about_what_is_asked() -> None:
         table = Table()
         for fact in (*facts, goal):
             read_predicate(table, fact, System())
-        return query._by_its_own_facts(table)
+        return query._by_related_facts(table)
 
     own, other = at_most(z, x * y), less(w, x)
     assert by_its_own((own, other), at_most(z, x * y + 1))
@@ -401,7 +401,7 @@ def test_z3_is_asked_first_with_the_facts_about_what_is_asked(monkeypatch: pytes
     monkeypatch.setattr(prover, "solve", lambda *_, **__: GaveUp("for a reason"))
     forget()
     assert prove(Facts(), SQUARE) == Unknown("for a reason")
-    monkeypatch.setattr(_Query, "_by_its_own_facts", lambda *_: True)
+    monkeypatch.setattr(_Query, "_by_related_facts", lambda *_: True)
     forget()
     assert prove(Facts(), SQUARE) == Proved("z3")
     forget()
@@ -443,11 +443,11 @@ SAYING: Final[dict[str, tuple[Predicate, bool]]] = {
 @pytest.mark.parametrize("name", SAYING)
 def test_a_fact_says_nothing_but_of_its_quotients(name: str) -> None:
     fact, nothing_else = SAYING[name]
-    assert _says_nothing_else((fact,)) is nothing_else
+    assert _constrains_only_quotients((fact,)) is nothing_else
 
 
 def test_so_many_facts_are_left_out_and_no_fewer() -> None:
-    remainders = [less(x % (3 + at), constant(2 + at)) for at in range(MANY)]
+    remainders = [less(x % (3 + at), constant(2 + at)) for at in range(MIN_FACTS)]
     few, many = given(*remainders[1:]), given(*remainders)
     assert relevant(few, less(x, y)) is few
     assert relevant(many, less(x, y)) == Facts()

@@ -20,9 +20,9 @@ from atl.prove.linear.factors import factor
 from atl.prove.linear.intervals import Intervals, propagate
 from atl.prove.linear.rows import Row, System, Table, read_predicate
 from atl.prove.linear.solver import _Refutation, _State, refuted
-from atl.prove.prover import _holds_multiple, _Query, _solve_equalities
+from atl.prove.prover import _contains_multiple, _Query, _solve_equalities
 from atl.prove.reduction import _divided, _shared_factors
-from atl.prove.relevance import _says_nothing_else
+from atl.prove.relevance import _constrains_only_quotients
 from atl.prove.search import Elements, Sample, search
 from atl.prove.smt import STEPS_AGAIN, Contradiction, solve
 
@@ -30,10 +30,10 @@ VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
 x, y, z = map(index, (VX, VY, VZ))
 n, m, k = map(size, "nmk")
 
-STRICT = Array("strict", (n,), "int64", low=ZERO, high=m, rises="strict")
-RISING = Array("rising", (n,), "int64", low=ZERO, high=m, rises="rising")
+STRICT = Array("strict", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
+RISING = Array("rising", (n,), "int64", low=ZERO, high=m, monotonic="nondecreasing")
 POSITIONS = Array("pos", (n,), "int64", low=ZERO)
-PARTED = Array("parted", (m,), "int64", rises="strict", between=POSITIONS)
+PARTED = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
 PLAIN = Array("plain", (n,), "int64")
 
 
@@ -244,7 +244,7 @@ def test_an_element_lies_between_all_that_are_known() -> None:
 
 
 def test_the_element_of_a_scalar_is_in_no_order() -> None:
-    one = read(Array("one", (), "int64", low=constant(3), rises="strict"), ())
+    one = read(Array("one", (), "int64", low=constant(3), monotonic="increasing"), ())
     table, system = asked(at_most(one, constant(3)))
     sample = search(table, system, undefined=True).sample(1)
     assert sample is not None
@@ -287,7 +287,7 @@ def test_a_product_is_tried_at_the_ends_of_its_ranges() -> None:
 
 def test_a_multiple_in_a_numerator_is_seen() -> None:
     quotients = ((n * k + x) // k, (x * k + y) // (k * n), constant(7) // k, (n + 1) // k, (k + n) // (k + 1))
-    assert [_holds_multiple(q) for e in quotients if (q := e.atom)] == [True, False, True, False, False]
+    assert [_contains_multiple(q) for e in quotients if (q := e.atom)] == [True, False, True, False, False]
 
 
 def test_multiples_are_taken_out_of_quotients_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +330,9 @@ def test_a_simpler_goal_is_refuted_only_by_arrays_that_there_are(monkeypatch: py
             return _Query(facts, less(read(array, (x,)), read(array, (z,)) * y), thorough=True).answer()
 
     assert answer(none, less(z, x)) == Proved("linear")
-    assert answer(none, equal(x, z + 7)) == Unknown("no array holds what is declared, with the numbers that were found")
+    assert answer(none, equal(x, z + 7)) == Unknown(
+        "no array has the declared properties and the elements that were found"
+    )
 
 
 def test_what_z3_shows_for_positive_divisors_alone_is_said_to_be_so() -> None:
@@ -338,7 +340,7 @@ def test_what_z3_shows_for_positive_divisors_alone_is_said_to_be_so() -> None:
     goal = at_most((x // n) * n, x)
     before = prover.statistics.snapshot()
     answer = prove(Facts(), goal)
-    assert answer == Unknown("where every divisor is positive it holds, but nothing shows that they are")
+    assert answer == Unknown("the goal holds if every divisor is positive, which was not proved")
     assert prover.statistics.since(before).unknown == 1
 
 
@@ -354,12 +356,12 @@ def test_what_holds_no_multiple_has_no_shared_factor() -> None:
 
 
 def test_facts_about_products_say_something_of_their_factors() -> None:
-    assert _says_nothing_else((less(x % 4, constant(3)),))
-    assert not _says_nothing_else((at_most(x * y, 4 * (z // 4)),))
+    assert _constrains_only_quotients((less(x % 4, constant(3)),))
+    assert not _constrains_only_quotients((at_most(x * y, 4 * (z // 4)),))
     inside = disjunction((less(constant(4), x), less(y, ZERO)))
     either = (conjunction((less(x % 4, constant(3)), inside)), conjunction((less(ZERO, x % 4), inside)))
-    assert not _says_nothing_else((disjunction(either),))
-    assert _says_nothing_else((disjunction((less(x % 4, constant(3)), less(ZERO, x % 4))),))
+    assert not _constrains_only_quotients((disjunction(either),))
+    assert _constrains_only_quotients((disjunction((less(x % 4, constant(3)), less(ZERO, x % 4))),))
 
 
 def test_what_equalities_give_is_put_into_an_exclusive_or() -> None:
@@ -405,7 +407,7 @@ def test_z3_is_told_that_equal_numbers_have_no_exclusive_or() -> None:
 @pytest.mark.parametrize(("array", "least"), [(STRICT, 2), (RISING, 0), (PLAIN, -9)])
 def test_z3_is_told_in_which_order_elements_are(array: Array, least: int) -> None:
     """Of one array alone: what stands in another one is as it is."""
-    other = Array("other", (n,), "int64", low=ZERO, high=m, rises="strict")
+    other = Array("other", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
     inside = within(ZERO, x, n), within(ZERO, y, n), equal(y, x + 2)
     for step in range(-1, 4):
         risen = equal(read(array, (x,)), constant(3)), equal(read(array, (y,)), constant(3 + step))
@@ -438,7 +440,7 @@ def test_z3_is_asked_again_only_where_there_are_products_and_facts_that_may_be_l
     monkeypatch.setattr(prover, "solve", noted)
 
     def by_its_own(facts: tuple[Predicate, ...], goal: Predicate) -> bool:
-        return _Query(given(*facts), goal, thorough=True)._by_its_own_facts(asked(*facts, goal)[0])
+        return _Query(given(*facts), goal, thorough=True)._by_related_facts(asked(*facts, goal)[0])
 
     assert by_its_own((*own, other), at_most(ZERO, x * y))
     assert seen == [STEPS_AGAIN]
@@ -453,7 +455,7 @@ def test_what_z3_proves_refutes_and_leaves_open_is_counted(monkeypatch: pytest.M
     before = prover.statistics.snapshot()
     forget()
     with without_smt():
-        assert prove(Facts(), square) == Unknown("z3 was not asked")
+        assert prove(Facts(), square) == Unknown("z3 was not used")
     assert prover.statistics.since(before) == Statistics(unknown=1)
     assert prove(Facts(), square) == Proved("z3")
     assert prover.statistics.since(before) == Statistics(unknown=1, z3=1)

@@ -13,17 +13,17 @@ from atl.core.index import ZERO, Array, Index, Quotient, Read, Var, constant, ex
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, disjunction, equal, less, within
 from atl.prove import Facts, Model, Refuted, Unknown, prove, simplify_predicate, without_smt
 from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.search import SPREAD, Sample, Search, _Choice, _planned, _Random, _Stuck, _tested, search
+from atl.prove.search import SPREAD, Sample, Search, _Choice, _Failed, _plan, _Random, _test, search
 from atl.prove.smt import STEPS, STEPS_AGAIN, Contradiction, GaveUp, solve
 
 VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
 x, y, z = map(index, (VX, VY, VZ))
 n, m, k = map(size, "nmk")
 
-GRID: Final = Array("grid", (n, n), "int64", low=ZERO, high=m, rises="strict")
+GRID: Final = Array("grid", (n, n), "int64", low=ZERO, high=m, monotonic="increasing")
 ROW: Final = Array("row", (n,), "int64", low=constant(2), high=constant(9))
 POSITIONS: Final = Array("pos", (n,), "int64", low=ZERO)
-PARTED: Final = Array("parted", (m,), "int64", rises="strict", between=POSITIONS)
+PARTED: Final = Array("parted", (m,), "int64", monotonic="increasing", between=POSITIONS)
 
 
 def asked(*facts: Predicate) -> tuple[Table, System]:
@@ -68,7 +68,7 @@ def test_the_numbers_are_the_same_everywhere() -> None:
 def test_both_ends_of_a_range_are_likelier_than_the_rest() -> None:
     def chosen(low: int, high: int, *given: int) -> tuple[int, list[int]]:
         dice = Dice(*given)
-        return Search(_planned(Table()), _Choice({}, []), True, dice)._between(low, high), dice.limits
+        return Search(_plan(Table()), _Choice({}, []), True, dice)._between(low, high), dice.limits
 
     assert chosen(-3, 8, 0) == (-3, [4])
     assert chosen(-3, 8, 1) == (8, [4])
@@ -84,7 +84,7 @@ def ends(rows: list[Index], equal_to_0: list[Index], low: int | None, high: int 
     for known in (x, z, y):
         table.row(known)
     tests = [(table.row(row), equality) for of, equality in ((rows, False), (equal_to_0, True)) for row in of]
-    plan = _planned(table)
+    plan = _plan(table)
     order = [table.atoms[column] for column in plan.unknowns]
     plan.unknowns.sort(key=lambda column: table.atoms[column] == VY)
     plan.ready.update({column: at for at, column in enumerate(plan.unknowns)})
@@ -94,8 +94,8 @@ def ends(rows: list[Index], equal_to_0: list[Index], low: int | None, high: int 
     for end in (0, 1):
         one = Search(plan, _Choice({}, []), True, Dice(end, 0))
         try:
-            found.append(one._choose([_tested(plan, *test) for test in tests], values, low, high, 0))
-        except _Stuck:
+            found.append(one._choose([_test(plan, *test) for test in tests], values, low, high, 0))
+        except _Failed:
             return None
     return found[0], found[1]
 
@@ -143,7 +143,7 @@ def test_rows_that_are_linear_bound_what_is_chosen(name: str) -> None:
 def test_what_has_no_bounds_is_chosen_around_zero_and_farther_off_in_later_tries() -> None:
     def chosen(attempt: int, given: int, low: int | None = None, high: int | None = None) -> tuple[int, list[int]]:
         dice = Dice(given, given)
-        return Search(_planned(Table()), _Choice({}, []), True, dice)._choose((), {}, low, high, attempt), dice.limits
+        return Search(_plan(Table()), _Choice({}, []), True, dice)._choose((), {}, low, high, attempt), dice.limits
 
     assert chosen(0, 0) == (-3, [13])
     assert chosen(15, 99) == (9, [13])
@@ -171,7 +171,7 @@ def test_an_element_lies_between_those_of_its_own_row() -> None:
 
 
 def test_the_only_element_of_another_rank_is_no_neighbour() -> None:
-    rising = Array("row", (n,), "int64", rises="rising")
+    rising = Array("row", (n,), "int64", monotonic="nondecreasing")
     table, system = asked(at_most(ZERO, read(rising, (x,))))
     found = search(table, system, undefined=True)
     ((column, atom),) = ((column, atom) for column, atom in table.atoms.items() if isinstance(atom, Read))

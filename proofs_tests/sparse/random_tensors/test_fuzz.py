@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import lowering.c.walks
+import lowering.c.co_iteration
 from proofs_tests.sampling import few_and_rest
 from proofs_tests.sparse.random_tensors import fuzz
 from proofs_tests.sparse.random_tensors.formulas import FORMULAS, kernel_for
@@ -27,7 +27,7 @@ def by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kernel_for.cache_clear()
 
 
-@pytest.mark.parametrize("numbers", few_and_rest(150))
+@pytest.mark.parametrize("numbers", few_and_rest(100))
 def test_random_tensors_give_correct_results(numbers: range) -> None:
     report = fuzz.run_sparse(numbers, 11)
     assert report.findings == []
@@ -78,7 +78,7 @@ def test_fuzzer_detects_a_wrong_merge_step(monkeypatch: pytest.MonkeyPatch) -> N
         (p, q), (a, b) = positions, keys
         return [f"{p}++;", f"{q} += {b} <= {a};"]
 
-    monkeypatch.setattr(lowering.c.walks, "_two_steps", both)
+    monkeypatch.setattr(lowering.c.co_iteration, "_two_steps", both)
     report = fuzz.run_sparse(range(100), 5, first=True)
     assert "is wrong" in report.findings[0]
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from lowering.targets.supported import WRITTEN_OUT
+from lowering.targets.capabilities import FULLY_UNROLLED
 from rewrites.egraph.pricing.extents import Nest
 from rewrites.egraph.pricing.extraction import Costs
 
@@ -55,7 +55,7 @@ class Traffic:
     """Operations, and lines that miss each level of a memory."""
 
     levels: Sequence[tuple[int, float]] = LEVELS
-    written_out: int = WRITTEN_OUT
+    written_out: int = FULLY_UNROLLED
 
     def moved(self, nest: Nest, lines: Sequence[Costs]) -> Costs:
         """A third of a level is for one array."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.program import Program
 from lowering.nest.loopnest import LoopNest, elements, statements
 from rewrites.rocq import certificates
@@ -58,7 +58,7 @@ def _nest(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator[str]:
     printer = printer_of(nest, last)
     prover = Prover(printer, tuple(looks))
     plan: Plan = plan_of(nest.body, nest.output.uid, frozenset(printer.rooms))
-    place = Place(known_at_the_start(nest.assumptions, nest.inputs))
+    place = Place(initial_facts(nest.assumptions, nest.inputs))
     text = prover.text(plan)
     # The caller's array has the extents that the program says, whatever the nest says of its output.
     shape, cells = positions(map(printer.index, first.type.shape)), printer.index(elements(first.type.shape))

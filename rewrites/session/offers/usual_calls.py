@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from atl.core.program import Program
-from atl.core.terms import OPERATOR_CALLED, Access, Binary, Gen, Guard, Input, Let, Local, Reduce, Reshape, Term
+from atl.core.terms import OPERATORS_BY_WORD, Access, Binary, Gen, Guard, Input, Let, Local, Reduce, Reshape, Term
 from rewrites.cursors.cursor import Cursor, walk
 from rewrites.cursors.targets import Target, named
 
@@ -165,7 +165,7 @@ def _extent(cursor: Cursor) -> int | None:
     return (cursor.term.high - cursor.term.low).constant
 
 
-_WORDS: Final = {op: word for word, op in OPERATOR_CALLED.items()}
+_WORDS: Final = {op: word for word, op in OPERATORS_BY_WORD.items()}
 
 
 def _word(cursor: Cursor) -> str:

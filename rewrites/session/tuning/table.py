@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from atl.core.program import Program
-from atl.files.whole import reason, write_whole
+from atl.files.atomic import reason, write_atomically
 from rewrites.session.tuning.measuring import Contest, Interval
 
 FORMAT: Final = 1
@@ -60,7 +60,7 @@ class Table:
         text = json.dumps({"format": FORMAT, **self.about, "measured": rows}, indent=1, ensure_ascii=False) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_whole({self.path: lambda stream: stream.write(text.encode())})
+            write_atomically({self.path: lambda stream: stream.write(text.encode())})
         except OSError as error:
             warnings.warn(f"the table {self.path} cannot be written ({reason(error)})", RuntimeWarning, stacklevel=2)
 

@@ -10,7 +10,7 @@ from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from atl.core.program import Program
 from atl.errors import ATLError
-from atl.files.whole import write_text
+from atl.files.atomic import write_text
 from rewrites.kernel import Theorem
 from rewrites.session.tuning.measuring import Interval
 from rewrites.session.tuning.picture import Bar, drawn

@@ -22,7 +22,7 @@ from rewrites.tactics.reindexing.variables import element_variables
 def in_fewer_digits(made: Reindexing, most: int) -> Reindexing:
     """The layout with places of so many digits: the last ones are one, row by row."""
     kept, joined = made.places[: most - 1], made.places[most - 1 :]
-    back = made.back
+    back = made.inverse
 
     def to(*at: IndexExpr) -> tuple[Index, ...]:
         place = made.place([x.node for x in at])

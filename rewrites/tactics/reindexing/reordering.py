@@ -63,7 +63,7 @@ class Order:
         self.work, self.path = work, cursor.path
         self.ranges = self._nest(cursor, inner)
         self.made = reindexing_at(layout, tuple(self.ranges), cursor.scope.facts)
-        if self.made.back is None:
+        if self.made.inverse is None:
             raise InvalidArgument(
                 "no way is known that leads back from the places of this layout to the indices of the loops",
                 required="a layout with a way back: strides in order, each more than those before it span, or back=",

@@ -23,7 +23,7 @@ def in_segments(work: Derivation, path: Path, packing: Packing, keys: Index) -> 
     at = (*path, 0, 0)
     if isinstance(work.term(at), Guard):
         scope = work.cursor(at).scope
-        work.attempt("guard_equivalent", at, q=closed_predicate(packing.inside(*scope.indices[-2:]), scope, ()))
+        work.attempt("guard_equivalent", at, q=closed_predicate(packing.contains(*scope.indices[-2:]), scope, ()))
         at = (*at, 0)
     _summed_by_segment(work, at, packing, keys)
     _placed_in_segment(work, (*at, 0, 0), packing)
@@ -52,7 +52,7 @@ def _placed_in_segment(work: Derivation, at: Path, packing: Packing) -> None:
     key, position, own_key, own_position = scope.indices[-4:]
     wanted, own = packing.at(key, position), packing.at(own_key, own_position)
     met = equal(wanted, own)
-    in_order = [disjunction([at_most(b, a), packing.apart(a, b)]) for a, b in ((key, own_key), (own_key, key))]
+    in_order = [disjunction([at_most(b, a), packing.disjoint(a, b)]) for a, b in ((key, own_key), (own_key, key))]
     for condition in (conjunction([met, *in_order]), met):
         work.rewrite("guard_equivalent", at, q=closed_predicate(condition, scope, ()))
     extent, place, read = (closed_formula(x, scope, ()) for x in (packing.places, own, wanted))

@@ -70,9 +70,9 @@ def store(
     made = reindexing_at(layout, value.scope.shape(value.term.type), value.scope.facts)
     called, mark = let.name, let.mark
     called_loops = _loops_of(let.value, made)
-    if loops == "elements" or made.back is None:
+    if loops == "elements" or made.inverse is None:
         made = _for_elements(made, value.scope.facts)
-    if made.back is None:
+    if made.inverse is None:
         inner = _without_way_back(work, (*path, 0), made, called_loops)
     else:
         inner = _Steps(work, (*path, 0), made).taken()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core.index import ZERO, Array, index
 from atl.core.predicate import Predicate
 from atl.core.terms import Access, Expr, Gen, Input
@@ -29,7 +29,7 @@ class Viewed:
         """The array that lies in the layout, and the tensor that it means: ⊞[i < n] ⊞[j < m] A_laid[to(i, j)]."""
         if not array.shape:
             raise InvalidArgument(f"the scalar {array.name} has no layout", required="a tensor of rank 1 or more")
-        facts = known_at_the_start(self.assumptions, (array,))
+        facts = initial_facts(self.assumptions, (array,))
         made = reindexing_at(self.layout, array.shape, facts, copies=True).flat()
         name = f"{array.name}_laid"
         while name in taken:

@@ -35,10 +35,10 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
     variables = element_variables(made.names[0])
     at = [index(variable) for variable in variables]
     inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
-    if made.back is None and not copies:
+    if made.inverse is None and not copies:
         _check_pairs(made, inside, variables)
     what = f"that each element {'has a place within the extents' if copies else 'is stored at a place of its own'}"
-    for goal in (*_of_places(made, at), *(() if copies or made.back is None else _of_way_back(made, at))):
+    for goal in (*_of_places(made, at), *(() if copies or made.inverse is None else _of_way_back(made, at))):
         _need(inside, goal, what, partial(_refused, made, variables, goal, copies=copies))
     if made.packing is not None:
         _check_packing(made, made.packing, facts, at)
@@ -72,13 +72,13 @@ def _check_packing(made: Reindexing, packing: Packing, facts: Facts, at: Sequenc
     segments = facts.assume(within(ZERO, one, made.places[0]))
     later = segments.assume(less(one, other), less(other, made.places[0]))
     questions = [
-        (element, packing.inside(*made.place(at)), "that each element is within its segment"),
+        (element, packing.contains(*made.place(at)), "that each element is within its segment"),
         (
-            segments.assume(packing.inside(one, position)),
+            segments.assume(packing.contains(one, position)),
             within(ZERO, packing.at(one, position), packing.places),
             "that each segment is within the places",
         ),
-        (later, packing.apart(one, other), "that each segment ends before the next begins"),
+        (later, packing.disjoint(one, other), "that each segment ends before the next begins"),
     ]
     for known, goal, what in questions:
         _need(known, goal, what, partial(_wrong_segments, goal, what))

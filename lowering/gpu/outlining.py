@@ -1,4 +1,4 @@
-"""From a marked loop nest to kernels: what is launched, where buffers are, and where threads wait for each other."""
+"""Kernel outlining: splits a marked loop nest into launches, places buffers, and inserts barriers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import initial_facts
 from atl.core import dtypes
 from atl.core.index import Array, Index, Read, atoms
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.predicate import expressions
 from atl.errors import IllegalMark, UnsupportedMark
-from lowering.gpu.barriers import MetWithin, Place, Synchronised
-from lowering.gpu.folds import all_come, folds_into, values_shared, within_a_warp
+from lowering.gpu.barriers import BarrierInsertion, Place, RaceInStatement
+from lowering.gpu.folds import all_threads_reach, folds_in, shared_values, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     SHARED_BYTES,
@@ -33,12 +33,12 @@ from lowering.gpu.kernels import (
     Where,
     steps_of,
 )
-from lowering.gpu.legality import TAKEN_AWAY, check_axes, folds_of, illegal, threads_of
-from lowering.gpu.passes.room import with_constant_room
-from lowering.gpu.passes.unread import without_unread_zeros
-from lowering.gpu.passes.wide import widened
-from lowering.gpu.passes.zeros import with_zeros_stored
-from lowering.gpu.registers import dealt, refused
+from lowering.gpu.legality import UNMARK, check_axes, folds_of, illegal, threads_of
+from lowering.gpu.passes.static_sizes import with_static_capacities
+from lowering.gpu.passes.unread import drop_unread_zeros
+from lowering.gpu.passes.vectorization import vectorize
+from lowering.gpu.passes.zeros import store_zeros
+from lowering.gpu.registers import distribute, refused
 from lowering.nest.accesses import accesses_of, after
 from lowering.nest.loopnest import (
     Accumulate,
@@ -61,21 +61,21 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of
-from lowering.targets.support import check_nest, place_of
+from lowering.targets.mark_checks import check_nest, place_of
 
 PRIVATE_BYTES: Final = 4 * 1024
-"""So much memory of its own each thread has for buffers that are allocated within loops of threads."""
+"""Memory per thread for buffers that are allocated within loops of threads."""
 
 
 def kernels(nest: LoopNest) -> Kernels:
-    """The kernels of a loop nest that was lowered for the target "cuda".
+    """Outline the kernels of a loop nest that was lowered for the target "cuda".
 
-    Each outermost nest of loops marked `block.x`, `block.y` or `block.z` is a launch; the rest is launches of one
-    block, and buffers in global memory. Raises `IllegalMark` for what cannot be a kernel, and `UnsupportedMark`.
+    Each outermost nest of loops marked `block.x`, `block.y` or `block.z` becomes a launch. Statements outside of such
+    loops become launches of one block, with their buffers in global memory. Raises `IllegalMark`, `UnsupportedMark`.
 
     >>> import atl
     >>> from lowering import lower
-    >>> from lowering.gpu.formation import kernels
+    >>> from lowering.gpu.outlining import kernels
     >>> from lowering.gpu.kernels import launches
     >>> n = atl.sizes("n")
     >>> text = "f (x : float32[n]) : float32[128 * n] := flatten ⊞[i < n | block.x] ⊞[j < 128 | thread.x] x[i]"
@@ -85,24 +85,24 @@ def kernels(nest: LoopNest) -> Kernels:
     check_nest(nest, "cuda")
     check_axes(nest)
     _check_extents(nest.output, nest.output.extents)
-    place = Place(known_at_the_start(nest.assumptions, nest.inputs), outermost(nest))
+    place = Place(initial_facts(nest.assumptions, nest.inputs), outermost(nest))
     return Kernels(nest, _Host(nest).block(nest.body, place))
 
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Splits a nest into launches."""
+    """Splitting of a nest into launches."""
 
     nest: LoopNest
 
     def block(self, block: Block, place: Place) -> HostBlock:
         out: list[HostStep] = []
-        alone: list[Statement] = []  # what one block does, until something else has to be done
-        freed: list[Free] = []  # after which one block does more
+        alone: list[Statement] = []  # statements for one launch of a single block
+        freed: list[Free] = []  # frees to emit after that launch
         declared: set[Scalar] = set()
 
-        def launched() -> None:
-            # Numbers that nothing has changed yet are declared with what does.
+        def launch() -> None:
+            # Declarations with a literal are delayed to the launch that first changes the variable.
             if not all(isinstance(s, Declare) and isinstance(s.initial, Number) for s in alone):
                 out.append(_Kernel(self.nest, ()).launch(tuple(alone), place))
                 declared.update(s.variable for s in alone if isinstance(s, Declare))
@@ -117,13 +117,13 @@ class _Host:
                     place = replace(place, scope=after(place.scope, statement))
                     out.append(statement)
                 case Clear():
-                    launched()
+                    launch()
                     out.append(statement)
                 case Free():
                     freed.append(statement)
                 case For() | If() if _has_blocks(statement):
-                    launched()
-                    # What waits still are declarations: they go with what comes after these blocks.
+                    launch()
+                    # Only declarations may still be waiting; they belong to the next launch of a single block.
                     waiting = {s.variable for s in alone if isinstance(s, Declare)}
                     self._check_scalars(statement, declared | waiting, place)
                     out += self._around_launches(statement, place)
@@ -132,7 +132,7 @@ class _Host:
                     alone.append(statement)
                 case _:
                     assert_never(statement)
-        launched()
+        launch()
         return tuple(out)
 
     def _around_launches(self, statement: For | If, place: Place) -> Iterator[HostStep]:
@@ -150,7 +150,7 @@ class _Host:
                 yield HostBranch(predicate, self.block(body, inside))
 
     def _grid(self, loop: For, around: tuple[For, ...], place: Place) -> Iterator[Launch]:
-        """The launches of a nest of loops of blocks; several, where one has several in it."""
+        """Yield the launches of a nest of loops of blocks: one for each innermost loop of blocks."""
         grid = (*around, with_body(loop, ()))
         _, scope = place.scope.bind(loop.variable, loop.variable.name)
         inside = Place(place.facts.assume(loop.range), scope)
@@ -161,37 +161,37 @@ class _Host:
         else:
             yield _Kernel(self.nest, grid).launch(loop.body, inside)
 
-    def _check_host(self, around: Statement, worked_out: Sequence[Index], what: str) -> None:
-        """Raises where the host would have to read an array, which is on the GPU."""
+    def _check_host(self, around: Statement, evaluated: Sequence[Index], what: str) -> None:
+        """Raise `IllegalMark` if the host would have to read an array, since arrays are on the GPU."""
         loop = next(s for s in statements((around,)) if isinstance(s, For) and s.mark in BLOCKS)
-        for array in _read_by(worked_out):
+        for array in _read_by(evaluated):
             name = loop.variable.name
             raise illegal(
                 self.nest,
                 loop,
-                f"the loop {name} is marked {loop.mark.value}, and {what} around it depends on elements of "
+                f"the loop {name} is marked {loop.mark.value}, but {what} around it depends on elements of "
                 f"{array.name}, which the host would have to read",
-                "loops and conditions around blocks that are over sizes alone: arrays are on the GPU",
-                TAKEN_AWAY.format(name),
-                f's.interchange("{name}") brings the blocks outside, where nothing stands between',
+                "loops and conditions around blocks that depend on sizes only: arrays are on the GPU",
+                UNMARK.format(name),
+                f's.interchange("{name}") moves the loop of blocks outward, if the loops are perfectly nested',
             )
 
     def _check_global(self, allocate: Allocate) -> None:
         if allocate.mark not in (LetMark.NONE, LetMark.GLOBAL):
             name = allocate.buffer.name
             raise IllegalMark(
-                f"the buffer {name} is marked {allocate.mark.value}, and stands outside of all loops of blocks",
+                f"the buffer {name} is marked {allocate.mark.value}, but is outside of all loops of blocks",
                 binder=name,
                 mark=allocate.mark.value,
                 place=place_of(self.nest, allocate.let),
                 required="a let within a loop marked block.x, block.y or block.z",
-                suggestions=(f's.mark("{name}", "global")', "mark a loop around it block.x"),
+                suggestions=(f's.mark("{name}", "global")', "mark an enclosing loop block.x"),
             )
 
         _check_extents(allocate.buffer, (allocate.capacity,))
 
     def _check_scalars(self, statement: Statement, declared: set[Scalar], place: Place) -> None:
-        """Raises where a kernel needs a scalar that an earlier kernel has computed."""
+        """Raise `IllegalMark` if a kernel needs a scalar that an earlier kernel computes."""
         if not declared:
             return
         for access in accesses_of(statement, place.facts, place.scope):
@@ -200,29 +200,29 @@ class _Host:
                 raise illegal(
                     self.nest,
                     loop,
-                    f"the loop {loop.variable.name} is marked {loop.mark.value}, and beside its blocks "
-                    f"{access.storage.name} is needed in another kernel than the one that computes it",
-                    "numbers that each kernel computes by itself, or reads from a tensor in global memory",
+                    f"the loop {loop.variable.name} is marked {loop.mark.value}, but outside of its blocks the scalar "
+                    f"{access.storage.name} is computed in one kernel and used in another",
+                    "scalars that are used in the kernel that computes them, or tensors in global memory",
                     f's.inline("{access.storage.name}"), if it is a let',
-                    TAKEN_AWAY.format(loop.variable.name),
+                    UNMARK.format(loop.variable.name),
                 )
 
 
 def _check_extents(buffer: Buffer, extents: Sequence[Index]) -> None:
-    """Raises where the host would have to read an array to know how large a buffer in global memory is."""
+    """Raise `UnsupportedMark` if the size of a buffer in global memory depends on elements of an array."""
     for array in _read_by(extents):
         raise UnsupportedMark(
             f"the extents of {buffer.name} depend on elements of {array.name}, which the host cannot read",
             binder=buffer.name,
             mark=LetMark.GLOBAL.value,
-            required="extents over sizes alone: arrays are on the GPU",
-            suggestions=("make the extent a size of its own, given as a keyword of the call",),
+            required="extents that depend on sizes only: arrays are on the GPU",
+            suggestions=("make the extent a separate size, passed as a keyword of the call",),
         )
 
 
-def _read_by(worked_out: Iterable[Index]) -> Iterator[Array]:
-    """The arrays of which elements are read; an input of rank 0 is passed as a number."""
-    for e in worked_out:
+def _read_by(evaluated: Iterable[Index]) -> Iterator[Array]:
+    """Yield the arrays whose elements are read; an input of rank 0 is passed as a number."""
+    for e in evaluated:
         for atom in atoms(e):
             if isinstance(atom, Read) and atom.array.shape:
                 yield atom.array
@@ -237,26 +237,26 @@ def _has_blocks(statement: Statement) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """Makes the launch of one kernel: what the blocks of a grid do."""
+    """The construction of one launch: the steps of the blocks of a grid."""
 
     nest: LoopNest
     grid: tuple[For, ...]
 
     def launch(self, block: Block, place: Place) -> Launch:
         extents = threads_of(self.nest, block)
-        block = with_zeros_stored(with_constant_room(block, place.facts), place.facts, place.scope)
-        block = without_unread_zeros(block, place.facts, place.scope)
+        block = store_zeros(with_static_capacities(block, place.facts), place.facts, place.scope)
+        block = drop_unread_zeros(block, place.facts, place.scope)
         places = dict(self._places(block, in_threads=False))
         steps = self._steps(block, extents, places)
-        for made in steps_of(steps):
-            if isinstance(made, Allocate) and made.mark is LetMark.REGISTERS:
-                places[made.buffer.uid] = dealt(self.nest, made, steps, place, extents)
-        self._check_room(block, places, extents)
+        for step in steps_of(steps):
+            if isinstance(step, Allocate) and step.mark is LetMark.REGISTERS:
+                places[step.buffer.uid] = distribute(self.nest, step, steps, place, extents)
+        self._check_memory(block, places, extents)
         try:
-            steps = Synchronised(extents, places).steps(steps, place)
-        except MetWithin as error:
-            raise self._met(error) from None
-        steps, wide = widened(steps, place.facts, places)
+            steps = BarrierInsertion(extents, places).steps(steps, place)
+        except RaceInStatement as error:
+            raise self._data_race(error) from None
+        steps, wide = vectorize(steps, place.facts, places)
         return Launch(self.grid, extents, steps, places, wide)
 
     def _steps(self, block: Block, extents: Extents, places: Mapping[int, Where]) -> Steps:
@@ -274,7 +274,7 @@ class _Kernel:
                 case Assign() | Accumulate():
                     out.append(Run(statement))
                 case Allocate(buffer, capacity, zeroed=True) if places[buffer.uid] == "shared":
-                    # Shared memory holds nothing at the start.
+                    # Shared memory is uninitialised.
                     out += [replace(statement, zeroed=False), Clear(buffer, capacity, zeroed=True)]
                 case Declare() | Allocate() | Clear() | Free():
                     out.append(statement)
@@ -297,20 +297,20 @@ class _Kernel:
                         raise refused(
                             self.nest,
                             statement,
-                            "it stands within a loop of threads, each of which has one of its own",
-                            f"a let outside of the loops of threads, if they are to share {buffer.name}",
+                            "it is inside a loop of threads, so each thread has a separate copy",
+                            f"a let outside of the loops of threads, to share {buffer.name} between them",
                         )
-                    # Those in registers that all threads have together are dealt to them once it is known how.
+                    # Buffers in registers outside of loops of threads are distributed later.
                     yield buffer.uid, "private" if in_threads or mark is LetMark.REGISTERS else "shared"
                 case Assign() | Accumulate() | Declare() | Clear() | Free():
                     pass
                 case _:
                     assert_never(statement)
 
-    # -- what is refused ----------------------------------------------------------------------------------------------
+    # -- errors -------------------------------------------------------------------------------------------------------
 
     def _check_private(self, allocate: Allocate, block: Block) -> None:
-        """Raises where a loop of threads touches what is allocated within another one: each thread has its own."""
+        """Raise `IllegalMark` if a loop of threads accesses a buffer that is allocated within another such loop."""
         name = allocate.buffer.name
         for loop in statements(block):
             if not isinstance(loop, For) or loop.mark not in THREADS:
@@ -319,33 +319,33 @@ class _Kernel:
                 raise illegal(
                     self.nest,
                     loop,
-                    f"the loop {loop.variable.name} is marked {loop.mark.value}, and its threads would share {name}, "
-                    "which stands within a loop of threads",
-                    f"a let outside of all loops of threads, if threads are to share {name}",
+                    f"the loop {loop.variable.name} is marked {loop.mark.value}, but its threads would share {name}, "
+                    "which is inside a loop of threads",
+                    f"a let outside of all loops of threads, to share {name} between them",
                     f's.hoist("{name}")',
-                    f's.mark("{loop.variable.name}", None) takes the mark away',
+                    UNMARK.format(loop.variable.name),
                 )
 
     def _check_constant(self, allocate: Allocate) -> None:
-        """Raises for a buffer that a block cannot have: of no constant size, or in global memory."""
+        """Raise `IllegalMark` for a buffer in a kernel that has no constant size or is in global memory."""
         if allocate.capacity.constant is not None and allocate.mark is not LetMark.GLOBAL:
             return
         name = allocate.buffer.name
         loop = self.grid[-1] if self.grid else None
         what = "is marked global" if allocate.mark is LetMark.GLOBAL else "has no constant size"
         raise IllegalMark(
-            f"the buffer {name} {what}, and stands within a kernel",
+            f"the buffer {name} {what}, but is inside a kernel",
             binder=name if loop is None or allocate.mark.value else loop.variable.name,
             mark=allocate.mark.value or (LoopMark.NONE if loop is None else loop.mark).value,
             place=place_of(self.nest, allocate.let) or (place_of(self.nest, loop.binder) if loop else None),
-            required=f"a constant size; it has room for {show_index(self._scope(), allocate.capacity)} elements"
+            required=f"a constant size; it has {show_index(self._scope(), allocate.capacity)} elements"
             if allocate.capacity.constant is None
-            else "a buffer in global memory outside of the loops of blocks, which all of them see",
-            suggestions=(f"{self._hoisted(name)} puts it into global memory, filled by a launch of its own",),
+            else "a buffer in global memory outside of the loops of blocks, visible to all blocks",
+            suggestions=(f"{self._hoisted(name)} moves it to global memory, filled by a separate launch",),
         )
 
     def _hoisted(self, name: str) -> str:
-        """The call that takes a let out of all loops of the grid."""
+        """Return the call that hoists a let out of all loops of the grid."""
         return (
             f's.hoist("{name}", out_of="{self.grid[0].variable.name}")' if len(self.grid) > 1 else f's.hoist("{name}")'
         )
@@ -357,68 +357,68 @@ class _Kernel:
                 _, scope = scope.bind(s.variable, s.variable.name)
         return scope
 
-    def _folds_that_share(self, block: Block, extents: Extents) -> dict[tuple[str, str, int], For]:
-        """What threads share to fold, by operation, type and how many values; with the first loop that does so."""
+    def _folds_through_shared(self, block: Block, extents: Extents) -> dict[tuple[str, str, int], For]:
+        """Map each fold that needs shared memory (operation, dtype, number of values) to its first loop."""
         found: dict[tuple[str, str, int], For] = {}
         for loop in statements(block):
             if isinstance(loop, For) and loop.mark in THREADS:
-                for fold in folds_into(loop):
-                    if count := values_shared(fold, extents):
+                for fold in folds_in(loop):
+                    if count := shared_values(fold, extents):
                         found.setdefault((fold.op, fold.into.dtype, count), loop)
         return found
 
-    def _check_room(self, block: Block, places: Mapping[int, Where], extents: Extents) -> None:
-        """Raises where a block has no room for what it shares, or a thread for what it has by itself."""
+    def _check_memory(self, block: Block, places: Mapping[int, Where], extents: Extents) -> None:
+        """Raise `UnsupportedMark` if the buffers exceed the shared memory of a block, or the memory of a thread."""
         made = [s for s in statements(block) if isinstance(s, Allocate)]
-        folds = self._folds_that_share(block, extents)
+        folds = self._folds_through_shared(block, extents)
         to_fold = sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in folds)
-        for where, limit, whose in (("shared", SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
+        for where, limit, owner in (("shared", SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
             held = [s for s in made if places[s.buffer.uid] == where]
             of_folds = to_fold if where == "shared" else 0
             if sum(bytes_of(s) or 0 for s in held) + of_folds <= limit:
                 continue
             if not held:
-                raise self._no_room_to_fold(next(iter(folds.values())), len(folds), of_folds, limit)
+                raise self._folds_too_large(next(iter(folds.values())), len(folds), of_folds, limit)
             largest = max(held, key=lambda s: bytes_of(s) or 0)
             names = ", ".join(f"{s.buffer.name} ({bytes_of(s)})" for s in held)
-            names += f", and {of_folds} to fold" if of_folds else ""
+            names += f", and {of_folds} for folds" if of_folds else ""
             raise UnsupportedMark(
-                f"{whose} has no room for {largest.buffer.name}, which is {where}",
+                f"the {where} memory of {owner} is too small for {largest.buffer.name}",
                 binder=largest.buffer.name,
                 mark=largest.mark.value,
                 place=place_of(self.nest, largest.let),
-                required=f"at most {limit} bytes in all; there are {names}",
+                required=f"at most {limit} bytes in total; this kernel has {names}",
                 suggestions=("choose smaller tiles", f's.hoist("{largest.buffer.name}")'),
             )
 
-    def _no_room_to_fold(self, loop: For, ways: int, size: int, limit: int) -> UnsupportedMark:
+    def _folds_too_large(self, loop: For, ways: int, size: int, limit: int) -> UnsupportedMark:
         name = loop.variable.name
         return UnsupportedMark(
-            f"a block has no room for what its threads fold through, in {ways} ways",
+            f"the shared memory of a block is too small for {ways} different folds over its threads",
             binder=name,
             mark=loop.mark.value,
             place=place_of(self.nest, loop.binder),
-            required=f"at most {limit} bytes in all; to fold takes {size}: a value of each thread for each operation "
-            "and each type that they fold by over some axes",
+            required=f"at most {limit} bytes in total; the folds need {size}: one value per thread for each operation "
+            "and dtype folded over some but not all axes",
             suggestions=(
-                f's.tile("{name}", 32) with thread.x on the inner loop: threads of a warp share nothing to fold',
-                TAKEN_AWAY.format(name),
+                f's.tile("{name}", 32) with thread.x on the inner loop: folds within a warp need no shared memory',
+                UNMARK.format(name),
             ),
         )
 
     def _check_folds(self, loop: For, folds: tuple[Fold, ...], extents: Extents) -> None:
-        """Raises where threads cannot fold into one scalar: those of a part of a warp can, and where all wait, any."""
+        """Raise `IllegalMark` for a fold over more than a part of a warp in a loop that not all threads reach."""
         done = {fold.into for fold in folds}
         for inner in statements(loop.body):
             if isinstance(inner, For) and inner.mark in THREADS:
                 for fold in folds_of(self.nest, inner):
                     waits = fold.into not in done and not within_a_warp(fold, extents)
-                    if waits and not all_come(loop, inner, extents):
+                    if waits and not all_threads_reach(loop, inner, extents):
                         raise self._cannot_fold(
                             inner,
                             fold,
-                            "x alone with 2, 4, 8, 16 or 32 threads, where not all threads of the block come: to fold "
-                            "over more they wait for each other",
+                            "x alone with 2, 4, 8, 16 or 32 threads, since not all threads of the block reach it: "
+                            "folds over more threads need a barrier",
                         )
 
     def _cannot_fold(self, loop: For, fold: Fold, required: str) -> IllegalMark:
@@ -426,30 +426,30 @@ class _Kernel:
         return illegal(
             self.nest,
             loop,
-            f"the loop {name} is marked {loop.mark.value}, and threads along {axes} fold into {fold.into.name}",
+            f"the loop {name} is marked {loop.mark.value}, but threads along {axes} fold into {fold.into.name}",
             f"a fold over {required}",
             f's.tile("{name}", 32) with thread.x on the inner loop',
-            f's.mark("{name}", None) takes the mark away',
+            UNMARK.format(name),
         )
 
-    def _met(self, error: MetWithin) -> IllegalMark:
+    def _data_race(self, error: RaceInStatement) -> IllegalMark:
         run, found = error.run, error.found
         loop = run.statement
         if not isinstance(loop, For):
             raise AssertionError("a store by one thread")
         name = found.one.cell.buffer.name
         one, another = found.one.access.text, found.another.access.text
-        does = "changes" if found.another.changes else "reads"
-        known = "" if found.model else ", or it is not proved that they do not"
+        verb = "writes" if found.another.writes else "reads"
+        known = "data race" if found.model else "data race not excluded"
         return IllegalMark(
-            f"the loop {loop.variable.name} is marked {loop.mark.value}, and two threads meet in {name}{known}",
+            f"the loop {loop.variable.name} is marked {loop.mark.value}, but two threads access {name} ({known})",
             binder=loop.variable.name,
             mark=loop.mark.value,
             place=place_of(self.nest, loop.binder),
-            required=f"in a loop of threads, each cell is of one thread; `{one}` changes it, `{another}` {does} it",
+            required=f"only one thread accesses each cell in the loop; `{one}` writes it, `{another}` {verb} it",
             numbers=None if found.model is None else found.model.numbers,
             suggestions=(
-                f"compute {name} in a loop of threads of its own, so that the threads can wait for each other",
-                f's.mark("{loop.variable.name}", None) takes the mark away',
+                f"compute {name} in a separate loop of threads, so that there can be a barrier",
+                UNMARK.format(loop.variable.name),
             ),
         )

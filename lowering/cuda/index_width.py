@@ -1,9 +1,9 @@
-"""For which sizes 32 bits hold every index of a kernel: a test of the sizes, which the host makes before each launch.
+"""Width of indices in CUDA: the sizes for which 32 bits suffice, as a test in the host code before each launch.
 
-Every integer that the text of a kernel computes for an index is a sum of products of sizes and of variables of loops,
-a quotient, an extremum or an element of an array. So its absolute value, and that of each of its parts however the text
-factors it, is at most a polynomial in the sizes with positive coefficients, where none of the sizes is taken to be less
-than 1. The prover is not asked: the bounds are those of the loops.
+Every integer that a kernel computes for an index is a sum of products of sizes and loop variables, a quotient, an
+extremum, or an element of an array. Its absolute value, and that of each of its parts however the text factors it, is
+bounded by a polynomial in the sizes. The polynomial has positive coefficients, and counts sizes below 1 as 1. It
+follows from the bounds of the loops; the prover is not used.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from typing import Final, TypeAlias, assert_never
 from atl.core.declared import AtLeast, Below, bounds_of
 from atl.core.index import ONE, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.reshape_definitions import Pairs
-from lowering.gpu.kernels import THREADS_OF_A_BLOCK
+from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK
 from lowering.nest.computed import Compared, Computed, computed
 from lowering.nest.loopnest import Allocate, Clear, For, LoopNest, flat, statements
 from lowering.nest.tiles import cells_of
 
 LIMIT: Final = 2_147_480_000
-"""Less than 2^31 by so much that the sums of doubles by which the host makes its test may round, and loops may end."""
+"""Slightly less than 2^31, to allow for rounding in the host's test and for loops that end after the limit."""
 
 Monomial: TypeAlias = tuple[str, ...]
 Bounds: TypeAlias = Mapping[Monomial, Fraction]
-"""A polynomial in sizes of which each is at least 1, without a negative coefficient."""
+"""A polynomial with nonnegative coefficients, in sizes that are at least 1."""
 
 _ONE: Final[Bounds] = {(): Fraction(1)}
 
 
 class _Unbounded(Exception):
-    """An integer of which no bound is known, as an element of an array that says nothing of its elements."""
+    """Raised for an integer without a known bound, such as an element of an array without declared bounds."""
 
 
 def bounds_of_indices(nest: LoopNest) -> tuple[Bounds, ...] | None:
-    """Polynomials that bound all integers that the kernels of a nest compute for indices; None where there are none.
+    """Return polynomials that bound all integers computed for indices in the kernels of a nest, or None if unbounded.
 
-    Each is at least all of those that its largest terms bound.
+    Bounds with the same largest terms share one polynomial.
 
     >>> import atl
     >>> from lowering import lower
     >>> text = "f (x : float32[n, m]) : float32[n, m] := ⊞[i < n | block.y] ⊞[j < m | block.x] x[i, j]"
-    >>> [written(bounds) for bounds in bounds_of_indices(lower(atl.parse(text), target="cuda"))]
+    >>> [polynomial_text(bounds) for bounds in bounds_of_indices(lower(atl.parse(text), target="cuda"))]
     ['m * n + m']
     """
     indices = _Indices()
@@ -56,13 +56,13 @@ def bounds_of_indices(nest: LoopNest) -> tuple[Bounds, ...] | None:
     return _greatest(indices.found.values())
 
 
-def holds(bounds: Iterable[Bounds], sizes: Mapping[str, int]) -> bool:
-    """Whether 32 bits hold every index for these sizes: the test that the host makes."""
-    return all(at_sizes(each, sizes) <= LIMIT for each in bounds)
+def fits_32_bits(bounds: Iterable[Bounds], sizes: Mapping[str, int]) -> bool:
+    """Return whether 32 bits suffice for every index with these sizes, as the host's test does."""
+    return all(evaluate_bounds(each, sizes) <= LIMIT for each in bounds)
 
 
-def at_sizes(bounds: Bounds, sizes: Mapping[str, int]) -> Fraction:
-    """What a polynomial is for these sizes."""
+def evaluate_bounds(bounds: Bounds, sizes: Mapping[str, int]) -> Fraction:
+    """Evaluate a polynomial for these sizes."""
     total = Fraction(0)
     for monomial, coefficient in bounds.items():
         product = coefficient
@@ -72,8 +72,8 @@ def at_sizes(bounds: Bounds, sizes: Mapping[str, int]) -> Fraction:
     return total
 
 
-def written(bounds: Bounds, names: Mapping[str, str] | None = None) -> str:
-    """The polynomial as C computes it, in double precision where the names are such numbers; no coefficient is less."""
+def polynomial_text(bounds: Bounds, names: Mapping[str, str] | None = None) -> str:
+    """Print a polynomial as C in double precision, with coefficients rounded up."""
     terms = []
     for monomial, coefficient in sorted(bounds.items(), key=lambda term: (-len(term[0]), term[0])):
         factors = [name if names is None else names[name] for name in monomial]
@@ -84,7 +84,7 @@ def written(bounds: Bounds, names: Mapping[str, str] | None = None) -> str:
 
 @dataclass(slots=True)
 class _Indices:
-    """Collects bounds; `variables` are those of the loops around."""
+    """Collects bounds; `variables` has those of enclosing loops."""
 
     variables: dict[int, Bounds] = field(default_factory=dict)
     found: dict[tuple[tuple[Monomial, Fraction], ...], Bounds] = field(default_factory=dict)
@@ -92,19 +92,19 @@ class _Indices:
     def of_nest(self, nest: LoopNest) -> None:
         for statement in statements(nest.body):
             if isinstance(statement, For):
-                # Where the loop ends its variable has the upper end.
+                # After the loop, its variable has the value of the upper bound.
                 ends = _sum((self.of(statement.low), self.of(statement.high)))
                 self.variables[statement.variable.uid] = _at_least_one(ends)
             elif isinstance(statement, Allocate | Clear) and statement.zeroed:
-                # Cleared by all threads of a block, each of which stops where it is beyond the end.
+                # All threads of a block clear the buffer; each stops when its index is beyond the end.
                 count = statement.capacity if isinstance(statement, Allocate) else statement.count
-                self._note(_sum((self.of(count), {(): Fraction(2 * THREADS_OF_A_BLOCK)})))
+                self._note(_sum((self.of(count), {(): Fraction(2 * MAX_THREADS_PER_BLOCK)})))
         for occurrence in computed(nest):
             match occurrence:
                 case Computed(expression=expression):
                     self.of(expression)
                 case Compared(condition=condition):
-                    # The constant may stand on the other side, and one more or less with it.
+                    # The constant may be on the other side of the comparison, increased or decreased by one.
                     self._note(_sum((self.of(condition.expression), _ONE)))
                 case _:
                     assert_never(occurrence)
@@ -112,7 +112,7 @@ class _Indices:
             self._address(cell.placed)
 
     def of(self, e: Index) -> Bounds:
-        """The bound of an expression, which is noted, and those of what it is made of too."""
+        """Record and return the bound of an expression, after those of its parts."""
         terms = []
         for atoms, coefficient in e.terms:
             product: Bounds = {(): Fraction(abs(coefficient))}
@@ -126,7 +126,7 @@ class _Indices:
         return bounds
 
     def _address(self, pairs: Pairs) -> None:
-        """An address is written as a polynomial, or nested as its pairs are."""
+        """Record the bounds of an address in both forms: as a polynomial, and nested like its pairs."""
         self.of(flat(pairs))
         nested: Bounds = {}
         for position, extent in pairs:
@@ -136,7 +136,7 @@ class _Indices:
         self._note(nested)
 
     def _atom(self, atom: AnyAtom) -> Bounds:
-        """At least 1, so that a product bounds its factors as well."""
+        """Return a bound of at least 1, so that a product also bounds its factors."""
         match atom:
             case Size(name):
                 return {(name,): Fraction(1)}
@@ -144,7 +144,7 @@ class _Indices:
                 return self.variables[uid]
             case Quotient(numerator, denominator):
                 above, _ = self.of(numerator), self.of(denominator)
-                # Rounded down a negative quotient is one further from zero.
+                # A negative quotient rounded down is farther from zero by up to one.
                 return _sum((_divided(above, denominator), _ONE))
             case Extremum(_, choices):
                 return _at_least_one(_sum([self.of(choice) for choice in choices]))
@@ -194,7 +194,7 @@ def _product(one: Bounds, another: Bounds) -> Bounds:
 
 
 def _divided(bounds: Bounds, by: Index) -> Bounds:
-    """At least the quotient by an expression that is positive: a number, or a product of sizes, goes from each term."""
+    """Bound the quotient by a positive expression: a number or a product of sizes is cancelled in each term."""
     if len(by.terms) != 1:
         return bounds
     ((atoms, number),) = by.terms
@@ -213,7 +213,7 @@ def _at_least_one(bounds: Bounds) -> Bounds:
 
 
 def _greatest(found: Iterable[Bounds]) -> tuple[Bounds, ...]:
-    """Few polynomials that are at least all of these: one for each set of largest terms, of degree two and more."""
+    """Return few polynomials that bound all of these: one for each set of largest terms of degree two or more."""
     ordered = sorted(found, key=lambda each: (-max(map(len, each), default=0), -sum(each.values())))
     kept: list[Bounds] = []
     for each in ordered:
@@ -230,20 +230,20 @@ def _greatest(found: Iterable[Bounds]) -> tuple[Bounds, ...]:
 
 
 def _is_at_most(one: Bounds, another: Bounds) -> bool:
-    """Whether the terms of the other polynomial have room for those of the first: each has all of its sizes."""
-    room = dict(another)
+    """Return whether each term of the first polynomial is covered by terms of the second that contain its sizes."""
+    available = dict(another)
     for monomial, coefficient in sorted(one.items(), key=lambda term: -len(term[0])):
         left = coefficient
-        for larger in _with_all(monomial, room):
-            taken = min(room[larger], left)
-            room[larger] -= taken
-            left -= taken
+        for larger in _multiples(monomial, available):
+            used = min(available[larger], left)
+            available[larger] -= used
+            left -= used
         if left > 0:
             return False
     return True
 
 
-def _with_all(monomial: Monomial, among: Iterable[Monomial]) -> list[Monomial]:
-    """The monomials that have all sizes of one, those with the fewest others first."""
+def _multiples(monomial: Monomial, among: Iterable[Monomial]) -> list[Monomial]:
+    """Return the monomials that are multiples of one, those with the fewest other factors first."""
     needed = Counter(monomial)
     return sorted((each for each in among if needed <= Counter(each)), key=len)

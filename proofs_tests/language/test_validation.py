@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from atl.checks import remaking
-from atl.checks.remaking import remade_array, remade_index, remade_predicate, remade_term
+from atl.checks import validation
+from atl.checks.validation import validated_array, validated_index, validated_predicate, validated_term
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, size
 from atl.core.predicate import All, NonNegative, at_most
 from atl.core.terms import OPERATORS, Reshape, Type
@@ -44,16 +44,16 @@ def forged(node: Any, *without: str, **given: object) -> Any:
 def made_anew(node: Any) -> object:
     """The node made anew: by itself, or within the smallest thing that is."""
     if type(node) is Index:
-        return remade_index(node)
+        return validated_index(node)
     if type(node) is Array:
-        return remade_array(node)
+        return validated_array(node)
     if isinstance(node, NonNegative | All):
-        return remade_predicate(node)
+        return validated_predicate(node)
     if type(node) in {type(atom) for atom in ATOMS}:
-        return remade_index(forged(N, terms=(((node,), 1),)))
+        return validated_index(forged(N, terms=(((node,), 1),)))
     if type(node) in OPERATORS:
-        return remade_term(forged(next(s for s in SAMPLES if isinstance(s, Reshape)), op=node))
-    return remade_term(node)
+        return validated_term(forged(next(s for s in SAMPLES if isinstance(s, Reshape)), op=node))
+    return validated_term(node)
 
 
 @pytest.mark.parametrize("node", NODES, ids=[f"{at} {type(node).__name__}" for at, node in enumerate(NODES)])
@@ -72,6 +72,6 @@ def test_a_fault_in_making_is_not_told_as_one_of_the_node(monkeypatch: pytest.Mo
     def planted(*_: object) -> Index:
         raise TypeError("planted")
 
-    monkeypatch.setattr(remaking, "linear", planted)
+    monkeypatch.setattr(validation, "linear", planted)
     with pytest.raises(TypeError, match="planted"):
-        remade_index(forged(N))
+        validated_index(forged(N))

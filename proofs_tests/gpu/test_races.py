@@ -9,9 +9,9 @@ import pytest
 import atl
 from atl.prove import forget, statistics
 from lowering import lower
-from lowering.gpu import apart
-from lowering.gpu.formation import kernels
+from lowering.gpu import races
 from lowering.gpu.kernels import Barrier, Launch, Run, launches, steps_of
+from lowering.gpu.outlining import kernels
 from proofs_tests.gpu.test_cuda_text import SHIPPED, kernel
 from proofs_tests.gpu.test_gpu_kernels import BARRIERS, SCHEDULES, at_zero, of_text, scheduled, without_barrier
 from rewrites import reschedule
@@ -23,7 +23,7 @@ def test_a_kernel_that_ships_is_proved_free_of_races_without_z3(name: str) -> No
     held = kernel(name).kernels
     forget()
     before = statistics.snapshot()
-    report = apart.report(held)
+    report = races.report(held)
     asked = statistics.since(before)
     assert asked.trivial + asked.linear >= len(report.proved)
     assert asked.z3 == asked.z3_refuted == asked.unknown == 0
@@ -38,9 +38,9 @@ def test_a_kernel_that_ships_is_proved_free_of_races_without_z3(name: str) -> No
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if BARRIERS[name]])
 def test_without_a_barrier_there_is_a_pair_that_is_not_proved(name: str) -> None:
     held = scheduled(name)[1]
-    assert apart.report(held)
+    assert races.report(held)
     for number in range(BARRIERS[name]):
-        report = apart.report(without_barrier(held, number))
+        report = races.report(without_barrier(held, number))
         assert not report
         assert "not proved: launch 0" in str(report)
 
@@ -52,7 +52,7 @@ def test_two_blocks_that_meet_are_not_proved_apart() -> None:
     (run,) = launch.body
     assert isinstance(run, Run)
     still = replace(run, statement=at_zero(run.statement, launch))
-    report = apart.report(replace(held, body=(replace(launch, body=(still,)),)))
+    report = races.report(replace(held, body=(replace(launch, body=(still,)),)))
     assert [pair.between for pair, _ in report.unproved] == ["blocks"]
 
 
@@ -63,5 +63,5 @@ def test_blocks_of_rows_and_columns_are_apart_in_a_result_of_one_dimension() -> 
     x = atl.tensor("x", n, m)
     doubled = atl.gen(n, m, lambda p, q: 2 * x[p, q])
     s = reschedule(atl.program("both", [x], atl.results(rows=atl.gen(n, atl.value), doubled=doubled)))
-    report = apart.report(kernels(lower(s.gpu_map(["p", "q"], [4, 8]).goal, target="cuda")))
+    report = races.report(kernels(lower(s.gpu_map(["p", "q"], [4, 8]).goal, target="cuda")))
     assert report, str(report)

@@ -1,4 +1,4 @@
-"""What is shown on a terminal only: colour, and how far something has come."""
+"""Terminal output: colours, line breaks and progress bars."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from typing import IO, Final, TypeVar
 T = TypeVar("T")
 
 WIDTH: Final = 100
-PATIENCE: Final = 1.0
-"""What takes longer than so many seconds shows how far it has come."""
+PROGRESS_DELAY: Final = 1.0
+"""Seconds before a progress bar appears."""
 
 
-def coloured(stream: IO[str]) -> bool:
-    """Whether colours are seen there, and wanted: https://no-color.org."""
+def supports_colour(stream: IO[str]) -> bool:
+    """Return True for a terminal with colours, unless NO_COLOR is set (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def bold(title: str) -> str:
-    """A heading: in colour on a terminal, underlined elsewhere."""
-    return f"\033[1;36m{title}\033[0m" if coloured(sys.stdout) else f"{title}\n{'-' * len(title)}"
+    """Return a heading: coloured on a terminal, underlined elsewhere."""
+    return f"\033[1;36m{title}\033[0m" if supports_colour(sys.stdout) else f"{title}\n{'-' * len(title)}"
 
 
-def filled(text: str) -> str:
-    """Paragraphs, one a line, broken at the width of a page."""
+def wrapped(text: str) -> str:
+    """Break each line of `text`, which is a paragraph, at the page width."""
     lines = text.split("\n")
     return "\n".join(fill(line, WIDTH, break_on_hyphens=False, break_long_words=False) for line in lines)
 
 
 def ascii_only() -> bool:
-    """Whether what is printed goes where the signs of mathematics cannot."""
+    """Return True if standard output cannot encode mathematical symbols."""
     try:
         "⊞Σ∧≠⌈".encode(sys.stdout.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -41,27 +41,27 @@ def ascii_only() -> bool:
     return False
 
 
-def watched(items: Sequence[T], what: str) -> Iterator[T]:
-    """The items; on a terminal, once they have taken a second, a bar on the error stream says how far they are."""
+def with_progress(items: Sequence[T], title: str) -> Iterator[T]:
+    """Yield the items. On a terminal, show a progress bar on standard error after `PROGRESS_DELAY`."""
     if not sys.stderr.isatty():
         yield from items
         return
-    begun = time.monotonic()
+    started = time.monotonic()
     for done, item in enumerate(items):
-        if time.monotonic() - begun > PATIENCE:
-            yield from _with_bar(items, done, what)
+        if time.monotonic() - started > PROGRESS_DELAY:
+            yield from _with_bar(items, done, title)
             return
         yield item
 
 
-def _with_bar(items: Sequence[T], done: int, what: str) -> Iterable[T]:
+def _with_bar(items: Sequence[T], done: int, title: str) -> Iterable[T]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    # rich passes over NO_COLOR where it is empty, as the convention says.
+    # rich ignores an empty NO_COLOR, as the convention requires.
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
-        task = progress.add_task(what, total=len(items), completed=done)
+        task = progress.add_task(title, total=len(items), completed=done)
         for item in items[done:]:
             yield item
             progress.advance(task)

@@ -1,8 +1,8 @@
-"""Loops marked `vector`, of which each thread reads or stores all iterations at once: 8 or 16 bytes side by side.
+"""Vector accesses: loops marked `vector`, all of whose iterations a thread loads or stores at once (8 or 16 bytes).
 
-That takes elements that lie side by side, from an address that is a multiple of as many, and conditions that hold for
-all of them or for none. The prover decides: where rows are long by a multiple of four, say, which a program states of
-its sizes (`given k % 4 == 0`). What is not proved is read and stored element by element.
+The elements must be consecutive, the first address a multiple of their number, and each condition true for all of
+them or for none. The prover decides, for instance from a declared assumption that rows are a multiple of four long
+(`given k % 4 == 0`). Accesses without a proof are made element by element.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from lowering.nest.loopnest import (
 )
 
 WIDTHS: Final = (8, 16)
-"""So many bytes a thread reads or stores at once, if it is more than one element."""
+"""Sizes in bytes of vector accesses."""
 WIDEST: Final = max(WIDTHS)
-"""What is aligned to so many bytes can be read or stored in each of these ways."""
+"""Alignment in bytes that suffices for every vector access."""
 
 
-def widened(steps: Steps, facts: Facts, places: Mapping[int, Where]) -> tuple[Steps, Mapping[int, Wide]]:
-    """The steps with conditions that are the same in all iterations of a wide loop, and these loops by their `uid`."""
-    found = _Widened(places)
+def vectorize(steps: Steps, facts: Facts, places: Mapping[int, Where]) -> tuple[Steps, Mapping[int, Wide]]:
+    """Make conditions in vectorised loops independent of the iteration; return the steps and the loops by `uid`."""
+    found = _Vectorization(places)
     return found.steps(steps, facts), found.loops
 
 
 @dataclass(slots=True)
-class _Widened:
+class _Vectorization:
     places: Mapping[int, Where]
     loops: dict[int, Wide] = field(default_factory=dict)
 
@@ -105,7 +105,7 @@ class _Widened:
 
 @dataclass(slots=True)
 class _Loop:
-    """A loop that may be wide: what it reads so, and whether it stores so."""
+    """A loop that may be vectorised: its vector loads, and whether its store is a vector store."""
 
     loop: For
     lanes: int
@@ -114,7 +114,7 @@ class _Loop:
     stores: bool = False
 
     def statement(self, statement: Statement, facts: Facts) -> Statement | None:
-        """The statement with conditions in which the loop's variable does not occur; None where it has others."""
+        """Return the statement with conditions that do not depend on the iteration; None if it has other conditions."""
         match statement:
             case If(predicate, (inner,)):
                 same = self._same(predicate, facts)
@@ -157,7 +157,7 @@ class _Loop:
         assert_never(e)
 
     def loads_of_one_condition(self) -> tuple[WideLoad, ...]:
-        """What is read at once, each once: what is read under several conditions is another thing in each."""
+        """Return the vector loads, except cells that are read under several different conditions."""
         loads = dict.fromkeys(self.loads)
         count = Counter(load.cell for load in loads)
         return tuple(load for load in loads if count[load.cell] == 1)
@@ -166,7 +166,7 @@ class _Loop:
         return self.loop.low if leaf == self.loop.variable else index(leaf)
 
     def _same(self, predicate: Predicate, facts: Facts) -> Predicate | None:
-        """The condition of the first iteration, if it is proved to be that of all."""
+        """Return the condition of the first iteration if it is proved equivalent to that of all iterations."""
         first = substitute(predicate, self._first)
         if first == predicate:
             return predicate
@@ -174,7 +174,7 @@ class _Loop:
         return first if holds else None
 
     def _is_wide(self, cell: Cell, facts: Facts) -> bool:
-        """Whether the cells of all iterations lie side by side, from a multiple of as many on."""
+        """Return whether the cells of all iterations are consecutive and aligned to their number."""
         if self.places.get(cell.buffer.uid, "global") not in ("global", "shared"):
             return False
         address = cell.address
@@ -186,7 +186,7 @@ class _Loop:
 
 
 def is_multiple(e: Index, of: int, facts: Facts) -> bool:
-    """Whether an index is proved to be a multiple of a number: by each of its terms, or in what is left of them."""
+    """Return whether an index is proved to be a multiple of a number: each of its terms, or their remaining sum."""
     rest = {}
     known: dict[AnyAtom, bool] = {}
     for atoms, coefficient in e.terms:
@@ -205,6 +205,6 @@ def _is_zero(e: Index, facts: Facts) -> bool:
 
 
 def lanes_of(loop: For) -> Iterator[Index]:
-    """The values of a loop's variable, one for each lane."""
+    """Yield the values of a loop's variable, one for each lane."""
     for lane in range((loop.high - loop.low).constant or 0):
         yield loop.low + constant(lane)

@@ -1,4 +1,4 @@
-"""What a command is, with which code it ends, and what several of them need."""
+"""Commands, their exit codes, and arguments and output that several commands share."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ GOOD: Final = 0
 FAILED: Final = 1
 """A check failed, or two results that must agree do not."""
 REFUSED: Final = 2
-"""Something was wrong with what was asked; the message says what to do."""
+"""The input was invalid or refused; the message explains why."""
 UNPROVED: Final = 3
-"""All is accepted, and something rests on a rule of the user's own that is not proved for all sizes."""
+"""Everything was accepted, but depends on a user-defined rule that is not proved for all sizes."""
 INTERRUPTED: Final = 130
 
 CODES: Final[Mapping[int, str]] = MappingProxyType(
     {
-        GOOD: "done; what was judged is as it should be",
-        FAILED: "judged, and found wrong: a certificate refused, results that differ, a finding of a fuzzer",
-        REFUSED: "not done: what was asked for is wrong or refused, and the message says what to do",
-        UNPROVED: "accepted, but it rests on a rule of the user's own that is not proved for all sizes",
-        INTERRUPTED: "interrupted by Ctrl-C; nothing is left half-written",
+        GOOD: "success; every check passed",
+        FAILED: "a check failed: a refused certificate, results that differ, a bug found by a fuzzer",
+        REFUSED: "invalid or refused input; the message explains why and what to do",
+        UNPROVED: "accepted, but depends on a user-defined rule that is not proved for all sizes",
+        INTERRUPTED: "interrupted by Ctrl-C; no file is left half-written",
     }
 )
 """The exit codes of every command."""
@@ -36,10 +36,10 @@ CODES: Final[Mapping[int, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A subcommand: what it does in a line, its arguments, the function that runs it and gives the exit code.
+    """A subcommand: a one-line summary, its arguments, and the function that runs it and returns the exit code.
 
-    `examples` are command lines that can be run where the repository lies; its help shows them, and a test runs them,
-    except those of a command that is `long`.
+    `examples` are command lines that run in the root of the repository. The help shows them, and a test runs them
+    unless the command is `long`.
     """
 
     name: str
@@ -51,24 +51,26 @@ class Command:
 
 
 def in_checkout(module: str = "proofs_tests") -> bool:
-    """Return whether a package that is not installed can be imported, as it can from a checkout of the repository."""
+    """Return True if `module` can be imported: only a checkout of the repository contains it."""
     return find_spec(module) is not None
 
 
 def declare_program(parser: argparse.ArgumentParser) -> None:
-    """The argument that names a program."""
+    """Add the argument that names a program."""
     parser.add_argument(
-        "program", metavar="FILE:NAME", help="path/to/file.py:name or package.module:name; a lone program needs no name"
+        "program",
+        metavar="FILE:NAME",
+        help="path/to/file.py:name or package.module:name; `:name` is optional if the file defines one program",
     )
 
 
 def declare_json(parser: argparse.ArgumentParser) -> None:
-    """The flag for an answer that programs read."""
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    """Add the flag `--json`."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
 def print_json(data: Any) -> None:
-    """One document of JSON on the output; where that cannot show a sign, its escape stands for it."""
+    """Print `data` as JSON, with escapes if the output cannot encode some character."""
     encoding = sys.stdout.encoding or "utf-8"
     text = json.dumps(data, ensure_ascii=False, indent=2)
     try:
@@ -79,7 +81,7 @@ def print_json(data: Any) -> None:
 
 
 def error_as_data(error: ATLError) -> dict[str, Any]:
-    """The parts of an error, for programs."""
+    """Return the parts of an error as JSON-compatible data."""
     numbers = error.numbers
     return {
         "code": error.code,

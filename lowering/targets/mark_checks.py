@@ -1,4 +1,4 @@
-"""Which marks each target carries out. A mark that a target does not carry out is refused there, never ignored."""
+"""Checks of a program's and a loop nest's marks against a target. Unsupported marks are refused, never ignored."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from lowering.nest.loopnest import (
     Statement,
     statements,
 )
-from lowering.targets.stack import beyond_the_registers, beyond_the_stack, not_on_the_stack
-from lowering.targets.supported import (
+from lowering.targets.capabilities import (
     Support,
     marked_binders,
     support_of,
     unsupported,
     unsupported_marks,
 )
+from lowering.targets.stack import register_errors, stack_error, stack_errors
 
-MOST_UNROLLED: Final = 65_534
-"""So many iterations a C compiler can be told to write out."""
+MAX_UNROLLED: Final = 65_534
+"""Largest unroll factor that C compilers accept."""
 
 
 def check_program(program: Program, target: str) -> None:
-    """Raises `UnsupportedMark` for all the marks of a program that the target does not carry out.
+    """Raise `UnsupportedMark` for the marks of a program that the target does not support.
 
-    Every binder of the program is held to this, whether or not anything is lowered from it.
+    Every binder is checked, including binders that no code is generated for.
     """
     raise_all(unsupported_marks(marked_binders(program), target))
 
 
-def check_room(program: Program) -> None:
-    """Raises `UnsupportedMark` for all the buffers that are marked for the stack or registers and have no room there.
+def check_storage(program: Program) -> None:
+    """Raise `UnsupportedMark` for buffers that are too large for the stack or for registers, as they are marked.
 
-    Sizes that are fixed to numbers make room, so this is asked of the program in which they are.
+    Call this after sizes were fixed to numbers, since that makes buffers constant in size.
     """
-    raise_all((*beyond_the_registers(program), *beyond_the_stack(program)))
+    raise_all((*register_errors(program), *stack_errors(program)))
 
 
 def check_nest(nest: LoopNest, target: str) -> None:
-    """Raises `UnsupportedMark` for the marks that the target does not carry out: all that a printer asks.
+    """Raise `UnsupportedMark` for marks that the target does not support. Printers check nothing else.
 
-    It looks at the marks of the program that the nest was lowered from, and at those of its statements: a buffer on the
+    Both the marks of the original program and those of the nest's statements are checked; for instance, a buffer on the
     stack needs a constant size.
     """
     raise_all(unsupported_marks(nest.marks, target))
@@ -66,7 +66,7 @@ def check_nest(nest: LoopNest, target: str) -> None:
 
 
 def raise_all(refused: Iterable[RefusedMark | None]) -> None:
-    """Raises what is refused first, and with it the others: to be told of them one by one takes as many runs."""
+    """Raise the first error and attach the others, so that all are reported at once."""
     errors = [error for error in refused if error is not None]
     if not errors:
         return
@@ -82,16 +82,16 @@ def raise_all(refused: Iterable[RefusedMark | None]) -> None:
 
 
 def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> UnsupportedMark | None:
-    """What is wrong with the mark of a statement, if anything is."""
+    """Return the error of a statement's mark, if it is not supported."""
     match statement:
-        case For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MOST_UNROLLED:
+        case For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MAX_UNROLLED:
             return _too_many(statement, nest)
         case For(variable=variable, mark=mark):
             return unsupported("loop", variable.name, mark, support)
         case Declare(variable=variable, mark=mark):
             return unsupported("scalar", variable.name, mark, support)
         case Allocate(mark=LetMark.STACK, storage="heap"):
-            return _no_place_on_the_stack(statement, nest)
+            return _exceeds_stack(statement, nest)
         case Allocate(buffer=buffer, mark=mark):
             return unsupported("buffer", buffer.name, mark, support)
         case If() | Assign() | Accumulate() | Clear() | Free():
@@ -100,12 +100,10 @@ def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> Uns
             assert_never(statement)
 
 
-def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
-    """A buffer that is to stand on the stack, and does not: by itself, or together with the others that are to."""
+def _exceeds_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
+    """Return the error of a buffer marked `stack` that does not fit, alone or together with others."""
     buffer = statement.buffer
-    return not_on_the_stack(
-        buffer.name, statement.mark, statement.capacity, buffer.dtype, place_of(nest, statement.let)
-    )
+    return stack_error(buffer.name, statement.mark, statement.capacity, buffer.dtype, place_of(nest, statement.let))
 
 
 def _not_carried_out(refused: Refused, nest: LoopNest) -> UnsupportedMark:
@@ -122,12 +120,12 @@ def _not_carried_out(refused: Refused, nest: LoopNest) -> UnsupportedMark:
 def _too_many(loop: For, nest: LoopNest) -> UnsupportedMark:
     name, count = loop.variable.name, (loop.high - loop.low).constant
     return UnsupportedMark(
-        f"the loop {name} is marked {loop.mark.value}, and has {count} iterations",
+        f"the loop {name} is marked {loop.mark.value}, but has {count} iterations",
         binder=name,
         mark=loop.mark.value,
         place=place_of(nest, loop.binder),
-        required=f"at most {MOST_UNROLLED} iterations to be written out",
-        suggestions=(f's.tile("{name}", 8) puts the mark on the loop within a tile',),
+        required=f"at most {MAX_UNROLLED} iterations",
+        suggestions=(f's.tile("{name}", 8) moves the mark to the loop within a tile',),
     )
 
 
@@ -135,7 +133,7 @@ def _too_many(loop: For, nest: LoopNest) -> UnsupportedMark:
 
 
 def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Iterator[UnsupportedMark]:
-    """What stands in marked loops and cannot: `around` are those loops, the outermost first."""
+    """Yield the errors of marked loops and allocations inside other marked loops (`around`, outermost first)."""
     for statement in block:
         match statement:
             case For(mark=mark, body=body):
@@ -161,11 +159,11 @@ def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Ite
 def _parallel_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
     name, outer = loop.variable.name, over.variable.name
     return UnsupportedMark(
-        f"the loop {name} is marked {loop.mark.value} within the loop {outer}, which is marked {over.mark.value}",
+        f"the loop {name} is marked {loop.mark.value}, but is inside the loop {outer} marked {over.mark.value}",
         binder=name,
         mark=loop.mark.value,
         place=place_of(nest, loop.binder),
-        required="one loop whose iterations are shared out among the threads, with no other one around it",
+        required="a parallel loop that is not inside another parallel or vectorised loop",
         suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
     )
 
@@ -173,11 +171,11 @@ def _parallel_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
 def _stream_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
     name, outer = loop.variable.name, over.variable.name
     return UnsupportedMark(
-        f"the loop {name} is marked {loop.mark.value} within the loop {outer}, which is marked {over.mark.value}",
+        f"the loop {name} is marked {loop.mark.value}, but is inside the loop {outer} marked {over.mark.value}",
         binder=name,
         mark=loop.mark.value,
         place=place_of(nest, loop.binder),
-        required="one loop whose iterations are lanes, with no other one around it",
+        required="a streamed loop that is not inside another vectorised loop",
         suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
     )
 
@@ -185,16 +183,15 @@ def _stream_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
 def _heap_within(statement: Allocate, loop: For, nest: LoopNest) -> UnsupportedMark:
     name, buffer = loop.variable.name, statement.buffer.name
     return UnsupportedMark(
-        f"the loop {name} is marked {loop.mark.value}, and each of its iterations has a buffer {buffer} on the heap",
+        f"the loop {name} is marked {loop.mark.value}, but each of its iterations allocates {buffer} on the heap",
         binder=name,
         mark=loop.mark.value,
         place=place_of(nest, loop.binder),
-        required=f"buffers within it that stand on the stack; {buffer} is too large for that, of no constant size, or "
-        "marked otherwise",
-        suggestions=(f's.mark("{name}", None) takes the mark away',),
+        required=f"buffers on the stack; {buffer} is too large, has no constant size, or is marked otherwise",
+        suggestions=(f's.mark("{name}", None) removes the mark',),
     )
 
 
 def place_of(nest: LoopNest, path: Path | None) -> Location | None:
-    """Where a marked binder stands in the program that a nest was lowered from."""
+    """Return the location of a marked binder in the program that a nest was lowered from."""
     return next((binder.place for binder in nest.marks if binder.path == path), None)

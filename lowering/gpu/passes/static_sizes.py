@@ -1,4 +1,4 @@
-"""Buffers of a kernel with room of a constant size, also where their extents depend on where the block stands."""
+"""Replaces the sizes of a kernel's buffers by constant bounds where they depend on the block's position."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from lowering.nest.loopnest import (
 )
 
 
-def with_constant_room(block: Block, facts: Facts) -> Block:
-    """The block with a constant for each capacity that is proved to be at most that."""
+def with_static_capacities(block: Block, facts: Facts) -> Block:
+    """Replace each capacity by a constant that is proved to be an upper bound."""
     return tuple(_statement(statement, facts) for statement in block)
 
 
 def _statement(statement: Statement, facts: Facts) -> Statement:
     match statement:
         case For(body=body):
-            return with_body(statement, with_constant_room(body, facts.assume(statement.range)))
+            return with_body(statement, with_static_capacities(body, facts.assume(statement.range)))
         case If(predicate, body):
-            return If(predicate, with_constant_room(body, facts.assume(predicate)))
+            return If(predicate, with_static_capacities(body, facts.assume(predicate)))
         case Allocate(capacity=capacity):
-            most = _least_constants(capacity)
-            is_enough = most.constant is not None and proves(facts, at_most(capacity, most))
-            return replace(statement, capacity=most) if is_enough else statement
+            bound = _least_constants(capacity)
+            is_bound = bound.constant is not None and proves(facts, at_most(capacity, bound))
+            return replace(statement, capacity=bound) if is_bound else statement
         case Assign() | Accumulate() | Declare() | Clear() | Free():
             return statement
     assert_never(statement)
 
 
 def _least_constants(e: Index) -> Index:
-    """The expression with the least constant among its choices in place of each minimum that has one."""
+    """Replace each minimum by its least constant operand, if it has one."""
     total = constant(0)
     for monomial, coefficient in e.terms:
         product = constant(coefficient)

@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all."""
+"""Atomic file writes: a file is written completely, or not at all."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from atl.errors import ATLError, InvalidArgument, brief
 Writer: TypeAlias = Callable[[IO[bytes]], object]
 
 LONGEST_SUFFIX: Final = 16
-"""A temporary file has the suffix of the file that it will be, unless that is longer than this."""
+"""Maximum length of a suffix that is also given to the temporary file."""
 
 
-def write_whole(files: Mapping[Path, Writer]) -> None:
-    """Writes each file in one step, and none before all of them lie complete on the disk; each is given by its writer.
+def write_atomically(files: Mapping[Path, Writer]) -> None:
+    """Write several files atomically, each with a function that writes to a stream.
 
-    A symbolic link is followed. A file that there is already keeps its permissions, a new one has those that the user's
-    umask leaves. What is no regular file, such as a device or a pipe, is written through and stays what it is.
+    No file is replaced before all of them are complete on the disk. Symbolic links are followed. An existing file keeps
+    its permissions, a new file gets those of the umask. Special files, such as devices and pipes, are written directly.
 
-    Raises `OSError`, and leaves nothing half-written behind.
+    Raise `OSError`; then no partial files are left.
     """
     waiting: dict[Path, Path] = {}
     through: dict[Path, bytes] = {}
@@ -34,9 +34,9 @@ def write_whole(files: Mapping[Path, Writer]) -> None:
             path = Path(os.path.realpath(given))
             there = path.stat().st_mode if path.exists() else None
             if there is not None and not S_ISREG(there):
-                # A writer may ask for its position, which a pipe does not have.
-                write(held := BytesIO())
-                through[path] = held.getvalue()
+                # A writer may call tell(), which pipes do not support.
+                write(buffer := BytesIO())
+                through[path] = buffer.getvalue()
                 continue
             suffix = path.suffix if len(path.suffix) <= LONGEST_SUFFIX else ""
             handle, name = tempfile.mkstemp(prefix=".writing-", suffix=suffix, dir=path.parent)
@@ -48,7 +48,7 @@ def write_whole(files: Mapping[Path, Writer]) -> None:
             with path.open("wb") as stream:
                 stream.write(content)
         for path, temporary in waiting.items():
-            # A temporary file is for its owner only; a result is as other files of the user are.
+            # Temporary files are private to the user; the result has normal permissions.
             temporary.chmod(modes[path])
             temporary.replace(path)
     finally:
@@ -62,29 +62,29 @@ def write_text(
     *,
     refused: type[ATLError] = InvalidArgument,
     what: str = "",
-    required: str = "a place for a file",
+    required: str = "a writable path",
 ) -> None:
-    """Writes a text to a file, all of it or nothing.
+    """Write a text to a file atomically.
 
-    Raises `refused` where that cannot be: `what` is what it calls the text, and `required` what it asks for.
+    Raise `refused` on failure, with `what` as the name of the text in the message, and the given `required` part.
     """
     named = f"{what} {path if isinstance(path, str | os.PathLike) else brief(path)}".lstrip()
     try:
-        write_whole({Path(path): lambda stream: stream.write(text.encode())})  # type: ignore[arg-type]
-    except (OSError, ValueError, TypeError) as error:  # a name that no file has, and what is no name
+        write_atomically({Path(path): lambda stream: stream.write(text.encode())})  # type: ignore[arg-type]
+    except (OSError, ValueError, TypeError) as error:  # also for invalid file names and other objects
         raise refused(f"{named} cannot be written: {reason(error)}", required=required) from error
 
 
-def file_named(path: object, *, refused: type[ATLError] = InvalidArgument, like: str) -> Path:
-    """The path of a file. Raises `refused`, with the name of a file such as is meant, for what is no path."""
+def as_path(path: object, *, refused: type[ATLError] = InvalidArgument, like: str) -> Path:
+    """Convert `path` to a Path. Raise `refused` with the example path `like` if that is impossible."""
     try:
         return Path(path)  # type: ignore[arg-type]
     except TypeError:
-        raise refused(f"{brief(path)} is no path of a file", required=f'a path: "{like}"') from None
+        raise refused(f"{brief(path)} is not a path", required=f'a path: "{like}"') from None
 
 
 def reason(error: Exception) -> str:
-    """What the system says of a file that it does not read or write, without its number and the file's name."""
+    """Return the system's message for an error with a file, without its number and the file name."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""What there is on this machine for a call on a GPU: nvcc, a driver, GPUs."""
+"""Detection of nvcc, the driver and the GPUs of this machine."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from typing import Final
 
 from lowering.compiler import QUESTION, Compiler, run
 
-USUAL_PLACE: Final = "/usr/local/cuda"
-ANSWERS: Final = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
-"""What nvcc reads of its environment: what it makes depends on them."""
+DEFAULT_HOME: Final = "/usr/local/cuda"
+NVCC_VARIABLES: Final = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+"""Environment variables that nvcc reads, and that its output depends on."""
 MAJOR, MINOR = 75, 76
-"""The numbers of the attributes of a GPU that are its compute capability."""
+"""Numbers of the device attributes with the compute capability."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What there is for a call: the version of nvcc, the CUDA that the driver is for, compute capabilities of GPUs."""
+class GpuEnvironment:
+    """The installed nvcc's release, the driver's CUDA version, and the GPUs' compute capabilities and names."""
 
     nvcc: str | None
     driver: str | None
     gpus: tuple[tuple[int, int], ...] = ()
     names: tuple[str, ...] = ()
-    """What the GPUs are called."""
 
     def __str__(self) -> str:
         nvcc = f"nvcc {self.nvcc}" if self.nvcc else "no nvcc"
@@ -39,32 +38,32 @@ class Found:
 
     @property
     def complete(self) -> bool:
-        """Whether a kernel can be built and called."""
+        """True if a kernel can be built and called."""
         return self.nvcc is not None and bool(self.gpus)
 
 
-def look_around() -> Found:
-    """What there is on this machine for a call."""
+def detect_gpu() -> GpuEnvironment:
+    """Detect nvcc, the driver and the GPUs of this machine."""
     nvcc = find_nvcc()
     driver, gpus = _driver()
     release = None if nvcc is None else release_of(nvcc)
-    return Found(release, driver, tuple(each for each, _ in gpus), tuple(name for _, name in gpus))
+    return GpuEnvironment(release, driver, tuple(each for each, _ in gpus), tuple(name for _, name in gpus))
 
 
 def find_nvcc() -> Compiler | None:
-    """The nvcc to use: $NVCC where it is set, else the one in PATH, in $CUDA_HOME or where CUDA is put usually."""
-    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), USUAL_PLACE)
+    """Find nvcc: $NVCC if it is set, else the nvcc in PATH, in $CUDA_HOME or in the default directory of CUDA."""
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), DEFAULT_HOME)
     places = (os.environ.get("NVCC") or "nvcc", *(str(Path(home) / "bin" / "nvcc") for home in homes if home))
     for place in places:
         path = shutil.which(place)
         if path is not None and (version := _version(path, Path(path).stat().st_mtime_ns)):
-            settings = [f"{name}={os.environ[name]}" for name in ANSWERS if os.environ.get(name)]
+            settings = [f"{name}={os.environ[name]}" for name in NVCC_VARIABLES if os.environ.get(name)]
             return Compiler((str(Path(path).absolute()),), "; ".join((version, *settings)), "nvcc")
     return None
 
 
 def release_of(nvcc: Compiler) -> str:
-    """The version of CUDA that an nvcc is of.
+    """Return the CUDA release of an nvcc.
 
     >>> release_of(Compiler(("nvcc",), "Cuda compilation tools, release 13.0, V13.0.88", "nvcc"))
     '13.0'
@@ -74,7 +73,7 @@ def release_of(nvcc: Compiler) -> str:
 
 @lru_cache(maxsize=16)
 def _version(path: str, _changed: int) -> str:
-    """The line in which nvcc says its release; nothing, if it says none."""
+    """Return the line with the release in nvcc's version, or an empty text."""
     try:
         answer = run([path, "--version"], within=QUESTION)
     except (OSError, subprocess.SubprocessError):
@@ -84,7 +83,7 @@ def _version(path: str, _changed: int) -> str:
 
 
 def _driver() -> tuple[str | None, tuple[tuple[tuple[int, int], str], ...]]:
-    """The version of CUDA that the driver is for, and the compute capability and name of each GPU that it shows."""
+    """Return the CUDA version of the driver, and the compute capability and name of each visible GPU."""
     try:
         library = CDLL("libcuda.so.1")
     except OSError:

@@ -1,4 +1,4 @@
-"""What symbolic values refuse: habits of Python and NumPy that cannot work here, each with what to write instead."""
+"""Base class of symbolic values, which rejects unsupported Python and NumPy operations with suggestions."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
-from atl.errors import ATLError, InvalidArgument, Location, NoSuchAttribute, Source, SymbolicValue
+from atl.errors import ATLError, InvalidArgument, Location, NoSuchAttribute, Source, SymbolicValue, brief
 from atl.text.latex import formula
 
 
 class Symbolic:
-    """The base of what a person writes with: it has no value before a kernel is called, so none can be asked for."""
+    """Base class of symbolic values, which have no concrete value until a kernel is called."""
 
     __slots__ = ()
     _kind: ClassVar[str] = "a symbolic value"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (getattr(self, "node"),)  # noqa: B009 (those who stand below have one)
+        return type(self), (getattr(self, "node"),)  # noqa: B009 (every subclass has one)
 
     def _repr_latex_(self) -> str | None:
-        """What a notebook shows beside the text."""
+        """Return LaTeX for notebooks."""
         return formula(getattr(self, "node"))  # noqa: B009 (as above)
 
     def __copy__(self) -> Self:
@@ -33,17 +33,17 @@ class Symbolic:
 
     def __bool__(self) -> bool:
         raise SymbolicValue(
-            f"{self._kind} has no truth value: it stands for every size and index at once",
+            f"{self._kind} has no truth value, because it depends on sizes and indices",
             place=_here(),
-            required="a condition that goes into atl.guard(…) or atl.select(…)",
-            suggestions=_in_place_of_truth(),
+            required="a condition in atl.guard(…) or atl.select(…)",
+            suggestions=_alternatives_to_truth_values(),
         )
 
     def __hash__(self) -> int:
         raise SymbolicValue(
-            f"{self._kind} is put into a set or is a dictionary's key; == on it makes a condition, so it has no hash",
+            f"{self._kind} cannot be hashed for a set or a dictionary, because == on it makes a condition",
             place=_here(),
-            suggestions=("keep a list, or a dictionary by name",),
+            suggestions=("use a list, or a dictionary with names as keys",),
         )
 
     def __iter__(self) -> Iterator[NoReturn]:
@@ -56,31 +56,31 @@ class Symbolic:
 
     def __index__(self) -> int:
         raise SymbolicValue(
-            f"Python asks for the integer that {self._kind} stands for; it is known only when a kernel is called",
+            f"Python needs the integer value of {self._kind}, which is known only when a kernel is called",
             place=_here(),
             required="an integer",
-            suggestions=("in place of `for i in range(n)`, write atl.gen(n, lambda i: …) or atl.sum(n, lambda i: …)",),
+            suggestions=("instead of `for i in range(n)`, write atl.gen(n, lambda i: …) or atl.sum(n, lambda i: …)",),
         )
 
     __int__ = __index__
 
     def __len__(self) -> int:
         raise SymbolicValue(
-            f"Python asks for the length of {self._kind}; it is known only when a kernel is called",
+            f"Python needs the length of {self._kind}, which is known only when a kernel is called",
             place=_here(),
-            suggestions=("the extents of a tensor are A.shape: its first one is A.shape[0]",),
+            suggestions=("use the first extent of a tensor: A.shape[0]",),
         )
 
     def __float__(self) -> float:
         raise SymbolicValue(
-            f"Python asks for the number that {self._kind} stands for; it is known only when a kernel is called",
+            f"Python needs the numeric value of {self._kind}, which is known only when a kernel is called",
             place=_here(),
-            suggestions=("in place of the functions of `math`, write atl.sqrt, atl.exp, atl.log, atl.tanh or atl.abs",),
+            suggestions=("instead of functions of `math`, write atl.sqrt, atl.exp, atl.log, atl.tanh or atl.abs",),
         )
 
     def __pow__(self, other: object) -> NoReturn:
         raise InvalidArgument(
-            f"{self._kind} is raised to a power, and there is no operator **",
+            f"{self._kind} is raised to a power, but the operator ** is not supported",
             place=_here(),
             suggestions=("write a square as a * a, the power of a tensor as atl.exp(p * atl.log(a))",),
         )
@@ -89,32 +89,32 @@ class Symbolic:
 
     def __matmul__(self, other: object) -> Any:
         if getattr(type(other), "takes_steps", False):
-            return NotImplemented  # a step along an axis of hardware, `n @ lane`: the axis says what it is
+            return NotImplemented  # a step along a hardware axis, `n @ lane`, which the axis implements
         return self.__rmatmul__(other)
 
     def __rmatmul__(self, other: object) -> NoReturn:
         raise InvalidArgument(
-            f"@ is between {self._kind} and something else that is no tensor",
+            f"@ needs two tensors, got {self._kind} and {brief(other)}",
             place=_here(),
-            suggestions=(f"write a product of matrices as {_MATRIX_PRODUCT}",),
+            suggestions=(f"write a matrix product as {_MATRIX_PRODUCT}",),
         )
 
     def __setitem__(self, position: object, value: object) -> NoReturn:
         raise SymbolicValue(
-            f"an element of {self._kind} is assigned to, but it is an expression: it does not change",
+            f"{self._kind} is immutable: cannot assign to an element",
             place=_here(),
-            suggestions=("build the new tensor: atl.gen(n, lambda i: atl.select(i == 3, new, A[i]))",),
+            suggestions=("build a new tensor: atl.gen(n, lambda i: atl.select(i == 3, new, A[i]))",),
         )
 
     def __array__(self, *_arguments: object, **_options: object) -> NoReturn:
         raise SymbolicValue(
-            f"NumPy asks for the elements of {self._kind}; there are none before a kernel is called",
+            f"NumPy needs the elements of {self._kind}, which are known only when a kernel is called",
             place=_here(),
-            suggestions=("compute with the operators of atl, and pass arrays to atl.evaluate or to a kernel",),
+            suggestions=("use operators of atl, and pass arrays to atl.evaluate or to a kernel",),
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
-        """A scalar of NumPy's meets a symbolic value as a Python number does; NumPy's functions and arrays do not."""
+        """Apply an operator to a symbolic value and a NumPy scalar. Raises `SymbolicValue` for functions and arrays."""
         plain = [operand.item() if getattr(operand, "ndim", None) == 0 else operand for operand in operands]
         arrays = any(getattr(operand, "ndim", 0) for operand in plain)
         apply = _OPERATORS.get(ufunc.__name__)
@@ -124,13 +124,13 @@ class Symbolic:
             except TypeError as error:
                 if isinstance(error, ATLError):
                     raise
-                raise SymbolicValue(f"{self._kind} does not take part in this: {error}", place=_here()) from None
-        own = (_FUNCTIONS if method == "__call__" else _FOLDS).get(ufunc.__name__)
+                raise SymbolicValue(f"{self._kind} does not support this operation: {error}", place=_here()) from None
+        alternative = (_FUNCTIONS if method == "__call__" else _REDUCTIONS).get(ufunc.__name__)
         raise SymbolicValue(
-            f"NumPy's {ufunc.__name__} is applied to {self._kind}, which has no elements before a kernel is called",
+            f"NumPy's {ufunc.__name__} is applied to {self._kind}, which has no elements until a kernel is called",
             place=_here(),
             suggestions=(
-                f"write {own}" if own else "write it with the operators of atl",
+                f"write {alternative}" if alternative else "use operators of atl",
                 *(('declare the array as an input: atl.tensor("A", n), and pass it to the call',) if arrays else ()),
             ),
         )
@@ -139,20 +139,20 @@ class Symbolic:
         return self._not_numpys(function.__name__)
 
     def _not_numpys(self, name: str) -> NoReturn:
-        own = _ATTRIBUTES.get(name) or _NAMED.get(name, "write it with the operators of atl")
+        alternative = _ATTRIBUTES.get(name) or _NAMED.get(name, "use operators of atl")
         raise SymbolicValue(
-            f"NumPy's {name} is applied to {self._kind}, which has no elements before a kernel is called",
+            f"NumPy's {name} is applied to {self._kind}, which has no elements until a kernel is called",
             place=_here(),
-            suggestions=(own,),
+            suggestions=(alternative,),
         )
 
-    # Hidden from type checkers: with it, every attribute would exist for them.
+    # Hidden from type checkers: with `__getattr__`, they would accept every attribute.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
-            known = [own for own in dir(type(self)) if not own.startswith("_")]
+            known = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
             close = difflib.get_close_matches(name, known, 1)
             hint = _ATTRIBUTES.get(name) or (f"did you mean .{close[0]}?" if close else None)
             raise NoSuchAttribute(
@@ -171,13 +171,13 @@ _CHAINED: Final = re.compile(r"[<>]=?(?:(?!\b(?:and|or|if)\b)[^<>=&|,:])+[<>]")
 _TRUTH: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (_CHAINED, "write a chained comparison 0 <= i < n as (0 <= i) & (i < n)"),
     (re.compile(r"\b(and|or|not)\b"), "write 'and', 'or', 'not' as &, |, ~, with the comparisons in parentheses"),
-    (re.compile(r"\b(if|while)\b"), "in place of `if p: e`, write atl.guard(p, e) or atl.select(p, e, other)"),
+    (re.compile(r"\b(if|while)\b"), "instead of `if p: e`, write atl.guard(p, e) or atl.select(p, e, other)"),
     (re.compile(r"(?<![\w.])(min|max)\("), "write min(a, b), max(a, b) of indices as atl.imin(a, b), atl.imax(a, b)"),
 )
 
 
-def _in_place_of_truth() -> tuple[str, ...]:
-    """What to write where Python asked for a truth value: what the user's line looks like, or else all there is."""
+def _alternatives_to_truth_values() -> tuple[str, ...]:
+    """Return the suggestions that match the line of user code, or all of them if none matches."""
     source = Source.caller()
     line = source.text() if source is not None else ""
     return tuple(hint for form, hint in _TRUTH if form.search(line)) or tuple(hint for _, hint in _TRUTH)
@@ -214,7 +214,7 @@ _FUNCTIONS: Final = {
     "matmul": _MATRIX_PRODUCT,
 }
 
-_FOLDS: Final = {
+_REDUCTIONS: Final = {
     "add": "atl.sum(n, lambda i: A[i])",
     "multiply": 'atl.reduce("product", n, lambda i: A[i])',
     "maximum": 'atl.reduce("max", n, lambda i: A[i])',
@@ -230,19 +230,19 @@ _NAMED: Final = {
     "pad": "write atl.padl(k, atl.padr(k, A))",
     "linalg.norm": "write atl.sqrt((A * A).sum())",
 }
-"""NumPy's functions, and how they are written here."""
+"""Suggestions for functions of NumPy."""
 
 _ATTRIBUTES: Final = {
     "transpose": "write atl.transpose(A)",
     "flatten": "write atl.flatten(A)",
     "ravel": "write atl.flatten(A)",
-    "reshape": "write atl.flatten(A) to join two dimensions, atl.split(k, A) to make rows of k",
+    "reshape": "write atl.flatten(A) to join two dimensions, atl.split(k, A) to split one into rows of k",
     "astype": 'write atl.cast("float64", A)',
     "ndim": "write A.rank",
-    "size": "the extents are A.shape",
+    "size": "use the extents A.shape",
     "dot": "write a @ b",
     "clip": "write atl.minimum(hi, atl.maximum(lo, A))",
     "cumsum": "write atl.gen(n, lambda i: atl.sum(i + 1, lambda j: A[j]))",
-    "copy": "a tensor is a value that nothing changes: use A",
+    "copy": "tensors are immutable: use A",
 }
-"""What NumPy's arrays have, and how it is written here."""
+"""Suggestions for attributes of NumPy arrays."""

@@ -1,4 +1,4 @@
-"""Merges and runs in C: loops that walk through keys."""
+"""Co-iteration (`merge`) and segmented reduction (`runs`) in C."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from lowering.nest.walks.runs import Runs, runs_at
 
 Lines: TypeAlias = list[str]
 Printed: TypeAlias = Callable[[TextScope, Block], Lines]
-"""How statements are printed at a place."""
+"""A function that prints a block of statements in a scope."""
 
 
-def merged(scope: TextScope, loop: For, printed: Printed) -> Lines:
-    """A merge: while all fingers are in their ranges, those at a lesser key than another one go on.
+def print_merge(scope: TextScope, loop: For, printed: Printed) -> Lines:
+    """Print a merge: while all fingers are in range, those whose key is less than another's advance.
 
     while (p < p_end && q < q_end) {
         const int64_t p_key = A_crd[p], q_key = x_crd[q];
@@ -35,31 +35,31 @@ def merged(scope: TextScope, loop: For, printed: Printed) -> Lines:
     """
     merge = merge_at(loop)
     assert isinstance(merge, Merge), "an illegal merge is refused before it is printed"
-    return ["{", *indented(_begun(scope, merge, merge.fingers, (), printed)), "}"]
+    return ["{", *indented(_declarations(scope, merge, merge.fingers, (), printed)), "}"]
 
 
-def _begun(
+def _declarations(
     scope: TextScope, merge: Merge, left: tuple[Finger, ...], names: tuple[tuple[str, str], ...], printed: Printed
 ) -> Lines:
-    """The declarations of the fingers that are left, and the loop. No range is looked at behind one that is empty."""
+    """Declare the remaining fingers, then print the loop. After an empty range, no further range is evaluated."""
     if not left:
-        return _walked(scope, merge, names, printed)
+        return _merge_loop(scope, merge, names, printed)
     loop, *rest = (finger.loop for finger in left)
     first, last = index_text(scope, loop.low).text, index_text(scope, loop.high).text
     name, scope = scope.bind(loop.variable, loop.variable.name)
     end, scope = scope.bind(("end", loop.variable), f"{name}_end")
-    inner = _begun(scope, merge, left[1:], (*names, (name, end)), printed)
+    inner = _declarations(scope, merge, left[1:], (*names, (name, end)), printed)
     if any(_may_fail(bound) for each in rest for bound in (each.low, each.high)):
         inner = [f"if ({name} < {end}) {{", *indented(inner), "}"]
     return [f"int64_t {name} = {first};", f"const int64_t {end} = {last};", *inner]
 
 
 def _may_fail(bound: Index) -> bool:
-    """Whether an expression may have no meaning where nothing is known."""
+    """Return whether an expression may be undefined without further conditions."""
     return any(isinstance(atom, Read | Quotient) for atom in atoms(bound))
 
 
-def _walked(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ...], printed: Printed) -> Lines:
+def _merge_loop(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ...], printed: Printed) -> Lines:
     read = reduce(TextScope.under, merge.ranges, scope)
     inside = reduce(TextScope.under, merge.within, scope)
     keys: list[str] = []
@@ -70,12 +70,12 @@ def _walked(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ...], 
         lines.append(f"const int64_t {bound} = {text};")
     body = printed(inside, merge.body)
     for condition in reversed(merge.conditions):
-        body = _where(predicate_text(inside, condition).text, body)
+        body = _conditional(predicate_text(inside, condition).text, body)
     repeats = [finger.variable not in scope.strict for finger in merge.fingers]
     positions = [name for name, _ in names]
     if len(keys) == 2:
         first, second = keys
-        lines += [*_where(f"{first} == {second}", body), *_two_steps(positions, keys, repeats)]
+        lines += [*_conditional(f"{first} == {second}", body), *_two_steps(positions, keys, repeats)]
     else:
         lines += _steps(inside, positions, keys, repeats, body)
     running = " && ".join(f"{name} < {end}" for name, end in names)
@@ -83,29 +83,29 @@ def _walked(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ...], 
 
 
 def _two_steps(positions: list[str], keys: list[str], repeats: list[bool]) -> Lines:
-    """Where the keys are equal a finger stays whose partner's keys may repeat."""
+    """Advance two fingers. At equal keys, a finger stays if the other one's keys may repeat."""
     (p, q), (a, b), (p_repeats, q_repeats) = positions, keys, repeats
     return [f"{p} += {a} {'<' if q_repeats else '<='} {b};", f"{q} += {b} {'<' if p_repeats else '<='} {a};"]
 
 
-def _where(condition: str, body: Lines) -> Lines:
+def _conditional(condition: str, body: Lines) -> Lines:
     return [f"if ({condition}) {{", *indented(body), "}"]
 
 
 def _steps(scope: TextScope, positions: list[str], keys: list[str], repeats: list[bool], body: Lines) -> Lines:
-    """Where all keys are equal that finger goes on whose keys may repeat, or without such a one all of them."""
+    """Advance several fingers. At equal keys, the finger whose keys may repeat advances; if there is none, all do."""
     (greatest, _), (equal, _) = (scope.bind(hint, hint) for hint in ("greatest", "equal"))
     largest = reduce(lambda inner, outer: f"max_int64({outer}, {inner})", reversed(keys))
     same = " && ".join(f"{one} == {another}" for one, another in pairwise(keys))
-    lines = [f"const int64_t {greatest} = {largest};", f"const int64_t {equal} = {same};", *_where(equal, body)]
+    lines = [f"const int64_t {greatest} = {largest};", f"const int64_t {equal} = {same};", *_conditional(equal, body)]
     for position, there, may_repeat in zip(positions, keys, repeats, strict=True):
         stays = any(repeats) and not may_repeat
         lines.append(f"{position} += {there} < {greatest}{'' if stays else f' || {equal}'};")
     return lines
 
 
-def run_by_run(scope: TextScope, loop: For, printed: Printed) -> Lines:
-    """A loop in runs of equal keys: each is added up in a variable, which is added to the cell at its end.
+def print_runs(scope: TextScope, loop: For, printed: Printed) -> Lines:
+    """Print a segmented reduction: each run of equal keys is summed in a variable, then added to its cell.
 
     for (int64_t p = 0; p < A_nnz;) {
         const int64_t p_first = p;

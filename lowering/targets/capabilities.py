@@ -1,4 +1,4 @@
-"""What a target asks of a program, as far as the program tells: the marks that it carries out, and names."""
+"""Marked binders of programs, the marks that each target supports, and names that programs may not use."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from atl.text.printing import place_of
 # -- marked binders ---------------------------------------------------------------------------------------------------
 
 Kind: TypeAlias = Literal["loop", "scalar", "buffer"]
-"""What a marked binder makes: a loop, or a place for a number or for a tensor."""
+"""The kind of a marked binder: a loop, or a let of a scalar or of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedBinder:
-    """A binder with a mark: its path in the program, what it makes, its name as it is printed there, and its mark."""
+    """A binder with a mark: its path in the program, its kind, its name as printed there, and its mark."""
 
     path: Path
     kind: Kind
@@ -33,12 +33,12 @@ class MarkedBinder:
 
     @property
     def place(self) -> Location:
-        """Where it stands, for carets."""
+        """Location in the printed program, for carets."""
         return place_of(self.program, self.path)
 
 
 def marked_binders(program: Program) -> tuple[MarkedBinder, ...]:
-    """The binders of a program that have a mark, from the outside in: those too that nothing is lowered from."""
+    """Return the marked binders of a program, outermost first, including those that no code is generated for."""
     known: dict[int, bool] = {}
 
     def has_marks(e: Expr) -> bool:
@@ -90,18 +90,18 @@ def _kind(e: Expr, mark: Mark) -> Kind:
             assert_never(mark)
 
 
-WRITTEN_OUT: Final = 16
-"""A loop of so few iterations, if their number is a constant, is written out by C compilers (gcc: up to 16)."""
+FULLY_UNROLLED: Final = 16
+"""C compilers fully unroll loops with up to this many iterations, if the number is a constant (gcc: up to 16)."""
 
 
-# -- what a target carries out ----------------------------------------------------------------------------------------
+# -- supported marks --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """The marks that a target carries out: those of loops, of lets that bind a scalar, and of lets that bind a buffer.
+    """The marks that a target supports on loops, on lets that bind a scalar, and on lets that bind a buffer.
 
-    What a mark of a buffer means is said by `storage_of` of the loop nests.
+    `storage_of` defines the storage of a marked buffer.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Support:
     buffers: frozenset[LetMark]
 
     def of(self, kind: Kind) -> frozenset[Mark]:
-        """The marks that it carries out on binders of a kind."""
+        """Return the marks supported on binders of a kind."""
         match kind:
             case "loop":
                 return frozenset[Mark](self.loops)
@@ -127,14 +127,14 @@ class Support:
             "a scalar": [mark.value for mark in LetMark if mark in self.scalars],
             "a buffer": [mark.value for mark in LetMark if mark in self.buffers],
         }
-        return "; ".join(f"of {what}: {', '.join(marks) or 'none'}" for what, marks in known.items())
+        return "; ".join(f"on {what}: {', '.join(marks) or 'none'}" for what, marks in known.items())
 
 
 SUPPORT: Final[Mapping[str, Support]] = {
     "c": Support(
         "C",
         loops=frozenset((LoopMark.PARALLEL, *LANES, LoopMark.UNROLL, LoopMark.MERGE, LoopMark.RUNS)),
-        # A variable of a function stands in a register where the compiler has one, else on the stack.
+        # A local variable of C is in a register or on the stack.
         scalars=frozenset((LetMark.REGISTERS, LetMark.STACK)),
         buffers=frozenset((LetMark.REGISTERS, LetMark.STACK, LetMark.HEAP, LetMark.RING)),
     ),
@@ -145,22 +145,22 @@ SUPPORT: Final[Mapping[str, Support]] = {
         buffers=frozenset((LetMark.REGISTERS, LetMark.SHARED, LetMark.GLOBAL)),
     ),
 }
-"""The targets by their names."""
+"""The targets, by name."""
 
 
 def support_of(target: str) -> Support:
-    """What a target carries out. Raises `InvalidArgument` for one that is not known."""
+    """Return the support of a target. Raises `InvalidArgument` for an unknown target."""
     if not isinstance(target, str) or target not in SUPPORT:
         raise InvalidArgument(
             f"target={brief(target)}",
-            required=f"one of {', '.join(map(repr, SUPPORT))}; there are no others yet",
-            suggestions=("leave out target=",),
+            required=f"one of {', '.join(map(repr, SUPPORT))}",
+            suggestions=("omit target= for the C target",),
         )
     return SUPPORT[target]
 
 
 def unsupported_marks(binders: Iterable[MarkedBinder], target: str) -> Iterator[UnsupportedMark]:
-    """Of marked binders, what a target does not carry out, whether or not anything is lowered from them."""
+    """Yield the marks that a target does not support, including those that no code is generated for."""
     support = support_of(target)
     for binder in binders:
         error = unsupported(binder.kind, binder.name, binder.mark, support, binder)
@@ -171,24 +171,26 @@ def unsupported_marks(binders: Iterable[MarkedBinder], target: str) -> Iterator[
 def unsupported(
     kind: Kind, name: str, mark: Mark, support: Support, binder: MarkedBinder | None = None
 ) -> UnsupportedMark | None:
-    """Why a target does not carry out a mark, if it does not."""
+    """Return an error if a target does not support a mark."""
     if not mark.value or mark in support.of(kind):
         return None
-    others = (f'target="{target}" carries it out' for target, other in SUPPORT.items() if mark in other.of(kind))
+    others = (
+        f'use target="{target}", which supports it' for target, other in SUPPORT.items() if mark in other.of(kind)
+    )
     return UnsupportedMark(
-        f"the {kind} {name} is marked {mark.value}, which the {support.name} target does not carry out yet",
+        f"the {kind} {name} is marked {mark.value}, which the {support.name} target does not support yet",
         binder=name,
         mark=mark.value,
         place=None if binder is None else binder.place,
-        required=f"marks that it carries out ({support})",
-        suggestions=(f's.mark("{name}", None) takes the mark away', *others),
+        required=f"a mark that this target supports ({support})",
+        suggestions=(f's.mark("{name}", None) removes the mark', *others),
     )
 
 
 def check_names(program: Program) -> None:
-    """Raises `InvalidName` where an input or size is called `out`, which is an argument of every kernel."""
+    """Raise `InvalidName` if an input or size is named `out`, which is an argument of every kernel."""
     if "out" in (*(array.name for array in program.inputs), *program.sizes):
         raise InvalidName(
-            f"{program.name} has an input or a size called out",
-            required="another name: kernel(…, out=array) is the array that a kernel fills",
+            f"{program.name} has an input or a size named out",
+            required="another name: kernel(…, out=array) is reserved for the result",
         )

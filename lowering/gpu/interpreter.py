@@ -1,9 +1,9 @@
-"""An interpreter of kernels: the launches of a host, in the order of the loop nest, on a heap of partial maps.
+"""An interpreter of kernels: executes the launches of a host in the order of the loop nest, with checked memory.
 
-It is the interpreter of loop nests, and knows besides who touched each cell last: which thread of which block, since
-which barrier. Two threads at one cell without a barrier between them, or two blocks of one launch, one of which changes
-it, is a trap; and so is a register of another thread. Barriers are all that orders threads, so on given inputs this
-answers for every order in which a GPU may run them.
+It extends the interpreter of loop nests by recording who accessed each cell last: the thread, the block, and the
+interval between barriers. It traps if two threads access a cell without a barrier between them, or two blocks of one
+launch do, and one of them writes. It also traps on an access to another thread's register. Threads are ordered by
+barriers only, so the result for given inputs covers every order in which a GPU may run the threads.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from atl.core.index import Index, index
 from atl.core.marks import THREADS
-from lowering.gpu.folds import waits_for_all
+from lowering.gpu.folds import needs_barrier
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
     Branch,
-    Dealt,
+    Distributed,
     HostBlock,
     HostBranch,
     HostLoop,
@@ -34,7 +34,7 @@ from lowering.gpu.kernels import (
     Steps,
     Where,
     in_registers,
-    is_own,
+    is_private,
     wide_cells,
 )
 from lowering.nest import machine
@@ -57,13 +57,13 @@ from lowering.nest.traps import Trap
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Thread: TypeAlias = tuple[int | None, int | None, int | None]
-"""A thread of a block by its number along each axis; None for all of them at once."""
+"""A thread of a block, by its number along each axis; None for all threads along an axis."""
 Cells: TypeAlias = tuple[int, int]
 """The `uid` of a buffer, and an address in it."""
 
 
 def run(kernels: Kernels, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
-    """The output of kernels for sizes and arrays that meet the declarations of their nest. Raises `Trap`."""
+    """Run kernels on sizes and arrays that satisfy the declarations of their nest; return the output. Raises `Trap`."""
     return execute(kernels, sizes, arrays).to_numpy()
 
 
@@ -75,9 +75,9 @@ def execute(
     steps: int | None = None,
     order: int = 0,
 ) -> Outcome:
-    """A run of kernels, with the set of output cells that it stores; `order` chooses that of the threads.
+    """Run kernels; return the result with the set of output cells that are stored. `order` seeds the order of threads.
 
-    Raises `Trap`, and `TooLarge` when it takes more than this many `steps`: statements carried out.
+    Raises `Trap`; `TooLarge` after `steps` executed statements.
     """
     try:
         return _KernelRun(kernels, sizes, arrays, steps, order).outcome()
@@ -87,7 +87,7 @@ def execute(
 
 @dataclass(slots=True)
 class _Seen:
-    """Who has touched a cell in a launch: blocks, and the threads of the last of them since its last barrier."""
+    """The accesses to a cell in a launch: by blocks, and by the threads of the last block since its last barrier."""
 
     writer: int | None = None
     readers: set[int] = field(default_factory=set)
@@ -97,7 +97,7 @@ class _Seen:
 
 
 class _KernelRun(machine.Run):
-    """The state of a run: besides that of a loop nest, the block and the thread that are at work."""
+    """The state of a run: that of a loop nest, with the current block and thread."""
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class _KernelRun(machine.Run):
         self._launch: Launch | None = None
         self._wide: dict[Cell, tuple[For, int]] = {}
         self._number = 0  # of the block in its launch
-        self._interval = 0  # of barriers, in the block
+        self._interval = 0  # number of barriers passed in the block
         self._thread: dict[int, int] = {}
-        self._by_the_first = False  # what is done outside of the loops of an axis
+        self._by_first_thread = False  # whether only first threads execute statements outside of the loops of an axis
         self._seen: dict[Cells, _Seen] = {}
         self._owners: dict[Cells, Thread] = {}
-        self._private: dict[int, dict[int, int]] = {}  # the thread by which a buffer was allocated, as far as it is one
+        self._private: dict[int, dict[int, int]] = {}  # the thread that allocated each private buffer
         self._slots: dict[tuple[int, Thread, int], int] = {}
 
     def _whole(self) -> None:
@@ -159,7 +159,7 @@ class _KernelRun(machine.Run):
         self._launch = None
 
     def _blocks(self, launch: Launch, grid: tuple[For, ...]) -> None:
-        """The blocks of a grid, of which these loops are left."""
+        """Run the blocks of a grid, of which these loops remain."""
         if not grid:
             self._block_of(launch)
             return
@@ -191,9 +191,9 @@ class _KernelRun(machine.Run):
 
     def _step(self, step: Step) -> None:
         match step:
-            case Run(statement, sums):
+            case Run(statement, folds):
                 self._statement(statement)
-                if self._launch and any(waits_for_all(fold, self._launch.threads) for fold in sums):
+                if self._launch and any(needs_barrier(fold, self._launch.threads) for fold in folds):
                     self._interval += 1
             case Barrier():
                 self._interval += 1
@@ -219,13 +219,13 @@ class _KernelRun(machine.Run):
                 assert_never(step)
 
     def _statement(self, statement: Statement) -> None:
-        outer = self._by_the_first
+        outer = self._by_first_thread
         if isinstance(statement, Assign | Accumulate):
-            self._by_the_first = not is_own(statement.target, self._places)
+            self._by_first_thread = not is_private(statement.target, self._places)
         elif isinstance(statement, Declare):
-            self._by_the_first = False
+            self._by_first_thread = False
         super()._statement(statement)
-        self._by_the_first = outer
+        self._by_first_thread = outer
 
     def _ordered(self, loop: For, values: range) -> Iterator[int]:
         if loop.mark not in THREADS:
@@ -233,23 +233,23 @@ class _KernelRun(machine.Run):
             return
         axis = THREADS.index(loop.mark)
         if self._launch is None or (values and len(values) > self._launch.threads[axis]):
-            raise Trap("undeclared", f"{len(values)} threads along {AXES[axis]} are more than a block has")
+            raise Trap("undeclared", f"{len(values)} threads along {AXES[axis]} are more than the block has")
         for value in super()._ordered(loop, values):
             self._thread[axis] = value - values.start
             yield value
             self._thread.pop(axis)
 
-    # -- who touches what ---------------------------------------------------------------------------------------------
+    # -- checks of accesses -------------------------------------------------------------------------------------------
 
     @property
     def _places(self) -> Mapping[int, Where]:
         return {} if self._launch is None else self._launch.places
 
-    def _at_work(self) -> Thread:
-        """The thread that is at work; all along an axis of none of whose loops this is a part, but for the first."""
+    def _current_thread(self) -> Thread:
+        """Return the current thread; None along axes without an enclosing loop, unless only the first thread runs."""
         extents = (1, 1, 1) if self._launch is None else self._launch.threads
         x, y, z = (
-            self._thread.get(axis, 0 if self._by_the_first or extent == 1 else None)
+            self._thread.get(axis, 0 if self._by_first_thread or extent == 1 else None)
             for axis, extent in enumerate(extents)
         )
         return x, y, z
@@ -260,25 +260,26 @@ class _KernelRun(machine.Run):
             return
         if isinstance(storage, Scalar):
             if how == "write" and self._watch.depth > made:
-                raise Trap("meeting", f"{storage.name}, of which each thread has a copy, is changed in one of them")
+                raise Trap("meeting", f"{storage.name}, of which each thread has a copy, is changed in one thread")
             return
         where = self._places.get(storage.uid, "global")
         if where in ("global", "shared"):
-            self._seen_by_others(storage, at, how)
+            self._check_race(storage, at, how)
         elif where == "private" and self._private.get(storage.uid, self._thread) != self._thread:
-            raise Trap("register", f"{storage.name} at {at}, of which each thread has one, is touched by several")
+            raise Trap("register", f"{storage.name} at {at}, which is private to a thread, is accessed by several")
 
-    def _seen_by_others(self, buffer: Buffer, at: int, how: How) -> None:
+    def _check_race(self, buffer: Buffer, at: int, how: How) -> None:
         seen = self._seen.setdefault((buffer.uid, at), _Seen())
         if seen.writer not in (None, self._number) or (how != "read" and seen.readers - {self._number}):
-            raise Trap("meeting", f"{buffer.name} at {at}: two blocks of a launch meet, and one of them changes it")
+            raise Trap("meeting", f"{buffer.name} at {at}: data race between two blocks of a launch")
         if seen.since != (self._number, self._interval):
             seen.since, seen.writes, seen.reads = (self._number, self._interval), set(), set()
-        thread = self._at_work()
+        thread = self._current_thread()
         for another in seen.writes if how == "read" else seen.writes | seen.reads:
             if another != thread or None in another:
                 raise Trap(
-                    "meeting", f"{buffer.name} at {at}: the threads {another} and {thread} meet, without a barrier"
+                    "meeting",
+                    f"{buffer.name} at {at}: data race between threads {another} and {thread}, without a barrier",
                 )
         if how == "read":
             seen.readers.add(self._number)
@@ -290,18 +291,18 @@ class _KernelRun(machine.Run):
     def _place(self, cell: Cell) -> tuple[machine.Memory, int]:
         memory, address = super()._place(cell)
         where = self._places.get(cell.buffer.uid)
-        if isinstance(where, Dealt):
-            self._look_at_register(cell, where, address)
-        self._look_at_vector(cell)
+        if isinstance(where, Distributed):
+            self._check_register(cell, where, address)
+        self._check_vector(cell)
         return memory, address
 
     def _read(self, source: Cell | Scalar) -> Any:
         if isinstance(source, Cell):
-            self._look_at_vector(source)
+            self._check_vector(source)
         return super()._read(source)
 
-    def _look_at_vector(self, cell: Cell) -> None:
-        """Raises a trap where what is read or stored at once does not lie side by side from a multiple on."""
+    def _check_vector(self, cell: Cell) -> None:
+        """Raise a trap if a vector access is not aligned."""
         if self._launch is None or cell not in self._wide:
             return
         loop, lanes = self._wide[cell]
@@ -309,13 +310,15 @@ class _KernelRun(machine.Run):
         if first % lanes:
             raise Trap("alignment", f"{cell.buffer.name} from {first} on is not aligned to {lanes} elements")
 
-    def _look_at_register(self, cell: Cell, where: Dealt, address: int) -> None:
-        """Raises a trap where a register is of another thread, or keeps two elements."""
+    def _check_register(self, cell: Cell, where: Distributed, address: int) -> None:
+        """Raise a trap if a register belongs to another thread, or is used for two elements."""
         threads = {axis: index(thread) for axis, thread in self._thread.items()}
         missing = [share.axis for share in where.shares if share is not None and share.axis not in threads]
         if missing:
-            raise Trap("register", f"{cell.buffer.name} at {address}, in no loop along {AXES[missing[0]]}")
-        thread = self._at_work()
+            raise Trap(
+                "register", f"{cell.buffer.name} at {address} is accessed outside of a loop along {AXES[missing[0]]}"
+            )
+        thread = self._current_thread()
         owner = self._owners.setdefault((cell.buffer.uid, address), thread)
         if owner != thread:
             raise Trap("register", f"{cell.buffer.name} at {address} is a register of {owner}, not of {thread}")
@@ -324,7 +327,7 @@ class _KernelRun(machine.Run):
         for position, extent in zip(at, where.extents, strict=True):
             slot = slot * extent + position
         if self._slots.setdefault((cell.buffer.uid, thread, slot), address) != address:
-            raise Trap("register", f"{cell.buffer.name} at {address} is in register {slot}, with another element")
+            raise Trap("register", f"{cell.buffer.name} at {address} shares register {slot} with another element")
 
     def _as_numbers(self, cell: Cell) -> tuple[tuple[Index, Index], ...]:
         return tuple((index(self._index(position)), extent) for position, extent in cell.pairs)
@@ -334,7 +337,7 @@ class _KernelRun(machine.Run):
         super()._allocate(buffer, capacity, zeroed=zeroed)
 
     def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
-        """What is emptied; zeros are stored by all threads of a block, each to the cells of its number."""
+        """Clear a buffer. Zeros are stored by all threads of a block, each thread to the cells of its number."""
         if self._launch is None or self._places.get(buffer.uid, "global") not in ("global", "shared"):
             super()._clear(buffer, count, zeroed=zeroed)
             return
@@ -342,16 +345,16 @@ class _KernelRun(machine.Run):
         if not 0 <= count <= memory.capacity:
             raise Trap("capacity", f"{count} elements of {buffer.name} are cleared; it has {memory.capacity}")
         if zeroed:
-            self._zeros_stored(buffer, count)
+            self._store_zeros(buffer, count)
         memory.zeroed = max(memory.zeroed, count) if zeroed else 0
         for address in [address for address in memory.cells if address < count]:
             del memory.cells[address]
 
-    def _zeros_stored(self, buffer: Buffer, count: int) -> None:
+    def _store_zeros(self, buffer: Buffer, count: int) -> None:
         x, y, z = self._launch.threads if self._launch else (1, 1, 1)
         threads = [(a, b, c) for c, b, a in product(range(z), range(y), range(x))]
         before = self._thread
         for address in range(count):
             self._thread = dict(enumerate(threads[address % len(threads)]))
-            self._seen_by_others(buffer, address, "write")
+            self._check_race(buffer, address, "write")
         self._thread = before

@@ -1,1 +1,0 @@
-"""What a command is, and what a terminal shows."""

@@ -1,0 +1,158 @@
+"""A model of the machine that kernels run on: registers, vectors, caches and cores, and the tile sizes that fit them.
+
+The model answers from the compiler's predefined macros for its flags and from the caches that the operating system
+reports, never from the name of the processor. Each number can be overridden.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from atl.core import dtypes
+from atl.errors import InvalidArgument, brief
+from lowering.compiler import find_compiler
+
+VARIABLE: Final = "ATL_MACHINE"
+"""Environment variable with numbers that override those found: ATL_MACHINE="l1=32768,cores=4"."""
+SPARE_REGISTERS: Final = 4
+"""Vector registers that a register tile leaves for operands and temporaries."""
+VECTORS_WIDE: Final = 2
+"""Vectors in a row of a register tile: with one, each broadcast operand would serve one multiply-add only."""
+CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
+KIB: Final = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Numbers of a machine. Sizes are in bytes, per core; of a cache that is not there the size is 0.
+
+    The register tile and the blocks follow the analytical model of Low et al. (Analytical Modeling Is Enough for
+    High-Performance BLIS, 2016) and of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008).
+
+    >>> avx2 = Machine(
+    ...     vector_bytes=32, vector_registers=16, fma=True, cores=4, l1=32768, l2=262144, l3=8388608, line=64)
+    >>> avx2.register_tile("float32"), avx2.register_tile("float64"), avx2.panel_depth("float32")
+    ((6, 16), (6, 8), 256)
+    """
+
+    vector_bytes: int
+    vector_registers: int
+    fma: bool
+    cores: int
+    l1: int
+    l2: int
+    l3: int
+    line: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, least = getattr(self, field.name), 0 if field.name in ("l2", "l3", "fma") else 1
+            if isinstance(value, bool) != (field.name == "fma") or not isinstance(value, int) or value < least:
+                raise InvalidArgument(
+                    f"a machine with {field.name}={brief(value)}",
+                    required="True or False" if field.name == "fma" else f"a whole number, at least {least}",
+                )
+
+    def lanes(self, dtype: str = "float32") -> int:
+        """Return the number of elements in a vector."""
+        return max(1, self.vector_bytes // _bytes(dtype))
+
+    def register_tile(self, dtype: str = "float32") -> tuple[int, int]:
+        """Return rows and columns of the largest tile of sums that stays in registers, two vectors wide.
+
+        rows · (columns / lanes) <= vector registers − 4; the number of rows is even where it is above one.
+        """
+        rows = max(1, (self.vector_registers - SPARE_REGISTERS) // VECTORS_WIDE)
+        return rows - rows % 2 if rows > 1 else rows, VECTORS_WIDE * self.lanes(dtype)
+
+    def panel_depth(self, dtype: str = "float32") -> int:
+        """Return the terms of a block, a power of two: a panel of as many rows of the tile takes two thirds of L1."""
+        _, columns = self.register_tile(dtype)
+        return _power_of_two(self.l1 * 2 // 3 // (columns * _bytes(dtype)))
+
+    def block_rows(self, dtype: str = "float32") -> int:
+        """Return the rows of a packed left operand, a multiple of the tile's, that take a quarter of L2."""
+        rows, _ = self.register_tile(dtype)
+        fitting = (self.l2 or self.l1) // 4 // (self.panel_depth(dtype) * _bytes(dtype))
+        return max(1, fitting // rows) * rows
+
+    def strip_rows(self, row_bytes: int) -> int:
+        """Return how many rows of an image stay in half of L2, a power of two."""
+        return _power_of_two((self.l2 or self.l1) // 2 // max(1, row_bytes))
+
+    def __str__(self) -> str:
+        rows, columns = self.register_tile()
+        caches = ", ".join(f"L{n} {size // KIB} KiB" for n, size in ((1, self.l1), (2, self.l2), (3, self.l3)) if size)
+        fused = ", fused multiply-add" if self.fma else ""
+        return "\n".join((
+            f"vectors         {self.vector_registers} registers of {self.vector_bytes} bytes{fused}",
+            f"caches          {caches}, lines of {self.line} bytes",
+            f"cores           {self.cores}",
+            f"register tile   {rows} x {columns} of float32, {rows} x {columns // 2} of float64",
+            f"panel depth     {self.panel_depth()} terms of float32",
+            f"block rows      {self.block_rows()} of float32",
+        ))  # fmt: skip
+
+
+def machine() -> Machine:
+    """Return the model of this machine, for the C compiler that `compile` uses and its flags.
+
+    ATL_MACHINE overrides numbers of it. Raises `InvalidArgument` if that is malformed, and what `find_compiler` raises.
+    """
+    compiler = find_compiler()
+    l1, l2, l3, line = caches()
+    found = Machine(
+        vector_bytes=compiler.vector_bytes, vector_registers=compiler.vector_registers, fma=compiler.fma,
+        cores=cores(), l1=l1, l2=l2, l3=l3, line=line,
+    )  # fmt: skip
+    return replace(found, **_overrides(os.environ.get(VARIABLE, "")))
+
+
+def cores() -> int:
+    """Return the number of processors on which this process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def caches(folder: Path = CACHES) -> tuple[int, int, int, int]:
+    """Return the sizes of L1 for data, L2 and L3, and the size of a line; usual ones where nothing is reported."""
+    sizes, line = {1: 32 * KIB, 2: 256 * KIB, 3: 0}, 64
+    for index in sorted(folder.glob("index*")):
+        try:
+            level, kind, size, width = (
+                (index / name).read_text(encoding="ascii").strip()
+                for name in ("level", "type", "size", "coherency_line_size")
+            )
+            if kind != "Instruction" and int(level) in sizes:
+                sizes[int(level)], line = int(size.removesuffix("K")) * KIB, int(width)
+        except (OSError, ValueError):
+            continue
+    return sizes[1], sizes[2], sizes[3], line
+
+
+def _overrides(text: str) -> dict[str, Any]:
+    names = [field.name for field in fields(Machine)]
+    found: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in names or not value.strip().isdecimal():
+            raise InvalidArgument(
+                f"{VARIABLE}={text!r}: {part!r} is not understood",
+                required=f"name=number, separated by commas; the names are {', '.join(names)}",
+                suggestions=(f'{VARIABLE}="vector_registers=16,l1=32768"',),
+            )
+        found[name] = bool(int(value)) if name == "fma" else int(value)
+    return found
+
+
+def _bytes(dtype: str) -> int:
+    return dtypes.bits(dtypes.checked_dtype(dtype)) // 8
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << max(0, number.bit_length() - 1)
+
+
+__all__ = ["Machine", "machine"]

@@ -1,0 +1,147 @@
+"""Functions of generated C: their error, their special values, and that compilers vectorise loops over them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import mpmath
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import atl
+from lowering import compile as compiled
+from lowering.c import helpers
+from lowering.compiler import find_compiler
+from proofs_tests.compilers import has_vectorised_loop, predefined
+from proofs_tests.programs.agreement import own_cache
+
+Array = npt.NDArray[Any]
+
+pytestmark = pytest.mark.usefixtures("each_compiler")
+
+BOUNDS: Final = {"exp": 1.1, "log": 1.0, "tanh": 1.5}
+"""The bounds that the C states, in units in the last place.
+
+All floats were tried once: the largest errors are 1.0096, 0.8 and 1.4.
+"""
+STEP: Final = 251
+"""Of this many consecutive floats one is tried."""
+INF: Final = np.inf
+
+
+def computed(function: str, x: Array) -> Array:
+    """Return the result of a kernel."""
+    n = atl.sizes("n")
+    of = atl.tensor("x", n, dtype=str(x.dtype))
+    made: Array = compiled(atl.program(function, [of], atl.gen(n, lambda i: getattr(atl, function)(of[i]))))(x)
+    return made
+
+
+def floats(low: float, high: float) -> Array:
+    """Return floats between two of the same sign, evenly spaced over their bits."""
+    first, last = sorted(int(np.float32(end).view(np.uint32)) for end in (low, high))
+    return np.arange(first, last + 1, STEP, dtype=np.uint32).view(np.float32)
+
+
+def largest_error(function: str, x: Array) -> float:
+    """Return the largest error of a function of floats, in units in the last place; infinity for a wrong infinity."""
+    found, exact = computed(function, x).astype(np.float64), getattr(np, function)(x.astype(np.float64))
+    # Beyond this the nearest float is infinity.
+    finite = np.abs(exact) < 2.0**128 - 2.0**103
+    unit = np.spacing(np.where(finite, np.abs(exact), 1.0).astype(np.float32)).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.where(finite, np.abs(found - exact) / unit, np.where(found == np.copysign(INF, exact), 0.0, INF))
+    return float(error.max())
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize(
+    ("function", "low", "high"),
+    [
+        ("exp", 1e-9, 89.0), ("exp", -1e-9, -87.5), ("exp", -87.5, -105.0), ("exp", 0.0, 1e-9),
+        ("log", 0.5, 2.0), ("log", 1e-45, 0.5), ("log", 2.0, 3.4e38),
+        ("tanh", 0.0, 0.6), ("tanh", 0.5, 12.0), ("tanh", -0.1, -100.0),
+    ],
+)  # fmt: skip
+def test_a_float_is_within_the_bound(function: str, low: float, high: float) -> None:
+    assert largest_error(function, floats(low, high)) <= BOUNDS[function]
+
+
+@pytest.mark.parametrize("function", BOUNDS)
+def test_a_double_is_within_the_bound(function: str) -> None:
+    draw = np.random.default_rng(2)
+    x = np.concatenate([draw.uniform(-700, 700, 700), draw.standard_normal(1500), 1 + draw.uniform(-1e-3, 1e-3, 300)])
+    x = np.abs(x) if function == "log" else x
+    with mpmath.workdps(40):
+        for at, found in zip(x, computed(function, x), strict=True):
+            exact = getattr(mpmath, function)(mpmath.mpf(float(at)))
+            assert abs(mpmath.mpf(float(found)) - exact) <= BOUNDS[function] * np.spacing(abs(float(exact))), at
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        ("exp", [1, 1, INF, 0, np.nan, INF, 0, INF, 0]),
+        ("log", [-INF, -INF, INF, np.nan, np.nan, None, np.nan, None, np.nan]),
+        ("tanh", [0, 0, 1, -1, np.nan, 1, -1, 1, -1]),
+    ],
+)
+def test_special_values(function: str, expected: list[float | None], dtype: str) -> None:
+    x = np.array([0, -0.0, INF, -INF, np.nan, 1e4, -1e4, np.finfo(dtype).max, np.finfo(dtype).min], dtype)
+    with np.errstate(all="ignore"):
+        library = getattr(np, function)(x)
+    wanted = [at if value is None else value for at, value in zip(library, expected, strict=True)]
+    found = computed(function, x)
+    np.testing.assert_allclose(found, np.array(wanted, dtype), rtol=1e-6)
+    assert found.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_results_at_the_ends_of_the_range(dtype: str) -> None:
+    least, ends = np.finfo(dtype).smallest_subnormal, {"float32": (88.7228, -103.9), "float64": (709.78, -745.1)}[dtype]
+    above, below = computed("exp", np.array(ends, dtype))
+    assert np.isfinite(above)
+    assert above > 0.99 * np.finfo(dtype).max
+    assert below == least
+    np.testing.assert_allclose(computed("log", np.array([least], dtype)), np.log([float(least)]), rtol=1e-6)
+    assert computed("tanh", np.array([least], dtype)) == least
+
+
+@pytest.fixture
+def has_fma() -> None:
+    if not {"__FP_FAST_FMA", "__FMA__", "__ARM_FEATURE_FMA"} & predefined(find_compiler()):
+        pytest.skip("without fused multiply-adds the library's function is called")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("function", "before", "after", "low", "high"),
+    [
+        ("exp", "0.16666518f", "0.1666f", 1e-3, 89.0),
+        ("exp", "2.1219444e-4f", "2.1219e-4f", 1e-3, 89.0),
+        ("exp", "0x4b40017f", "0x4b40017d", 1e-3, 89.0),
+        ("log", "0.3999955f", "0.3998f", 0.5, 2.0),
+        ("log", "-2.1219444e-4f", "-2.1218e-4f", 2.0, 1e30),
+        ("log", "n - 25.0f", "n - 24.0f", 1e-45, 1e-38),
+        ("tanh", "0.13333087f", "0.13332f", 0.1, 0.6),
+        ("tanh", "-large", "large", -0.6, -1.0),
+    ],
+)
+def test_a_wrong_constant_is_found(
+    has_fma: None, function: str, before: str, after: str, low: float, high: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = helpers._HELPERS[f"{function}_float"]
+    assert before in right
+    monkeypatch.setitem(helpers._HELPERS, f"{function}_float", right.replace(before, after))
+    with own_cache():
+        assert largest_error(function, floats(low, high)) > BOUNDS[function]
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("function", BOUNDS)
+def test_a_loop_is_vectorised(has_fma: None, function: str, kind: str) -> None:
+    head = "void f(const T *restrict x, T *restrict y)\n{\n".replace("T", kind)
+    code = f"{head}    for (int i = 0; i < 4096; i++) y[i] = {function}_{kind}(x[i]);\n}}\n"
+    assert has_vectorised_loop(f"{helpers.preamble(code)}\n{code}", find_compiler())
