@@ -16,7 +16,7 @@ import pytest
 import atl
 from atl import Program
 from atl.errors import ArgumentError, InvalidArgument, OutOfMemory
-from bench.contest import Limit, Tuning, Workload, moved, posed
+from bench.comparison import Roofline, Tuning, Workload, moved, posed
 from bench.measure import measured
 from bench.outcome import Case
 from examples.schedules import anchors, blur
@@ -537,7 +537,7 @@ def _by_tiles(by: int) -> Session:
 
 def _doing(*tuned: Tuning) -> Workload:
     pose = posed(np.transpose, lambda size: ((size, size),) * 2)
-    return Workload("turning", "a transpose", (64,), pose, (), (), Limit("copy", moved), most=4000, tuned=tuned)
+    return Workload("turning", "a transpose", (64,), pose, (), (), Roofline("copy", moved), max_size=4000, tuned=tuned)
 
 
 @pytest.mark.long
@@ -558,13 +558,13 @@ def test_tuned_schedule_is_benchmarked_and_stored(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.long
 def test_benchmark_explains_tuning_if_none_exists() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
-    ((name, why, output),) = [(one.name, one.why, one.said) for one in found.left_out]
+    ((name, why, output),) = [(one.name, one.why, one.detail) for one in found.left_out]
     assert (name, why) == ("_by_tiles, tuned", "absent")
     assert "--tune 60" in output
 
 
 def test_failed_tuning_fails_the_benchmark() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (0,)})), Case("turning", 64, rounds=1), watch=lambda _: None)
-    ((why, output),) = [(one.why, one.said) for one in found.left_out]
+    ((why, output),) = [(one.why, one.detail) for one in found.left_out]
     assert why == "failed"
     assert "a tile of 0 iterations" in output
