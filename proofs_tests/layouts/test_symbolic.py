@@ -303,22 +303,16 @@ def test_symbolic_values_on_numeric_boxes_are_compared() -> None:
 @pytest.mark.parametrize(
     ("question", "why"),
     [
-        (
-            lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)),
-            "is not a formula over index expressions",
-        ),
-        (
-            lambda: equal(Layout((N, 2), (E(0), E(1))), IndexFunction((N, 2), lambda i, j: Coordinate((i, j)))),
-            "the values are not index expressions",
-        ),
-        (
-            lambda: injective(composition(Swizzle(3, 3, 3), Layout((N, 8), (8, 1)))),
-            "are not proved to be in the domain of Swizzle",
-        ),
+        (lambda: equal(IndexFunction((N,), lambda i: [3, 1][i % 2]), Layout(N)),
+            "is not a formula over index expressions"),
+        (lambda: equal(Layout((N, 2), (E(0), E(1))), IndexFunction((N, 2), lambda i, j: Coordinate((i, j)))),
+            "the values are not index expressions"),
+        (lambda: injective(composition(Swizzle(3, 3, 3), Layout((N, 8), (8, 1)))),
+            "are not proved to be in the domain of Swizzle"),
         (lambda: injective(IndexFunction((N,), lambda i: (i, i), lambda x, y: (x,))), "is not a formula over index"),
     ],
     ids=["no formula", "coordinates", "domain", "the inverse is not proved"],
-)
+)  # fmt: skip
 def test_unknown_answers_give_the_reason(question: Callable[[], object], why: str) -> None:
     found = question()
     assert isinstance(found, Unknown)

@@ -57,37 +57,19 @@ def test_address_with_exchanged_extents_is_refused() -> None:
 
 
 BLOCKED: dict[str, tuple[Sequence[Any], Sequence[Any], Callable[..., Any]]] = {
-    "loops over tiles": (
-        (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        lambda *i: flat(i, (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L)),
-    ),
-    "elements of tiles": (
-        (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        (n, m),
-        lambda i, j: flat((i // K, j // L, i % K, j % L), (n, atl.ceildiv(m, L), K, L)),
-    ),
-    "one tile size": (
-        (atl.ceildiv(n, K), atl.ceildiv(m, K), K, K),
-        (n, m),
-        lambda i, j: flat((i // K, j // K, i % K, j % K), (n, atl.ceildiv(m, K), K, K)),
-    ),
-    "tiles without tails": (
-        (n, m, K, L),
-        (n * K, m * L),
-        lambda i, j: flat((i // K, j // L, i % K, j % L), (n, m, K, L)),
-    ),
-    "tiles of a batch": (
-        (b, atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        (b, n, m),
-        lambda c, i, j: flat((c, i // K, j // L, i % K, j % L), (b, atl.ceildiv(n, K), atl.ceildiv(m, L), K, L)),
-    ),
-    "tiles by columns": (
-        (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
-        (n, m),
-        lambda i, j: flat((j // L, i // K, j % L, i % K), (m, atl.ceildiv(n, K), L, K)),
-    ),
-}
+    "loops over tiles": ((atl.ceildiv(n, K), atl.ceildiv(m, L), K, L), (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L),
+        lambda *i: flat(i, (atl.ceildiv(n, K), atl.ceildiv(m, L), K, L))),
+    "elements of tiles": ((atl.ceildiv(n, K), atl.ceildiv(m, L), K, L), (n, m), lambda i,
+        j: flat((i // K, j // L, i % K, j % L), (n, atl.ceildiv(m, L), K, L))),
+    "one tile size": ((atl.ceildiv(n, K), atl.ceildiv(m, K), K, K), (n, m), lambda i,
+        j: flat((i // K, j // K, i % K, j % K), (n, atl.ceildiv(m, K), K, K))),
+    "tiles without tails":
+        ((n, m, K, L), (n * K, m * L), lambda i, j: flat((i // K, j // L, i % K, j % L), (n, m, K, L))),
+    "tiles of a batch": ((b, atl.ceildiv(n, K), atl.ceildiv(m, L), K, L), (b, n, m), lambda c, i,
+        j: flat((c, i // K, j // L, i % K, j % L), (b, atl.ceildiv(n, K), atl.ceildiv(m, L), K, L))),
+    "tiles by columns": ((atl.ceildiv(n, K), atl.ceildiv(m, L), K, L), (n, m), lambda i,
+        j: flat((j // L, i // K, j % L, i % K), (m, atl.ceildiv(n, K), L, K))),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BLOCKED)

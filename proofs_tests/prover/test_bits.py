@@ -27,40 +27,25 @@ def inside(*extents: int) -> Facts:
 
 
 KNOWN: Final[dict[str, tuple[Facts, Predicate]]] = {
-    "xor of single bits is a bit": (
-        inside(16, 16, 16),
-        within(ZERO, exclusive_or(bit(x, 0), bit(x, 3), bit(y, 1), bit(z, 2)), constant(2)),
-    ),
+    "xor of single bits is a bit":
+        (inside(16, 16, 16), within(ZERO, exclusive_or(bit(x, 0), bit(x, 3), bit(y, 1), bit(z, 2)), constant(2))),
     "a number is the sum of its bits": (inside(64), equal(x, sum((2**k * bit(x, k) for k in range(6)), ZERO))),
-    "xor works bit by bit": (
-        inside(16, 16),
-        equal(exclusive_or(x, y), sum((2**k * exclusive_or(bit(x, k), bit(y, k)) for k in range(4)), ZERO)),
-    ),
-    "the high half of xor is xor of the high halves": (
-        Facts(),
-        equal(exclusive_or(x, y) // 8, exclusive_or(x // 8, y // 8)),
-    ),
-    "a swizzle stays within a multiple of its group": (
-        Facts().assume(within(ZERO, x, 8 * n)),
-        within(ZERO, exclusive_or(x, y % 8), 8 * n),
-    ),
-    "a swizzle of addresses is its own inverse": (
-        Facts().assume(within(ZERO, x, n), within(ZERO, y, constant(64))),
-        equal(64 * x + y, exclusive_or(a := exclusive_or(64 * x + y, 8 * (x % 8)), 8 * (a // 64 % 8))),
-    ),
-    "a Gray code determines its number": (
-        inside(8),
-        equal(x, exclusive_or(g := exclusive_or(x, x // 2), g // 2, g // 4)),
-    ),
-    "xor with one number can be cancelled": (
-        inside(8, 8, 8).assume(equal(exclusive_or(x, z), exclusive_or(y, z))),
-        equal(x, y),
-    ),
-    "equal parts of a number can be cancelled": (
-        Facts().assume(equal(exclusive_or(x % 8, z % 4), exclusive_or(y % 8, z % 4)), equal(x // 8, y // 8)),
-        equal(x, y),
-    ),
-}
+    "xor works bit by bit": (inside(16, 16),
+        equal(exclusive_or(x, y), sum((2**k * exclusive_or(bit(x, k), bit(y, k)) for k in range(4)), ZERO))),
+    "the high half of xor is xor of the high halves":
+        (Facts(), equal(exclusive_or(x, y) // 8, exclusive_or(x // 8, y // 8))),
+    "a swizzle stays within a multiple of its group":
+        (Facts().assume(within(ZERO, x, 8 * n)), within(ZERO, exclusive_or(x, y % 8), 8 * n)),
+    "a swizzle of addresses is its own inverse": (Facts().assume(within(ZERO, x, n), within(ZERO, y, constant(64))),
+        equal(64 * x + y, exclusive_or(a := exclusive_or(64 * x + y, 8 * (x % 8)), 8 * (a // 64 % 8)))),
+    "a Gray code determines its number":
+        (inside(8), equal(x, exclusive_or(g := exclusive_or(x, x // 2), g // 2, g // 4))),
+    "xor with one number can be cancelled":
+        (inside(8, 8, 8).assume(equal(exclusive_or(x, z), exclusive_or(y, z))), equal(x, y)),
+    "equal parts of a number can be cancelled":
+        (Facts().assume(equal(exclusive_or(x % 8, z % 4), exclusive_or(y % 8, z % 4)), equal(x // 8, y // 8)),
+        equal(x, y)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -473,11 +473,8 @@ def test_custom_inputs_are_accepted_and_checked() -> None:
 # -- default candidates -----------------------------------------------------------------------------------------------
 
 USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
-    "tiles of a sum in registers": (
-        anchors.product(),
-        {"rows": 4, "columns": 16, "swapped": False},
-        "let acc | registers := Σ[p < k] ⊞[ii < 4] ⊞[ji < 16] A[4*io + ii, p] * B[p, 16*jo + ji] in",
-    ),
+    "tiles of a sum in registers": (anchors.product(), {"rows": 4, "columns": 16, "swapped": False},
+        "let acc | registers := Σ[p < k] ⊞[ii < 4] ⊞[ji < 16] A[4*io + ii, p] * B[p, 16*jo + ji] in"),
     "the same by columns": (
         anchors.product(),
         {"rows": 4, "columns": 16, "swapped": True},
@@ -486,15 +483,12 @@ USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
             "Σ[p < k] ⊞[ii < 4] ⊞[ji < 16]"
         ),
     ),
-    "rows together, with the let that they share": (
-        blur.two_stage(),
-        {"rows": 4, "vector": False},
-        "let buf := ⊞[y < 6] ⊞[i < 1]",
-    ),
+    "rows together, with the let that they share":
+        (blur.two_stage(), {"rows": 4, "vector": False}, "let buf := ⊞[y < 6] ⊞[i < 1]"),
     "lanes of a single loop": (TWICE, {"lanes": 8}, "⊞[io < n // 8] ⊞[ii < 8 | vector] 2 * x[8*io + ii]"),
     "a loop as it is, in lanes": (TWICE, {"lanes": 0}, "⊞[i < n | vector] 2 * x[i]"),
     "what has no tests": (anchors.transpose(), {"rows": 1, "vector": True}, "⊞[j < m] ⊞[i < n | vector] A[i, j]"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.sampled

@@ -63,16 +63,11 @@ CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n]
 @pytest.mark.parametrize(
     ("text", "says", "advice"),
     [
-        (
-            "x[_] * y[_]",
-            "has 2 * x[i] in place of x[_]; operators group to the left: it is (2 * x[i]) * y[i - 1]",
-            '"_ * y[_]" fits it',
-        ),
-        (
-            "2 * (x[_] * y[_])",
+        ("x[_] * y[_]", "has 2 * x[i] in place of x[_]; operators group to the left: it is (2 * x[i]) * y[i - 1]",
+            '"_ * y[_]" fits it'),
+        ("2 * (x[_] * y[_])",
             "2 * x[i], has x[i] in place of (x[_] * y[_]); operators group to the left: a * b * c is (a * b) * c",
-            '"2 * _" fits it',
-        ),
+            '"2 * _" fits it'),
         ("_ * z[_]", "the nearest, 2 * x[i] * y[i - 1], has y in place of z", '"_ * _[_]" fits it'),
         ("x[_ + 1]", "the nearest, x[i], has the index i in place of _ + 1", "write _ for what does not matter"),
         ("⊞[j < n] _", "has the name i in place of j", ""),
@@ -81,7 +76,7 @@ CHAIN = atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n]
         ("_ - x[_]", "has + in place of -", ""),
         ("⊞[_ < n] x[_]", "has [1 <= i] · 2 * x[i] * y[i - 1] + x[i] in place of x[_]", ""),
     ],
-)
+)  # fmt: skip
 def test_unmatched_pattern_shows_the_nearest_place(text: str, says: str, advice: str) -> None:
     with pytest.raises(DoesNotApply) as caught:
         reschedule(CHAIN).find(text)

@@ -67,27 +67,18 @@ def names(session: Session) -> list[str]:
 IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
     "nothing": (lambda: reschedule(matmul()).tile(["i", "j"], [4, 8]), []),
     "an access": (lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))), ["UnsafeAccess"]),
-    "every access": (
-        lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i - 1] + f[i + 1]))),
-        ["UnsafeAccess", "UnsafeAccess"],
-    ),
-    "a truncation": (
-        lambda: reschedule(doubled()).tile("i", 8).rw("guard_mul_right", reverse=True),
-        ["UnsafeTruncation"],
-    ),
+    "every access": (lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i - 1] + f[i + 1]))),
+        ["UnsafeAccess", "UnsafeAccess"]),
+    "a truncation":
+        (lambda: reschedule(doubled()).tile("i", 8).rw("guard_mul_right", reverse=True), ["UnsafeTruncation"]),
     "a mark": (lambda: reschedule(matmul()).mark("i", "block.x"), ["UnsupportedMark"]),
-    "two marks and what they are on": (
-        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "registers").mark("p", "block.x"),
-        ["UnsupportedMark"] * 3,
-    ),
-    "a buffer that the stack does not hold": (
-        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "stack"),
-        ["UnsupportedMark"],
-    ),
-    "a buffer that the stack holds": (
-        lambda: reschedule(matmul()).tile("p", 8).stage("A[_, _]", at="po", name="a").mark("a", "stack"),
-        [],
-    ),
+    "two marks and what they are on":
+        (lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "registers").mark("p", "block.x"),
+        ["UnsupportedMark"] * 3),
+    "a buffer that the stack does not hold":
+        (lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "stack"), ["UnsupportedMark"]),
+    "a buffer that the stack holds":
+        (lambda: reschedule(matmul()).tile("p", 8).stage("A[_, _]", at="po", name="a").mark("a", "stack"), []),
     "buffers that the stack does not hold together": (lambda: reschedule(stacked(3, within=True)), ["UnsupportedMark"]),
     "buffers that the stack holds together": (lambda: reschedule(stacked(2, within=True)), []),
     "buffers of one statement": (lambda: reschedule(stacked(3, within=False)), ["UnsupportedMark"]),
@@ -95,7 +86,7 @@ IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
     "buffers of loops that follow each other": (lambda: reschedule(parts(3, 2)), []),
     "one part too many of them": (lambda: reschedule(parts(3, 3)), ["UnsupportedMark"] * 3),
     "a name": (lambda: reschedule(atl.program("p", [atl.tensor("out", n)], 2 * atl.tensor("out", n))), ["InvalidName"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.sampled

@@ -24,11 +24,8 @@ U, V = atl.tensor("U", n, 3, dtype="float64"), atl.tensor("V", 3, m, dtype="floa
 D = atl.tensor("D", n, m, dtype="float64")
 FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
     "A @ B": ([A, B], atl.gen(n, 3, lambda i, k: atl.sum(m, lambda j: A[i, j] * B[j, k])), lambda a, b: a @ b),
-    "A * (U @ V)": (
-        [A, U, V],
-        atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])),
-        lambda a, u, w: a * (u @ w),
-    ),
+    "A * (U @ V)": ([A, U, V], atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])), lambda a,
+        u, w: a * (u @ w)),
     "-3 A / 2": ([A], atl.gen(n, m, lambda i, j: -(3.0 * A[i, j]) / 2.0), lambda a: -1.5 * a),
     "A * D": ([A, D], atl.gen(n, m, lambda i, j: A[i, j] * D[i, j]), lambda a, d: a * d),
     "A + D": ([A, D], atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), lambda a, d: a + d),
@@ -37,7 +34,7 @@ FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
     "sums of columns": ([A], atl.gen(m, lambda j: atl.sum(n, lambda i: A[i, j])), lambda a: a.sum(axis=0)),
     "A transposed": ([A], atl.transpose(A), lambda a: a.T),
     "A transposed by elements": ([A], atl.gen(m, n, lambda j, i: A[i, j]), lambda a: a.T),
-}
+}  # fmt: skip
 
 
 FORMULAS["(A - D) @ v"] = (
@@ -96,21 +93,12 @@ MTTKRP = atl.program(
     atl.gen(n, 4, lambda i, r: atl.sum(m, lambda j: atl.sum(q, lambda k: T[i, j, k] * R[k, r] * C[j, r]))),
 )
 SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] = {
-    "a dense workspace": (
-        SPMSPV,
-        [("A", sparse.CSR)],
-        "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] A_val[p] * x[A_crd[p]]",
-    ),
-    "entries of both that meet": (
-        SPMSPV,
-        [("A", sparse.CSR), ("x", sparse.VECTOR)],
-        "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] Σ[p1 < x_nnz] [A_crd[p] = x_crd[p1]] · A_val[p] * x_val[p1]",
-    ),
-    "the columns that x has": (
-        SPMSPV,
-        [("x", sparse.VECTOR), ("A", sparse.CSC)],
-        "Σ[p < x_nnz] Σ[A_pos[x_crd[p]] <= p1 < A_pos[x_crd[p] + 1]] place n A_crd[p1] (A_val[p1] * x_val[p])",
-    ),
+    "a dense workspace":
+        (SPMSPV, [("A", sparse.CSR)], "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] A_val[p] * x[A_crd[p]]"),
+    "entries of both that meet": (SPMSPV, [("A", sparse.CSR), ("x", sparse.VECTOR)],
+        "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] Σ[p1 < x_nnz] [A_crd[p] = x_crd[p1]] · A_val[p] * x_val[p1]"),
+    "the columns that x has": (SPMSPV, [("x", sparse.VECTOR), ("A", sparse.CSC)],
+        "Σ[p < x_nnz] Σ[A_pos[x_crd[p]] <= p1 < A_pos[x_crd[p] + 1]] place n A_crd[p1] (A_val[p1] * x_val[p])"),
     "rows times rows": (
         SPMSPM,
         [("A", sparse.CSR), ("E", sparse.CSR)],
@@ -176,11 +164,8 @@ SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] =
             "Σ[T_pos_3[p1] <= p2 < T_pos_3[p1 + 1]] T_val[p2] * z[T_crd_3[p2]]"
         ),
     ),
-    "a tensor of dense fibres times a vector": (
-        TTV,
-        [("T", sparse.MODE_GENERIC)],
-        "Σ[p < T_nnz] place n T_crd0[p] ⊞[j < m] T_val[p*m + j] * z[T_crd1[p]]",
-    ),
+    "a tensor of dense fibres times a vector":
+        (TTV, [("T", sparse.MODE_GENERIC)], "Σ[p < T_nnz] place n T_crd0[p] ⊞[j < m] T_val[p*m + j] * z[T_crd1[p]]"),
     "a matricised tensor times two matrices": (
         MTTKRP,
         [("T", sparse.CSF)],
@@ -189,7 +174,7 @@ SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] =
             "Σ[T_pos_3[p1] <= p2 < T_pos_3[p1 + 1]] T_val[p2] * R[T_crd_3[p2], r] * C[T_crd_2[p1], r]"
         ),
     ),
-}
+}  # fmt: skip
 MEANT: dict[str, Callable[..., Any]] = {
     "spmspv": lambda a, b: a @ b,
     "spmspm": lambda a, b: a @ b,
@@ -239,19 +224,13 @@ def test_interchange_enables_vectorised_rows() -> None:
 @pytest.mark.parametrize(
     ("form", "steps", "wanted"),
     [
-        (
-            sparse.BCSR,
-            lambda s: s.tails(strategy="min"),
-            "Σ[p3 < min(m - 4*A_crd[p1], 4)] A_val[16*p1 + 4*p2 + p3] * v[4*A_crd[p1] + p3]",
-        ),
-        (
-            sparse.DIA,
-            lambda s: s.interchange("j").tails(),
-            "Σ[p < A_nnz] Σ[max(0, A_crd[p] - n + 1) <= j < min(m, A_crd[p] + 1)] place n (j + n - A_crd[p] - 1)",
-        ),
+        (sparse.BCSR, lambda s: s.tails(strategy="min"),
+            "Σ[p3 < min(m - 4*A_crd[p1], 4)] A_val[16*p1 + 4*p2 + p3] * v[4*A_crd[p1] + p3]"),
+        (sparse.DIA, lambda s: s.interchange("j").tails(),
+            "Σ[p < A_nnz] Σ[max(0, A_crd[p] - n + 1) <= j < min(m, A_crd[p] + 1)] place n (j + n - A_crd[p] - 1)"),
     ],
     ids=["blocks", "diagonals"],
-)
+)  # fmt: skip
 def test_tails_turn_guards_into_loop_bounds(
     form: sparse.Format, steps: Callable[[Session], Session], wanted: str
 ) -> None:

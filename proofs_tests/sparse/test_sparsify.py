@@ -228,20 +228,14 @@ def refused(error: type[ATLError], act: Any) -> str:
 @pytest.mark.parametrize(
     ("formula", "form", "message"),
     [
-        (
-            atl.gen(n, m, lambda i, j: atl.exp(A[i, j])),
-            sparse.CSR,
-            "the loop j is still dense: entries are found below exp",
-        ),
+        (atl.gen(n, m, lambda i, j: atl.exp(A[i, j])), sparse.CSR,
+            "the loop j is still dense: entries are found below exp"),
         (atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])), sparse.CSR, "it is a max, not a sum"),
-        (
-            atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])),
-            sparse.CSC,
-            "the loop i is still dense: entries are found below a max",
-        ),
+        (atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])), sparse.CSC,
+            "the loop i is still dense: entries are found below a max"),
         (atl.gen(n, m, lambda i, j: atl.maximum(A[i, j], v[j])), sparse.COO, "entries are found below max"),
     ],
-)
+)  # fmt: skip
 def test_error_names_the_dense_loop_and_the_reason(formula: Any, form: sparse.Format, message: str) -> None:
     s = reschedule(atl.program("formula", [A, v], formula))
     text = refused(DoesNotApply, lambda: s.sparsify("A", form))

@@ -30,26 +30,21 @@ def scaled(*extents: object) -> Program:
 
 
 STORED: Final[dict[str, tuple[Function, str]]] = {
-    "a swizzle of rows": (
-        LinearLayout.from_bases([("i", [17, 34, 68]), ("j", [1, 2, 4, 8])], ["offset"]),
-        "i, j // 8, xor(i, j % 8)",
-    ),
-    "two coordinates": (
-        LinearLayout.from_bases([("i", [(1, 0), (2, 1), (0, 2)]), ("j", [(1, 1), (0, 4), (0, 8), (4, 0)])], ["x", "y"]),
-        "",
-    ),
+    "a swizzle of rows":
+        (LinearLayout.from_bases([("i", [17, 34, 68]), ("j", [1, 2, 4, 8])], ["offset"]), "i, j // 8, xor(i, j % 8)"),
+    "two coordinates":
+        (LinearLayout.from_bases([("i", [(1, 0), (2, 1), (0, 2)]), ("j", [(1, 1), (0, 4), (0, 8), (4, 0)])],
+        ["x", "y"]), ""),
     "unused locations": (LinearLayout.from_bases([("i", [32, 64, 128]), ("j", [1, 2, 4, 8])], ["offset"]), ""),
     "CuTe's swizzle after rows": (composition(Swizzle(2, 0, 3), Layout((8, 16), (16, 1))), ""),
     "CuTe's swizzle in chunks": (composition(Swizzle(2, 2, 3), Layout((8, 16), (16, 1))), ""),
     "strides over F2": (Layout((8, 16), (F2(17), F2(1))), "i, j // 8, xor(i, j % 8)"),
     "modes within modes": (Layout(((2, 4), (4, 4)), ((F2(1), F2(10)), (F2(66), F2(16)))), ""),
-    "Axe's lanes and registers": (
-        S[(2, 4, 4, 4) : (4 @ lane, 1 @ lane, 4 @ reg, 1 @ reg)],
-        "i // 4, i % 4, j // 4, j % 4",
-    ),
+    "Axe's lanes and registers":
+        (S[(2, 4, 4, 4) : (4 @ lane, 1 @ lane, 4 @ reg, 1 @ reg)], "i // 4, i % 4, j // 4, j % 4"),
     "Axe's memory, in blocks of columns": (S[(8, 4, 4) : (4, 32, 1)], "j // 4, i, j % 4"),
     "Axe's memory, with gaps": (S[(8, 2, 8) : (8, 128, 1)], "j // 8, i, j % 8"),
-}
+}  # fmt: skip
 """Storages of 8 x 16 elements, with the location of element i, j for some."""
 
 

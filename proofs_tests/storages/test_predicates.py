@@ -134,11 +134,8 @@ def test_zero_strides_test_the_first_element() -> None:
         (lambda: PredicateTensor(coordinates((3, 4)), 4), LayoutError, r"has 2 axes, the shape \(4\) has 1"),
         (lambda: PredicateTensor(coordinates(n), n).table(), CannotTabulate, "depends on symbolic sizes"),
         (lambda: PredicateTensor(coordinates(n), n)(np.arange(3)), CannotTabulate, "depends on symbolic sizes"),
-        (
-            lambda: PredicateTensor(coordinates((3, n)), (3, n))(np.arange(3), n),
-            LayoutError,
-            "arrays and index expressions",
-        ),
+        (lambda: PredicateTensor(coordinates((3, n)), (3, n))(np.arange(3), n), LayoutError,
+            "arrays and index expressions"),
         (lambda: PredicateTensor(coordinates((3, n)), (3, n))(n - n - 1 + 0 * n, n), LayoutError, "is outside"),
         (
             lambda: PredicateTensor(IndexFunction(3, lambda i: i), 3),  # type: ignore[arg-type]
@@ -147,7 +144,7 @@ def test_zero_strides_test_the_first_element() -> None:
         ),
     ],
     ids=["no coordinates", "too many axes", "a table of sizes", "arrays of sizes", "both", "outside", "no strides"],
-)
+)  # fmt: skip
 def test_invalid_predicate_tensors_are_refused(
     call: Callable[[], object], error: type[atl.ATLError], message: str
 ) -> None:

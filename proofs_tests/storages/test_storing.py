@@ -137,16 +137,13 @@ REFUSED = {
     "not addresses": (Layout((n, m), (F2(9), F2(1))), NoLayout, "the values of .* are not addresses"),
     "rank": (row_major(n), NoLayout, "has 1 mode"),
     "no box": (IndexFunction((n, m), lambda i, j: i * m + j), NoLayout, "onto=Box"),
-    "half": (
-        IndexFunction((n, m), lambda i, j: (i, j // 2), lambda i, q: (i, 2 * q), onto=Box((n, m), row_major=True)),
-        NotInjective,
-        r"the elements \(0, 0\) and \(0, 1\) would both be stored at \(0, 0\)",
-    ),
+    "half": (IndexFunction((n, m), lambda i, j: (i, j // 2), lambda i, q: (i, 2 * q), onto=Box((n, m), row_major=True)),
+        NotInjective, r"the elements \(0, 0\) and \(0, 1\) would both be stored at \(0, 0\)"),
     "a class": (Layout, InvalidArgument, "is not a layout"),
     "a number": (3, InvalidArgument, "is not a layout"),
     "function of nothing": (lambda: 3, InvalidArgument, "is not a layout"),
     "function to nothing": (lambda shape: shape, InvalidArgument, "is not a layout"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)

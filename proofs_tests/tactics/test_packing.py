@@ -149,25 +149,18 @@ def test_packed_product_has_no_inner_conditions() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     "no read": (lambda: reschedule(pipeline()).pack("f", at="⊞[_ < n] _ + _"), "is not read there"),
-    "a whole row": (
-        lambda: reschedule(atl.program("p", [A], atl.gen(n, lambda i: atl.transpose(A)[0]), given=[k >= 1])).pack("A"),
-        "no element of A is read there",
-    ),
-    "packed twice": (
-        lambda: reschedule(matmul()).pack("B").pack("B"),
-        "no element of B is read there, except to copy it",
-    ),
-    "an order that leaves a loop out": (
-        lambda: reschedule(matmul()).pack("B", order=["p"]),
-        "does not name each loop of the operand once",
-    ),
-    "an order with another loop": (
-        lambda: reschedule(matmul()).pack("B", order=["p", "i", "j"]),
-        "does not name each loop of the operand once",
-    ),
+    "a whole row":
+        (lambda: reschedule(atl.program("p", [A], atl.gen(n, lambda i: atl.transpose(A)[0]), given=[k >= 1])).pack("A"),
+        "no element of A is read there"),
+    "packed twice":
+        (lambda: reschedule(matmul()).pack("B").pack("B"), "no element of B is read there, except to copy it"),
+    "an order that leaves a loop out":
+        (lambda: reschedule(matmul()).pack("B", order=["p"]), "does not name each loop of the operand once"),
+    "an order with another loop":
+        (lambda: reschedule(matmul()).pack("B", order=["p", "i", "j"]), "does not name each loop of the operand once"),
     "nothing that is known": (lambda: reschedule(matmul()).pack("C"), "no loop, sum or let in the goal is named C"),
     "one read too many": (lambda: reschedule(matmul()).pack("B", nth=1), "B selects 1 place; nth=1 is out of range"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -25,28 +25,16 @@ from atl.prove.smt import Contradiction, solve
 from proofs_tests.prover.common import RISING, STRICT, VX, VY, VZ, below, given, k, m, n, system_of, x, y, z
 
 FALSE_CLAIMS: Final[dict[str, tuple[tuple[Predicate, ...], Predicate, dict[Var, int]]]] = {
-    "xor with a smaller number is the identity": (
-        (*below(8, x, y), at_most(x, y)),
-        equal(exclusive_or(x, y), y),
-        {VX: 1, VY: 1},
-    ),
-    "a natural sum has natural terms": (
-        (at_most(ZERO, x + y), less(x, constant(8)), *below(8, y)),
-        equal(exclusive_or(x, y) // 8, ZERO),
-        {VX: -1, VY: 1},
-    ),
+    "xor with a smaller number is the identity":
+        ((*below(8, x, y), at_most(x, y)), equal(exclusive_or(x, y), y), {VX: 1, VY: 1}),
+    "a natural sum has natural terms": ((at_most(ZERO, x + y), less(x, constant(8)), *below(8, y)),
+        equal(exclusive_or(x, y) // 8, ZERO), {VX: -1, VY: 1}),
     "a negative number has no high bits": (below(2, x, y), equal(exclusive_or(4 * x - 1, y), -1 - y), {VX: 1, VY: 0}),
-    "of two forms of one bit the last counts": (
-        (*below(2, x, y, z), equal(x + y, z)),
-        equal(exclusive_or(y, x), exclusive_or(z, x)),
-        {VX: 1, VY: 0, VZ: 1},
-    ),
-    "of two forms of one bit the first counts": (
-        (*below(2, x, y, z), equal(x + y, z)),
-        equal(exclusive_or(x, y), exclusive_or(z, y)),
-        {VX: 0, VY: 1, VZ: 1},
-    ),
-}
+    "of two forms of one bit the last counts":
+        ((*below(2, x, y, z), equal(x + y, z)), equal(exclusive_or(y, x), exclusive_or(z, x)), {VX: 1, VY: 0, VZ: 1}),
+    "of two forms of one bit the first counts":
+        ((*below(2, x, y, z), equal(x + y, z)), equal(exclusive_or(x, y), exclusive_or(z, y)), {VX: 0, VY: 1, VZ: 1}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FALSE_CLAIMS)

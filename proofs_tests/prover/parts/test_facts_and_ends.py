@@ -54,18 +54,14 @@ def test_variables_with_low_ids_are_renumbered() -> None:
 RANGES: Final = (less(ZERO, k), within(ZERO, x, constant(8)), within(ZERO, y, n), less(z, n))
 """z has no lower bound."""
 FALSE_CLAIMS: Final[dict[str, tuple[Index, dict[str, int]]]] = {
-    "a remainder is at least its divisor less 1": (
-        (y - k * (y // k)) * m - m,
-        {"x": 0, "y": 0, "z": 0, "n": 1, "m": 1, "k": 1},
-    ),
+    "a remainder is at least its divisor less 1":
+        ((y - k * (y // k)) * m - m, {"x": 0, "y": 0, "z": 0, "n": 1, "m": 1, "k": 1}),
     "a remainder is at least 7": (x % 8 * m - m, {"x": 0, "y": 0, "z": 0, "n": 1, "m": 1, "k": 1}),
     "a number below n is above -n": (z * m + n * m, {"x": 0, "y": 0, "z": -2, "n": 1, "m": 1, "k": 1}),
     "a quotient is at least that of the end": (x // 2 * m - m, {"x": 0, "y": 0, "z": 0, "n": 1, "m": 1, "k": 1}),
-    "a numerator's constant is part of its digit": (
-        (y - k * ((y + 1) // k)) * m,
-        {"x": 0, "y": 0, "z": 0, "n": 1, "m": 1, "k": 1},
-    ),
-}
+    "a numerator's constant is part of its digit":
+        ((y - k * ((y + 1) // k)) * m, {"x": 0, "y": 0, "z": 0, "n": 1, "m": 1, "k": 1}),
+}  # fmt: skip
 TRUE_CLAIMS: Final[dict[str, Index]] = {
     "a remainder is at least 0": (y - k * (y // k)) * m,
     "a remainder is at most its divisor less 1": (k - 1 - (y - k * (y // k))) * m,

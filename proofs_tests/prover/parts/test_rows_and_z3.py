@@ -25,26 +25,8 @@ from atl.prove.reduction import _divided, _shared_factors
 from atl.prove.relevance import _constrains_only_quotients
 from atl.prove.search import Elements, Sample, search
 from atl.prove.smt import STEPS_AGAIN, Contradiction, solve
-from proofs_tests.prover.common import (
-    PARTED,
-    PLAIN,
-    POSITIONS,
-    RISING,
-    STRICT,
-    VX,
-    VY,
-    VZ,
-    given,
-    k,
-    m,
-    n,
-    refutes_denial,
-    system_of,
-    x,
-    y,
-    z,
-    z3_contradicts,
-)
+from proofs_tests.prover import common
+from proofs_tests.prover.common import VX, VY, VZ, given, k, m, n, refutes_denial, system_of, x, y, z, z3_contradicts
 
 # -- rows -------------------------------------------------------------------------------------------------------------
 
@@ -177,15 +159,15 @@ def test_reads_at_equal_positions_are_equal() -> None:
         return refutes_denial(facts, at_most(left, right))
 
     same, shifted = (at_most(x, y), at_most(y, x)), (at_most(x, y + 1), at_most(y + 1, x))
-    assert seen(same, read(PLAIN, (x,)), read(PLAIN, (y,)))
-    assert seen(shifted, read(PLAIN, (x,)), read(PLAIN, (y + 1,)))
+    assert seen(same, read(common.PLAIN, (x,)), read(common.PLAIN, (y,)))
+    assert seen(shifted, read(common.PLAIN, (x,)), read(common.PLAIN, (y + 1,)))
     assert seen(shifted, read(square, (z, x)), read(square, (z, y + 1)))
-    assert not seen(shifted, read(PLAIN, (x,)), read(PLAIN, (y,)))
+    assert not seen(shifted, read(common.PLAIN, (x,)), read(common.PLAIN, (y,)))
     assert not seen(same, read(square, (z, x)), read(square, (y, z)))
 
 
 def test_number_of_paired_reads_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, _ = system_of(equal(read(PLAIN, (x,)) + read(PLAIN, (y,)) + read(PLAIN, (z,)), ZERO))
+    table, _ = system_of(equal(read(common.PLAIN, (x,)) + read(common.PLAIN, (y,)) + read(common.PLAIN, (z,)), ZERO))
 
     def pairs(most: int) -> int:
         monkeypatch.setattr(solver, "MAX_READ_PAIRS", most)
@@ -219,7 +201,7 @@ def test_constant_rows_are_checked() -> None:
 
 
 def test_element_is_chosen_between_its_neighbours() -> None:
-    table, system = system_of(at_most(ZERO, read(RISING, (x,))))
+    table, system = system_of(at_most(ZERO, read(common.RISING, (x,))))
     found = search(table, system, undefined=True)
     (column,) = (column for column, atom in table.atoms.items() if isinstance(atom, Read))
     values = {of: 2 if atom == VX else 20 for of, atom in table.atoms.items() if of != column}
@@ -370,7 +352,7 @@ def test_low_bits_are_divided_out_of_xor() -> None:
 
 def test_z3_model_has_a_value_for_every_leaf() -> None:
     table = Table()
-    table.row(x + read(PLAIN, (y,)))
+    table.row(x + read(common.PLAIN, (y,)))
     found = solve(table, System(), defined=False)
     assert isinstance(found, Sample)
     assert len(found.leaves) == 3
@@ -391,7 +373,7 @@ def test_z3_encodes_xor_of_equal_numbers() -> None:
     assert not z3_contradicts(*distinct, equal(exclusive_or(x, y), constant(9)))
 
 
-@pytest.mark.parametrize(("array", "least"), [(STRICT, 2), (RISING, 0), (PLAIN, -9)])
+@pytest.mark.parametrize(("array", "least"), [(common.STRICT, 2), (common.RISING, 0), (common.PLAIN, -9)])
 def test_z3_encodes_array_order(array: Array, least: int) -> None:
     """The order relates no elements of two arrays."""
     other = Array("other", (n,), "int64", low=ZERO, high=m, monotonic="increasing")
@@ -406,11 +388,11 @@ def test_z3_encodes_array_order(array: Array, least: int) -> None:
 
 
 def test_z3_encodes_order_within_segments_only() -> None:
-    begin, end = read(POSITIONS, (z,)), read(POSITIONS, (z + 1,))
+    begin, end = read(common.POSITIONS, (z,)), read(common.POSITIONS, (z + 1,))
     inside = within(ZERO, z, n - 1), within(ZERO, x, m), within(ZERO, y, m), equal(y, x + 2)
     for (first, last), step in product(((True, True), (True, False), (False, True)), (-1, 1, 2)):
         where = at_most(begin, x) if first else less(x, begin), less(y, end) if last else at_most(end, y)
-        held = equal(read(PARTED, (x,)), constant(3)), equal(read(PARTED, (y,)), constant(3 + step))
+        held = equal(read(common.PARTED, (x,)), constant(3)), equal(read(common.PARTED, (y,)), constant(3 + step))
         assert z3_contradicts(*inside, *where, *held) == (first and last and step < 2)
 
 
