@@ -1,4 +1,4 @@
-"""What the tests reach is counted, whatever becomes of the processes that run them."""
+"""The coverage tool: reached lines and branches, counted also if test processes are killed."""
 
 from __future__ import annotations
 

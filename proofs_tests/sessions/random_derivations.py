@@ -106,9 +106,6 @@ class Report:
         )
 
 
-# -- what programs compute --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """Return sizes that satisfy the assumptions, and arrays of rationals, or of symbols for irrational functions."""
@@ -153,9 +150,6 @@ def sizes_for(program: Program, random: Random) -> dict[str, int]:
         chosen = {name: random.randint(0, 3) for name in program.sizes}
         if all(holds(assumption, leaves(chosen), lambda array, at: 0) for assumption in program.assumptions):
             return chosen
-
-
-# -- starts -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +217,6 @@ def _within_context(side: Any, sample: Sample, random: Random) -> tuple[Program,
         case _:
             body, path = e, ()
     return make_program("start", tuple(sample.inputs), body.node), path
-
-
-# -- steps ------------------------------------------------------------------------------------------------------------
 
 
 def step_of_rule(s: Session, random: Random) -> str | None:

@@ -76,7 +76,7 @@ def test_compact_antidiagonals_are_contiguous() -> None:
 
 
 def test_six_digit_storage_needs_few_queries() -> None:
-    """So the check takes milliseconds."""
+    # A few milliseconds in all.
     shape = (N, M, size("k"))
     made = layouts.blocked(2, 4, 8)(shape).stored(shape)
     forget()

@@ -28,8 +28,6 @@ from atl.prove.smt import STEPS_AGAIN, Contradiction, solve
 from proofs_tests.prover import common
 from proofs_tests.prover.common import VX, VY, VZ, given, k, m, n, refutes_denial, system_of, x, y, z, z3_contradicts
 
-# -- rows -------------------------------------------------------------------------------------------------------------
-
 
 def rows_of(of: Index, *facts: Predicate) -> tuple[int, list[Row]]:
     """Return the column of an atom, and the rows that its definition adds to the facts."""
@@ -232,9 +230,6 @@ def test_constants_are_divided_with_remainder() -> None:
     assert _divided(4 * x + 3 * y, constant(4)) == (x, 3 * y)
 
 
-# -- layers -----------------------------------------------------------------------------------------------------------
-
-
 def test_conjunction_with_a_vacuous_part_is_vacuous() -> None:
     facts = given(less(x, ZERO), less(ZERO, x))
     parts = less(y, z), less(x, ZERO)
@@ -345,9 +340,6 @@ def test_low_bits_are_divided_out_of_xor() -> None:
     facts = given(within(ZERO, x, constant(8)))
     assert simplify(facts, exclusive_or(8 * y, x) // 8) == y
     assert simplify(facts, exclusive_or(8 * y, x) // 4) != 2 * y
-
-
-# -- z3 ---------------------------------------------------------------------------------------------------------------
 
 
 def test_z3_model_has_a_value_for_every_leaf() -> None:
