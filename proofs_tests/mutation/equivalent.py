@@ -48,7 +48,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_equal_bits::weight > 0: Gt becomes GtE::0": "no weight is 0, and it would add nothing",
         "_equal_bits::weight > 0: Gt becomes LtE::0": "an equality is symmetric",
         "_extents::0: one more::0": "without a leaf the factor is unused",
-        "_parts::(atom.numerator,) if isinstance(atom, Quotient) else (): always::0":
+        "_parts::(atom.numerator,) if isinstance(atom, ix.Quotient) else (): always::0":
             "only quotients and xor are passed",
         "_power::0: one more::0": "1 is not a divisor that removes bits either",
         "_power::1: one more::1": "from 2 on, d & (d - 2) is 0 if and only if d & (d - 1) is",
@@ -87,7 +87,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_plain::0 < len(possible) < len(monomial[0].choices): Lt 0 becomes LtE::0":
             "at most one of two or more choices is a constant, and the others remain",
         "_plain::0: one more::3": "no term has factor 0",
-        "_plain::factor != 1 or len(monomial) != 1 or (not isinstance(monomial[0], Extr: part 0 forgotten::0":
+        "_plain::factor != 1 or len(monomial) != 1 or (not isinstance(monomial[0], ix.E: part 0 forgotten::0":
             "otherwise the maximum remains in the rest, where only leaves are known",
         "_plain::factor < 0: Lt becomes LtE::0": "no term has factor 0",
         "split_remainders::_WHOLE + variable.uid: another operation::0":
@@ -220,8 +220,8 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
             "the next layer finds the same contradiction in a case without alternatives",
         "_Query.answer::if samples is None: always::0":
             "the samples of the quick query, with the same seed, fail again",
-        "_Query.answer::if simpler == TRUE: never::0": "a true goal has no negation, and the same layer proves it",
-        "_decide::goal.identity is TRUE.identity or goal.identity in facts.known: part 0 forgotten::0":
+        "_Query.answer::if simpler == pred.TRUE: never::0": "a true goal has no negation, and the same layer proves it",
+        "_decide::goal.identity is pred.TRUE.identity or goal.identity in facts.known: part 0 forgotten::0":
             "a true goal is an empty conjunction, which is trivially proved",
         "_inconsistent::if found is None: always::0": "the value is computed again, and is the same",
         "_solvable::coefficient > 0: Gt becomes GtE::0": "it is 1 or -1, like all coefficients that are solved for",
@@ -230,7 +230,7 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
     "atl/prove/reduction.py": {
         "_quotient::1: one more::1":
             "only a number with one bit has none in common with the number two below; 1 is handled before",
-        "_quotient::b.constant is None and (not can_prove(less(ZERO, b))): part 0 forgotten::0":
+        "_quotient::b.constant is None and (not can_prove(less(ix.ZERO, b))): part 0 forgotten::0":
             "a positive constant is known to be positive",
         "_shared_factors::1 < size < divisor: Lt 1 becomes LtE::0":
             "terms that the whole divisor divides were removed before",
@@ -253,8 +253,9 @@ _BY_FILE: Final[dict[str, dict[str, str]]] = {
         "_plan::others.remove(column): left out::0": "the other of two checks drops settled columns too",
     },
     "atl/prove/simplify.py": {
-        "simplify_predicate::if simpler == FALSE: never::0": "a conjunction with a false part is false; only slower",
-        "simplify_predicate::if simpler == TRUE: never::0": "a disjunction with a true part is true; only slower",
+        "simplify_predicate::if simpler == pred.FALSE: never::0":
+            "a conjunction with a false part is false; only slower",
+        "simplify_predicate::if simpler == pred.TRUE: never::0": "a disjunction with a true part is true; only slower",
     },
     "atl/prove/smt.py": {
         "_Translation.add_pairs::0: one more::3": "one position has one element",
