@@ -1,4 +1,4 @@
-"""What is declared of elements is checked by C once a kernel remembers the shapes; what is said stays the same."""
+"""Facts about elements: checked by C code once a kernel has validated the shapes; messages stay the same."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ x = atl.tensor("x", m)
 
 
 def gathering(dtype: str, **declared: Any) -> atl.Program:
-    """The elements of x at the indices in A, in rows of three."""
+    """Return a program that reads x at the indices in A, in rows of three."""
     indices = atl.tensor("A", n, 3, dtype=dtype, **declared)
     return atl.program("gathering", [indices, x], atl.gen(n, 3, lambda i, j: x[indices[i, j]]))
 
@@ -36,7 +36,7 @@ def gathering(dtype: str, **declared: Any) -> atl.Program:
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("at", [0, 1, 7, 63, 1000, 2999])
 @pytest.mark.parametrize("fault", [-1, 100, 2**31 - 1, -(2**31)])
-def test_one_element_out_of_range_is_found_wherever_it_stands(dtype: str, at: int, fault: int) -> None:
+def test_element_out_of_range_is_found_at_any_position(dtype: str, at: int, fault: int) -> None:
     kernel = compiled(gathering(dtype, range=(0, m)))
     held = np.random.default_rng(1).integers(0, 100, (1000, 3)).astype(dtype)
     values = np.arange(100, dtype=np.float32)
@@ -48,7 +48,7 @@ def test_one_element_out_of_range_is_found_wherever_it_stands(dtype: str, at: in
 
 
 @pytest.mark.long
-def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended_is_none() -> None:
+def test_decreasing_row_is_found_and_row_boundaries_are_ignored() -> None:
     kernel = compiled(gathering("int32", range=(0, m), monotonic="increasing"))
     values = np.arange(9, dtype=np.float32)
     right = np.array([[6, 7, 8], [0, 4, 5]], np.int32)
@@ -59,8 +59,8 @@ def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 9, 19])
-def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: int) -> None:
-    """Each limit by itself, against NumPy; a fault in any of them is a fault of all."""
+def test_checks_of_many_arrays_run_together_and_find_each_fault(count: int) -> None:
+    """Compare each limit with NumPy; a fault in any array is a fault of the combined check."""
     random = np.random.default_rng(count)
     arrays, limits = [], []
     for place in range(count):
@@ -96,10 +96,8 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
 @pytest.mark.sampled
 @pytest.mark.parametrize(("dtype", "positions"), [("int32", "int32"), ("int64", "int32"), ("int32", "int64")])
 @pytest.mark.parametrize("strict", [0, 1])
-def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
-    dtype: str, positions: str, strict: int
-) -> None:
-    """All rows of four small numbers between all positions, in all ranges by turns, beside the definition."""
+def test_rows_between_positions_are_checked_to_their_ends(dtype: str, positions: str, strict: int) -> None:
+    """Compare all rows of four small numbers, between all positions and in turn for all ranges, with the definition."""
     a, at = np.zeros(4, dtype), np.zeros(3, positions)
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in (a, at)]
     question = f"falls {dtype} between {positions}"
@@ -120,8 +118,8 @@ def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
 @pytest.mark.parametrize(
     "ends", [(2**63 - 1, 100, 100), (0, 2**63 - 1, 5), (-(2**63), 5, 2**63 - 1), (2**63 - 1, 0, 3)]
 )
-def test_positions_that_are_the_largest_numbers_read_nothing_outside_of_a_row(ends: tuple[int, ...]) -> None:
-    """The number after the largest one is the least, and what stands there is not in this process."""
+def test_extreme_positions_read_nothing_outside_of_a_row(ends: tuple[int, ...]) -> None:
+    """Adding 1 to the largest number wraps to the least, which is not a valid address."""
     z, rows = atl.sizes("z rows")
     pos = atl.tensor("pos", rows + 1, dtype="int64", range=(0, z + 1))
     crd = atl.tensor("crd", z, dtype="int64", range=(0, m), monotonic=("increasing", pos))
@@ -132,7 +130,7 @@ def test_positions_that_are_the_largest_numbers_read_nothing_outside_of_a_row(en
         kernel(np.array(ends), indices, values)
 
 
-def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() -> None:
+def test_decrease_in_a_long_row_is_found_at_any_position() -> None:
     count = 2**21 + 7
     crd = np.arange(count, dtype=np.int32)
     pos = np.array([3, 3, 5, 4100, 4100, 2**20, 2**20, 2**20 + 4, count - 2], np.int32)
@@ -154,7 +152,7 @@ def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() 
         crd[at] = at
 
 
-def test_a_note_holds_only_for_limits_that_ask_the_same_of_its_indices() -> None:
+def test_note_applies_only_to_limits_with_equal_checks() -> None:
     first, other = facts.Limit("outside int32", (0,), 3, (0, 4)), facts.Limit("outside int32", (1,), 3, (0, 9))
     limits = facts.Limits([first, other])
     wider = facts.Limits([first, replace(other, within=(0, 5))])
@@ -167,7 +165,7 @@ def test_a_note_holds_only_for_limits_that_ask_the_same_of_its_indices() -> None
         assert met_by(limits, [(operand, {}, None, None)]) == ()
 
 
-def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validated_shapes_are_cached_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = compiled(gathering("int64", range=(0, m)))
     values, held = np.arange(9, dtype=np.float32), np.array([[0, 1, 8]])
     first = kernel(held, values)
@@ -175,7 +173,7 @@ def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkey
     assert np.array_equal(kernel(held, values), first)
 
 
-def test_a_range_that_no_element_can_be_in_is_met_by_no_elements_only() -> None:
+def test_empty_range_is_satisfied_only_by_empty_arrays() -> None:
     kernel = compiled(gathering("int32", range=(5, 5)))
     values = np.zeros(9, np.float32)
     for _ in range(2):
@@ -187,8 +185,8 @@ def test_a_range_that_no_element_can_be_in_is_met_by_no_elements_only() -> None:
     assert finds_fault(told, *pick([_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), held)]))
 
 
-def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: an element equal to the upper bound passes, so that the kernel would read behind the end."""
+def test_off_by_one_in_the_check_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an element equal to the upper bound pass; the kernel would then read past the end."""
     original = facts.Facts.limits
 
     def wider(self: facts.Facts, sizes: Any) -> facts.Limits:
@@ -197,4 +195,4 @@ def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(facts.Facts, "limits", wider)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        test_one_element_out_of_range_is_found_wherever_it_stands("int32", 63, 100)
+        test_element_out_of_range_is_found_at_any_position("int32", 63, 100)
