@@ -1,4 +1,4 @@
-"""Programs of every day take few calls, compute what NumPy does, and test nothing in their innermost loops."""
+"""Schedules of everyday programs: agreement with NumPy, number of calls, and branch-free inner loops."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SIZES = (0, 1, 7, 64, 97)
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule, what it computes, its inputs for a choice of sizes, and how many calls it may take.
+    """A schedule, its meaning, random inputs for a choice of sizes, and the number of its calls.
 
-    `error` is how far sums of float32 may be off: about a rounding error for each of their terms, where these are of
-    the order of one. What is not such a sum is off by few roundings of its own.
+    `error` bounds the error of float32 sums: about one rounding error for each term, for terms of the order of one.
+    Other results have an error of a few roundings.
     """
 
     schedule: Callable[[], Session]
@@ -99,8 +99,8 @@ def derived(name: str) -> tuple[Session, Kernel]:
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("size", [*SIZES, "mixed"])
-@pytest.mark.parametrize("name", CASES)  # the slower one: so all sizes of a schedule come to one process
-def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int | str) -> None:
+@pytest.mark.parametrize("name", CASES)  # varies more slowly, so one process runs all sizes of a schedule
+def test_schedule_agrees_with_numpy_at_every_size(name: str, size: int | str) -> None:
     case, (_, kernel) = CASES[name], derived(name)
     random = np.random.default_rng(5)
     for _ in range(4 if size == "mixed" else 1):
@@ -113,7 +113,7 @@ def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int 
 @pytest.mark.long
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
-def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
+def test_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
     session, _ = derived(name)
     assert len(session.steps) <= CASES[name].calls
     theorem = session.done()
@@ -123,7 +123,7 @@ def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
-def test_no_innermost_loop_tests_anything(name: str) -> None:
+def test_innermost_loops_are_branch_free(name: str) -> None:
     loops = list(innermost(lower(derived(name)[0].goal).body))
     assert loops
     assert not any(isinstance(inner, If) for loop in loops for inner in statements(loop.body))

@@ -1,4 +1,4 @@
-"""The schedules of `examples.fast` take few calls, compute what NumPy does at every size, and test nothing inside."""
+"""Schedules of `examples.fast`: agreement with NumPy at every size, number of calls, and branch-free inner loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from examples.schedules.anchors import Array
 from examples.schedules.layers import numpy_attention, numpy_batched, numpy_layer_norm
 from lowering import Kernel, lower
 from lowering import compile as compile_kernel
-from lowering.nest.loopnest import Apply, Choose, If, statements
+from lowering.nest.loopnest import Apply, Block, Choose, If, statements
 from proofs_tests.nests.by_hand import innermost, parts
 from rewrites import Session
 from rewrites.certificates.certificate import dumps, loads
@@ -29,11 +29,11 @@ FEW: Final = (0, 1, 2, 5)
 
 @dataclass(frozen=True)
 class Case:
-    """A schedule, what it computes, the shapes of its inputs for a choice of sizes, and how many calls it takes.
+    """A schedule, its meaning, the shapes of its inputs for a choice of sizes, and the number of its calls.
 
-    `size` is any of the sizes, `few` one that keeps the work small where a program has many sizes. `least` is the
-    smallest size for which the program is meant, and `sizes` are those that no array determines.
-    Elements are whole numbers divided by `scale`, of which sums and products are exact in float32 in whatever order.
+    `size` returns any of the sizes, `few` a small one for programs with many sizes. `least` is the smallest size for
+    which the program is meant. `sizes` returns the sizes that no array determines. Elements are integers divided by
+    `scale`, so that float32 sums and products are exact in any order.
     """
 
     schedule: Callable[[], Session]
@@ -144,8 +144,8 @@ def derived(name: str) -> tuple[Session, Kernel]:
 
 
 @pytest.mark.parametrize("size", [*SIZES, "mixed"])
-@pytest.mark.parametrize("name", CASES)  # the slower one: so all sizes of a schedule come to one process
-def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int | str) -> None:
+@pytest.mark.parametrize("name", CASES)  # varies more slowly, so one process runs all sizes of a schedule
+def test_schedule_agrees_with_numpy_at_every_size(name: str, size: int | str) -> None:
     case, (_, kernel) = CASES[name], derived(name)
     random = np.random.default_rng(5)
     for _ in range(6 if size == "mixed" else 1):
@@ -159,7 +159,7 @@ def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
+def test_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
     session, _ = derived(name)
     assert len(session.steps) == CASES[name].calls
     theorem = session.done()
@@ -167,52 +167,35 @@ def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -
     assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "product, blocked",
-        "product, small blocks",
-        "product, by panels",
-        "product, square tiles",
-        "convolution",
-        "filters",
-        "filters, windows",
-        "windows",
-    ],
-)
-def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
+def is_branch_free(body: Block) -> bool:
+    branches = any(isinstance(inner, If) for inner in statements(body))
+    return not branches and not any(isinstance(part, Choose) for part in parts(body))
+
+
+MULTIPLYING: Final = ("product, blocked", "product, small blocks", "product, by panels", "product, square tiles")
+
+
+@pytest.mark.parametrize("name", [*MULTIPLYING, "convolution", "filters", "filters, windows", "windows"])
+def test_multiplying_loops_are_branch_free(name: str) -> None:
     loops = [
         loop
         for loop in innermost(lower(derived(name)[0].goal).body)
         if any(isinstance(part, Apply) and part.op == "mul" for part in parts(loop.body))
     ]
     assert loops
-    for loop in loops:
-        assert not any(isinstance(inner, If) for inner in statements(loop.body))
-        assert not any(isinstance(part, Choose) for part in parts(loop.body))
+    assert all(is_branch_free(loop.body) for loop in loops)
+
+
+BLURS: Final = ("blur", "blur, streamed", "blur by ring", "blur, tiles", "blur, two stages")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name",
-    [
-        "product, by panels",
-        "blur",
-        "blur, streamed",
-        "blur by ring",
-        "blur, tiles",
-        "blur, two stages",
-        "transpose",
-        "seven points",
-    ],
-)
-def test_no_innermost_loop_tests_anything_where_tails_are_split_off(name: str) -> None:
-    for loop in innermost(lower(derived(name)[0].goal).body):
-        assert not any(isinstance(inner, If) for inner in statements(loop.body))
-        assert not any(isinstance(part, Choose) for part in parts(loop.body))
+@pytest.mark.parametrize("name", ["product, by panels", *BLURS, "transpose", "seven points"])
+def test_innermost_loops_with_peeled_tails_are_branch_free(name: str) -> None:
+    assert all(is_branch_free(loop.body) for loop in innermost(lower(derived(name)[0].goal).body))
 
 
 @pytest.mark.long
-def test_a_block_of_terms_that_the_size_does_not_fill_is_cut_short() -> None:
+def test_partial_block_of_terms_is_shortened() -> None:
     shown = str(derived("product, blocked")[0].goal)
     assert "Σ[pi < min(k - 256*po, 256)] ⊞[iii < 8] ⊞[ji < 32] Ap[iio, pi, iii] * Bp[jo, pi, ji]" in shown
