@@ -1,1 +1,1 @@
-"""What is true of pages: their text, and what they do in a browser."""
+"""Tests of HTML pages: their text, and their behaviour in a browser."""
