@@ -31,7 +31,7 @@ from bench.settling import TASKS, settle
 from bench.tool import growth
 from bench.workloads import WORKLOADS
 from lowering import lower, print_nest
-from lowering.timing.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
+from lowering.timing.harness import LONG_SAMPLE, MIN_SAMPLES, Samples, Spread, alternate, ratio, spread
 from proofs_tests.compilers import lacking
 from rewrites import Session, reschedule
 
@@ -94,7 +94,7 @@ def test_a_short_sample_does_not_count_where_the_core_was_taken_away_and_a_long_
     who = {
         # Its first round is runs 0 and 1; in the second one all four tries are disturbed, in the third only the first.
         "short": clock.running("short", MS, preempted=lambda run: run in (3, 4, 5, 6, 8)),
-        "long": clock.running("long", LONG + 1, preempted=lambda _: True),
+        "long": clock.running("long", LONG_SAMPLE + 1, preempted=lambda _: True),
     }
     samples = alternate(who, rounds=4, seconds=1, clock=clock)
     assert samples.times["short"] == [1.0, None, 1.0, 1.0]
@@ -107,9 +107,9 @@ def test_who_has_used_up_its_share_sits_out_but_not_before_three_samples() -> No
     clock = Fake()
     who = {"slow": clock.running("slow", 1000 * MS), "fast": clock.running("fast", 10 * MS)}
     samples = alternate(who, rounds=20, seconds=1, clock=clock)
-    assert len(samples.clean("slow")) == LEAST
+    assert len(samples.clean("slow")) == MIN_SAMPLES
     assert len(samples.clean("fast")) == 20
-    assert samples.times["slow"][LEAST:] == [None] * 17
+    assert samples.times["slow"][MIN_SAMPLES:] == [None] * 17
 
 
 def test_the_measuring_ends_when_everybody_has_used_up_its_share() -> None:

@@ -21,7 +21,7 @@ from bench.measure import measured
 from bench.outcome import LIMIT, Case, Outcome
 from bench.rivals import c, halide
 from bench.worker import Gone, Worker
-from lowering import Run
+from lowering import TimedFunction
 from proofs_tests.architecture.planted import CRASHING, GOOD, WORKLOADS, by_numpy, hang, illegal, planted
 
 # Python warns of a fork where there are threads, as those of pytest-xdist: no contestant waits for one of them.
@@ -46,7 +46,7 @@ class Clock:
 def noting(name: str, file: Path, clock: Clock) -> Rival:
     """A rival that takes 150 ms by the clock, and writes its name where it runs."""
 
-    def make(problem: Problem, _: int) -> Run:
+    def make(problem: Problem, _: int) -> TimedFunction:
         right = by_numpy(problem, 1)
 
         def run() -> None:
@@ -64,7 +64,9 @@ def said(found: Outcome) -> dict[str, tuple[str, str]]:
     return {one.name: (one.why, one.said) for one in found.left_out}
 
 
-def started(prepare: Callable[[Any], tuple[Any, Run | None]], *, timeout: float = 600) -> tuple[Worker, Problem]:
+def started(
+    prepare: Callable[[Any], tuple[Any, TimedFunction | None]], *, timeout: float = 600
+) -> tuple[Worker, Problem]:
     problem = CRASHING.pose(100)
     return Worker(prepare, problem, Clock(), 1, timeout, ()), problem
 

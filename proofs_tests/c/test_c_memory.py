@@ -18,7 +18,7 @@ from atl.core.index import constant
 from atl.errors import UnsupportedMark
 from lowering import lower, print_c
 from lowering.nest import loopnest as ln
-from lowering.nest.machine import run as run_nest
+from lowering.nest.interpreter import run as run_nest
 from lowering.passes import after_passes
 from lowering.targets.stack import STACK_BUDGET
 from lowering.toolchain import find_compiler

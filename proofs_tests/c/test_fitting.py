@@ -15,7 +15,7 @@ from atl.errors import IndexOverflow
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_program
 from lowering import lower
-from lowering.fitting import Fitting
+from lowering.index_overflow import IndexOverflowCheck
 
 AnyArray = npt.NDArray[Any]
 n, m, k = atl.sizes("n m k")
@@ -88,7 +88,7 @@ def test_largest_valid_elements_run_and_the_next_is_refused() -> None:
     assert caught.value.code == "ATL406"
     assert isinstance(caught.value, OverflowError)
     assert caught.value.numbers == {"i": "0 … 1", "idx[i]": f"1 … {2**62}"}
-    assert f"it is from 2 to {2**63}" in str(caught.value)
+    assert f"its known range is 2 to {2**63}" in str(caught.value)
     np.testing.assert_array_equal(kernel(HELD, int64(1, 2)), [3, 5])
     # Cached shapes imply nothing about elements.
     with pytest.raises(IndexOverflow):
@@ -108,7 +108,7 @@ def test_suggestion_of_the_refusal_works() -> None:
     )
     assert agrees(program, HELD, int64(1, 4))
     for given in (doubled(first=True), program):
-        assert Fitting(lower(given)).scanned == ()
+        assert IndexOverflowCheck(lower(given)).scanned == ()
 
 
 def test_empty_array_is_accepted() -> None:
@@ -129,7 +129,7 @@ def test_elements_of_32_bits_are_never_checked() -> None:
     program = atl.program(
         "narrow", [x, narrow], atl.gen(m, lambda i: atl.guard((narrow[i] >= 0) & (2 * narrow[i] < n), x[2 * narrow[i]]))
     )
-    assert Fitting(lower(program)).scanned == ()
+    assert IndexOverflowCheck(lower(program)).scanned == ()
     assert agrees(program, HELD, np.array([0, 2, 3, -1, 2**31 - 1, -(2**31)], np.int32))
 
 
@@ -178,7 +178,7 @@ def test_hoisted_buffer_has_the_size_known_outside_the_loop() -> None:
 
     program = atl.program("rows", [x], atl.gen(n, element))
     assert agrees(program, HELD)
-    assert Fitting(lower(program)).reach == 2**62
+    assert IndexOverflowCheck(lower(program)).reach == 2**62
 
 
 def test_sizes_that_fit_only_some_elements_are_checked_per_call() -> None:
@@ -202,7 +202,7 @@ def test_sizes_that_fit_only_some_elements_are_checked_per_call() -> None:
     ],
 )
 def test_schedules_fit_for_all_sizes_in_memory(make: Any) -> None:
-    fitting = Fitting(lower(make()))
+    fitting = IndexOverflowCheck(lower(make()))
     assert fitting.scanned == ()
     assert fitting.reach >= 2**31
 

@@ -271,7 +271,7 @@ def test_failed_allocation_is_an_error() -> None:
 
 def test_overflowing_product_of_sizes_is_refused_before_the_call() -> None:
     kernel = compile(buffered(n, n))
-    with pytest.raises(errors.OutOfMemory, match="beyond any memory"):
+    with pytest.raises(errors.OutOfMemory, match="too large for any memory"):
         kernel(1.0, n=2**31, k=1)
     out = np.zeros(1, np.float32)
     # The C detects it too: 2^32 * 2^32 * 4 is 0 modulo 2^64.

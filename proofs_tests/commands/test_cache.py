@@ -16,7 +16,7 @@ from atl.cli.command import FAILED, GOOD, INTERRUPTED, REFUSED
 from atl.errors import InvalidArgument
 from lowering import build_shared
 from lowering import compile as compiled
-from lowering.cache.entries import ABANDONED, Entry, entries, location, superfluous
+from lowering.cache.entries import ABANDONED, Entry, entries, evictable, location
 from lowering.toolchain import is_intact
 
 DOUBLED = "doubled (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"
@@ -108,12 +108,12 @@ def test_autotuning_times_are_listed(folder: Path) -> None:
 def test_old_entries_are_removed_first() -> None:
     now = time.time()
     found = [entry("a", 30, now - 10), entry("b", 20, now - 100), entry("c", 10, now - 1000)]
-    assert superfluous(found) == found
-    assert superfluous(found, older_than=500) == [found[2]]
-    assert superfluous(found, most=30) == [found[2], found[1]]
-    assert superfluous(found, most=50) == [found[2]]
-    assert superfluous(found, most=60) == []
-    assert superfluous(found, older_than=50, most=0) == [found[1], found[2], found[0]]
+    assert evictable(found) == found
+    assert evictable(found, older_than=500) == [found[2]]
+    assert evictable(found, most=30) == [found[2], found[1]]
+    assert evictable(found, most=50) == [found[2]]
+    assert evictable(found, most=60) == []
+    assert evictable(found, older_than=50, most=0) == [found[1], found[2], found[0]]
 
 
 def test_clear_removes_old_builds(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,5 +203,5 @@ def test_invalid_options_are_refused_and_nothing_is_removed(
 
 
 def test_cache_must_be_a_path() -> None:
-    with pytest.raises(InvalidArgument, match="a cache at"):
+    with pytest.raises(InvalidArgument, match="directory="):
         entries("~/.cache/atl")  # type: ignore[arg-type]

@@ -90,7 +90,7 @@ def test_newcomer_tiles_and_stages_a_product_by_offers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proof = tmp_path / "product.atl.json"
-    wishes = [("Runs a loop in tiles", "⊞[i < n] ⊞[j < m]"), ("into a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
+    wishes = [("Tile a loop by", "⊞[i < n] ⊞[j < m]"), ("in a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
     person = Newcomer(wishes, f"save {proof}\n", capsys)
     monkeypatch.setattr(sys, "stdin", person)
     assert main(["derive", str(MATMUL), "--interactive"]) == GOOD
@@ -127,7 +127,7 @@ def test_session_fails_after_a_refused_line_but_continues(
 ) -> None:
     assert run_session("tile q 8\ntile i 8\nquit\ntile j 8\n", monkeypatch=monkeypatch) == FAILED
     out = capsys.readouterr().out
-    assert "nothing in the goal is bound as q [ATL704]" in out
+    assert "no loop, sum or let in the goal is named q [ATL704]" in out
     assert "⊞[io < ⌈n / 8⌉]" in out
     assert "jo" not in out
     assert "runpy" not in out
@@ -245,13 +245,13 @@ def test_line_is_parsed_as_a_call(line: str, method: str, arguments: tuple[Any, 
         ("9999999999999", "no call of number"),
         ("undo 7", "undo(7) of 0 calls"),
         ("undo x", "x is not a number"),
-        ("explain 3", "no call has been made"),
-        ("at q", "nothing in the goal is bound as q"),
+        ("explain 3", "there is no call to explain"),
+        ("at q", "no loop, sum or let in the goal is named q"),
         ('at "⊞[_ < "', "expected"),
         ("save x", "a name that ends in .py"),
         ("save", "the suffix names no format to save"),
         ("save nowhere/x.py", "cannot be written"),
-        ("? nothing_like_this", "nothing in the goal is bound as nothing_like_this"),
+        ("? nothing_like_this", "no loop, sum or let in the goal is named nothing_like_this"),
     ],
 )
 def test_invalid_line_is_refused_with_a_message(line: str, message: str) -> None:
@@ -275,7 +275,7 @@ def test_place_is_kept_and_followed() -> None:
     assert at.prompt() == "f at buf> "
     assert "s.inline('buf')" in answer(at, "?")
     answer(at, "add_zero")
-    assert "-- the place buf is gone" in answer(at, "inline buf")
+    assert "-- the place buf no longer exists" in answer(at, "inline buf")
     assert at.prompt() == "f> "
 
 
@@ -304,7 +304,7 @@ def test_calls_are_undone_explained_and_checked() -> None:
     assert "sum_gen_swap" in answer(at, "explain")
     assert "sum_gen_swap" in answer(at, "steps")
     assert "+" in answer(at, "diff")
-    assert answer(at, "check") == "no obstacles to compiling matmul for target='c'"
+    assert answer(at, "check") == "no problems found in compiling matmul for target='c'"
     assert "Σ[p < k] A[i, p]" in answer(at, "undo")
     assert "Σ[p < k] ⊞[j < m]" in answer(at, "redo 1")
 

@@ -54,7 +54,7 @@ def test_each_step_has_its_rule_and_reasons(pipeline: Theorem, shown: Node) -> N
         found = shown.one("details", id=f"step-{number}")
         assert proved.rule.law in found.text
         assert proved.rule.name in found.text
-        assert step.grade in found.text
+        assert step.status in found.text
         reasons = list(found.one("ul", class_="reasons").all("li")) if proved.premises else []
         assert [item.one("span", class_="how").text.strip() for item in reasons] == [r.how for r in step.reasons]
     assert broken_links(shown) == []
@@ -98,7 +98,7 @@ def test_loaded_certificate_has_a_page_without_asking_a_prover(
 
     monkeypatch.setattr(kernel_module, "prove", asked)
     read_back, made = proof_trace(loaded), proof_trace(pipeline)
-    assert not read_back.told
+    assert not read_back.from_session
     assert [step.rule for step in read_back.steps] == [step.rule for step in made.steps]
     assert [step.reasons for step in read_back.steps] == [step.reasons for step in made.steps]
     assert str(read_back.calls[-1].after) == str(pipeline.rhs)
@@ -114,9 +114,9 @@ def test_false_provenance_is_shown_step_by_step(pipeline: Theorem) -> None:
     other_theorem = (replace(first, theorems=(other,)), *rest)
     for false in (("no call",), other.provenance, (first,), tuple(rest), gap, other_theorem):
         lying = with_provenance(pipeline, false)
-        assert not proof_trace(lying).told
+        assert not proof_trace(lying).from_session
         assert [call.text for call in proof_trace(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
-    assert proof_trace(pipeline).told
+    assert proof_trace(pipeline).from_session
 
 
 def test_renamed_call_does_not_change_its_steps(pipeline: Theorem) -> None:
@@ -229,7 +229,7 @@ def test_name_does_not_become_markup() -> None:
     s = reschedule(program).inline("b")
     call = s.steps[-1]
     theorem = with_provenance(s.theorem, [replace(call, text=f"inline('{HOSTILE}')", notes=(HOSTILE,))])
-    assert proof_trace(theorem).told
+    assert proof_trace(theorem).from_session
     text = html.page(theorem)
     page = read(text)
     assert len(list(page.all("script"))) == 1
@@ -285,7 +285,7 @@ def test_page_with_an_unproved_rule_says_so_first(tmp_path: Path) -> None:
         mark = page.one("section", id="start").one("p", class_="note").text
         assert mark.startswith("Not proved. What follows holds if larger_and_smaller does: a user-defined rule")
         assert "1 rule, not all of them proved for all sizes: larger_and_smaller" in page.one("ul", class_="facts").text
-        assert "a rule of the user's own, grade 1: " in page.one("details", id="step-1").one("p", class_="grade").text
+        assert "user-defined rule, tested: " in page.one("details", id="step-1").one("p", class_="status").text
         assert "each proved for all sizes" not in page.text
     proved = read(html.page(reschedule(program()).rw(telescope).done()))
     assert list(proved.one("section", id="start").all("p", class_="note")) == []

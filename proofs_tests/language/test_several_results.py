@@ -155,9 +155,9 @@ def test_programs_are_equal_whose_results_have_the_same_names_and_shapes() -> No
 def test_schedules_are_compared_when_they_are_tuned() -> None:
     contest = measure(moments(), {"n": 2, "m": 3})
     tiled = reschedule(moments()).tile("j", 4).goal
-    assert contest.fault_of(contest.entrant(tiled)) is None
+    assert contest.fault_of(contest.candidate(tiled)) is None
     other = atl.parse(str(tiled).replace("/ value(m)", "/ value(n)"))
-    assert "by the program as it stands" in str(contest.fault_of(contest.entrant(other)))
+    assert "without the schedule" in str(contest.fault_of(contest.candidate(other)))
 
 
 def test_how_they_are_written() -> None:

@@ -28,7 +28,7 @@ from sparse import BCSR, CSR, HASH, Composed, Permuted, pack
 FACADES: Final = "atl rewrites lowering layouts layouts.axe layouts.lego layouts.templates sparse padtypes"
 RICH: Final = ("_repr_latex_", "_repr_html_", "_repr_svg_")
 ADDRESS: Final = re.compile(r"\bat 0x[0-9a-f]+")
-NO_VALUES: Final = "Function Semimodule Level View Clock Size Device DeviceArray Gpu Found Sampler"
+NO_VALUES: Final = "Function Semimodule Level View Clock Size Device DeviceArray Gpu GpuEnvironment Sampler"
 """Names of abstract classes, annotations, and classes that need a GPU."""
 RULES_SHOWN: Final = tuple(RULES.values())[::20]
 
@@ -116,7 +116,7 @@ def _sparse() -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def values() -> list[object]:
-    return [*_programs(), *_derivations(), *_layouts(), *_sparse()]
+    return [*_programs(), *_derivations(), *_layouts(), *_sparse(), atl.machine()]
 
 
 def _shown(value: Any) -> Iterator[tuple[str, str]]:
