@@ -1,4 +1,4 @@
-"""Faults that are planted in the passes over loop nests, each of which their tests find."""
+"""Faults planted in the passes over loop nests; tests must find each."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _with_a_row_less(others: Mapping[Buffer, Buffer]) -> dict[Buffer, Buffer]:
 
 
 def _for_one_row(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines | NoLines | None:
-    """The lines of a loop, with a buffer for the first of several rows only."""
+    """Return the cache lines of a loop, with a buffer for only the first of several rows."""
     lines = lines_of(loop, facts, ids)
     if not isinstance(lines, CacheLines):
         return lines
@@ -69,95 +69,91 @@ LOADED: Final = dead_stores.loaded
 IN_LOOP: Final = stack._in_loop
 
 FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
-    "only what the output itself is stored from is kept": (
+    "only direct operands of the output are kept": (
         *(dead_stores, "_needed", lambda nest: frozenset({key(nest.output)})),
         dead_stores.without_dead_stores,
     ),
-    "what is read under a condition is taken for unread": (
+    "conditional reads are ignored": (
         *(dead_stores, "loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
         dead_stores.without_dead_stores,
     ),
     "lines are gathered for one row of several": (streams, "lines_of", _for_one_row, with_cache_lines),
-    "all keys of a merge are taken to rise strictly": (
-        *(co_iteration, "rises", _proves_everything),
-        with_strict_keys,
-    ),
-    "every row that is read is taken to be in the window": (
+    "all merge keys are assumed strictly increasing": (*(co_iteration, "rises", _proves_everything), with_strict_keys),
+    "every row read is assumed to be in the window": (
         storage_folding,
         "prove",
         _proves_everything,
         with_folded_storage,
     ),
-    "the rows of the first window are computed too late": (
+    "the first window is computed too late": (
         *(storage_folding._Window, "earlier", property(lambda window: 0)),
         with_folded_storage,
     ),
-    "a ring has a place too few": (
+    "a ring has one row too few": (
         *(storage_folding, "in_other_buffers", lambda block, others: in_other_buffers(block, _with_a_row_less(others))),
         with_folded_storage,
     ),
-    "every let makes room, whatever is read of it later": (
+    "every let shares storage, whatever is read later": (
         *(buffer_reuse, "find_overwritten_read", lambda *_: None),
         with_reused_buffers,
     ),
-    "a let with padding is taken to be stored in full": (
+    "a let with padding is assumed completely stored": (
         *(buffer_reuse, "_is_free_to_move", lambda statement: isinstance(statement, Allocate)),
         with_reused_buffers,
     ),
-    "a row makes room, whatever is read of it later": (
+    "a row shares storage, whatever is read later": (
         buffer_reuse,
         "find_overwritten_read",
         lambda *_: None,
         with_lets_in_output_rows,
     ),
-    "what is stored of a row is taken for all of it": (
+    "part of a row is assumed to be all of it": (
         buffer_reuse,
         "_go_over",
         lambda *_: True,
         with_lets_in_output_rows,
     ),
-    "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
-    "sizes are taken to be large": (
+    "a condition is assumed in both branches": (simplification, "negation", lambda p: p, simplified),
+    "sizes are assumed to be large": (
         *(simplification, "initial_facts", lambda *_: Facts().assume(less(constant(6), k))),
         simplified,
     ),
-    "every condition is taken to be decided": (
-        *(simplification, "simplify_predicate", lambda *_: TRUE),
-        simplified,
-    ),
-    "a loop of one iteration becomes the iteration after it": (
+    "every condition is assumed true": (*(simplification, "simplify_predicate", lambda *_: TRUE), simplified),
+    "a loop of one iteration becomes the next iteration": (
         *(simplification, "at_iteration", lambda loop, value: at_iteration(loop, value + 1)),
         simplified,
     ),
-    "one of two conditions is enough": (conditions, "conjunction", disjunction, with_conditions_joined),
+    "one of two conditions suffices": (conditions, "conjunction", disjunction, with_conditions_joined),
     "the inner condition is lost": (conditions, "conjunction", _first_part, with_conditions_joined),
-    "a buffer moves out of its loop and is not emptied in it": (
+    "a hoisted buffer is not cleared in its loop": (
         *(stack, "_in_loop", lambda *given: [s for s in IN_LOOP(*given) if not isinstance(s, Clear)]),
         with_stack_budget,
     ),
-    "a test leaves the loop whose variable it is about": (
+    "a test on its loop variable is unswitched": (
         *(unswitching, "_is_invariant", lambda *_: True),
         with_unswitched_loops,
     ),
-    "a loop runs under one outcome of its test only": (
-        *(unswitching, "negation", lambda p: p),
-        with_unswitched_loops,
-    ),
-    "a loop ends with the quotient rounded up": (guard_to_bound, "floordiv", ceildiv, with_guards_as_bounds),
-    "a loop begins with the quotient rounded down": (guard_to_bound, "ceildiv", floordiv, with_guards_as_bounds),
-    "of two ends the later one counts": (guard_to_bound, "imin", imax, with_guards_as_bounds),
-    "what is tested beside a bound is lost": (guard_to_bound, "conjunction", lambda _: TRUE, with_guards_as_bounds),
-    "what a bound divides by is taken for positive": (
+    "an unswitched loop runs under one outcome only": (*(unswitching, "negation", lambda p: p), with_unswitched_loops),
+    "an upper bound is rounded up": (guard_to_bound, "floordiv", ceildiv, with_guards_as_bounds),
+    "a lower bound is rounded down": (guard_to_bound, "ceildiv", floordiv, with_guards_as_bounds),
+    "the larger of two upper bounds is used": (guard_to_bound, "imin", imax, with_guards_as_bounds),
+    "conditions beside a bound are lost": (guard_to_bound, "conjunction", lambda _: TRUE, with_guards_as_bounds),
+    "divisors of bounds are assumed positive": (
         guard_to_bound,
         "has_meaning",
         lambda *_: True,
         with_guards_as_bounds,
     ),
-    "what may run twice is taken to run once": (trivial_loops, "holds", lambda *_: True, without_trivial_loops),
-    "what runs once is taken to run always": (trivial_loops, "_below", lambda *_: TRUE, without_trivial_loops),
-    "a cell is taken to be stored once": (single_stores, "_are_one", lambda *_, **__: True, with_single_stores),
-    "every way back is taken to lead back": (single_stores, "_leads_back", lambda *_: True, with_single_stores),
-    "every cell is taken to be reached": (single_stores, "_reaches_all", lambda *_: True, with_single_stores),
+    "a loop of two iterations is assumed to run once": (trivial_loops, "holds", lambda *_: True, without_trivial_loops),
+    "a loop of at most one iteration is assumed to run": (
+        trivial_loops,
+        "_below",
+        lambda *_: TRUE,
+        without_trivial_loops,
+    ),
+    "a cell is assumed to be stored once": (single_stores, "_are_one", lambda *_, **__: True, with_single_stores),
+    "every inverse is assumed correct": (single_stores, "_leads_back", lambda *_: True, with_single_stores),
+    "every cell is assumed to be reached": (single_stores, "_reaches_all", lambda *_: True, with_single_stores),
     "a sum reads what another iteration stores": (reduction_fusion, "_is_own", lambda *_: True, with_fused_reductions),
     "a sum joins whatever loop is before it": (reduction_fusion, "_may_join", lambda *_: True, with_fused_reductions),
     "statements that meet are taken apart": (registers, "_may_distribute", lambda *_: True, with_tiles_in_registers),
