@@ -115,7 +115,7 @@ int blur(const float *restrict x, int64_t n, float *restrict out)
     assert run(blur, [given], [5], 5).tolist() == smooth.tolist()
 
 
-def test_hoisted_buffer_is_checked_cleared_and_freed_as_in_the_nest() -> None:
+def test_hoisted_buffer_is_checked_cleared_and_freed() -> None:
     x, X = tensor("x", n, m)  # noqa: N806
     out, row = output(n, m), ln.Buffer(7, "row", "float32", (m,))
     of = nest(

@@ -349,7 +349,7 @@ def test_invalid_fixed_sizes_are_refused(sizes: dict[str, Any]) -> None:
         compile(matmul(), sizes=sizes)
 
 
-def test_a_fixed_size_must_meet_the_assumptions() -> None:
+def test_fixed_size_must_satisfy_the_assumptions() -> None:
     x = atl.tensor("x", n)
     program = atl.program("first", [x], x[m], given=[m < n, n >= 1])
     with pytest.raises(errors.AssumptionError, match="fixed") as caught:
@@ -359,7 +359,7 @@ def test_a_fixed_size_must_meet_the_assumptions() -> None:
     assert compile(program, sizes={"n": 4, "m": 2})(np.arange(4, dtype=np.float32)).item() == 2
 
 
-def test_what_a_fixed_size_stands_in_is_replaced_everywhere() -> None:
+def test_fixed_size_is_substituted_everywhere() -> None:
     at = atl.tensor("at", n, dtype="int64", range=(0, m), monotonic="increasing")
     x = atl.tensor("x", m)
     chosen = atl.gen(n, lambda i: atl.select(i < m, x[at[i]], atl.cast("float32", atl.value(atl.imin(at[i], m) // k))))

@@ -413,7 +413,7 @@ READ: Final[dict[str, tuple[Callable[..., Any], bool]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("element", READ)
-def test_other_reads_beside_a_column_are_correct(element: str) -> None:
+def test_reads_other_than_a_column_are_correct(element: str) -> None:
     made, (meaning, transposed) = read_down(16, 16, "float32", element), READ[element]
     nest, given = lower(made, vector_bytes=64), given_for(made)
     assert ("stack" not in storages(nest)) == transposed

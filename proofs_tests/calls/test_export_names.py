@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -31,14 +31,13 @@ PLANTED: Final = ("want", "at", "there", "found", "failed", "bytes", "k", "kept"
 n, length = atl.sizes("n length_of_every_input")
 
 
-def floats(names: Sequence[str]) -> Program:
-    inputs = [atl.tensor(name, length) for name in names]
+def floats(names: Sequence[str], **declared: Any) -> Program:
+    inputs = [atl.tensor(name, length, **declared) for name in names]
     return atl.program("f", inputs, total([x[0] for x in inputs]), given=[length >= 1])
 
 
 def integers(names: Sequence[str]) -> Program:
-    inputs = [atl.tensor(name, length, dtype="int32", range=(0, 50), monotonic="nondecreasing") for name in names]
-    return atl.program("f", inputs, total([x[0] for x in inputs]), given=[length >= 1])
+    return floats(names, dtype="int32", range=(0, 50), monotonic="nondecreasing")
 
 
 def scalars(names: Sequence[str]) -> Program:

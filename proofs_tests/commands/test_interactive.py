@@ -331,26 +331,26 @@ def test_script_has_steps_where_calls_do_not_replay() -> None:
     assert str(names["theorem"].rhs) == str(s.goal)
 
 
-def found(at: Shell, line: str) -> list[str]:
+def completed(at: Shell, line: str) -> list[str]:
     return [each.text for each in completions(at, line)]
 
 
 def test_commands_rules_and_names_are_completed() -> None:
     at = shell()
-    assert {"tile", "tile_gen", "tile_sum"} <= {*found(at, "til")}
-    assert found(at, "und") == ["undo"]
-    assert "sum_gen_swap" in found(at, "sum_")
-    assert "unfold_split" not in found(at, "unfold_")
-    assert found(at, "tile ")[:3] == ["i", "j", "p"]
-    assert found(at, "tile i,") == ["i,i", "i,j", "i,p", "i,A", "i,B"]
-    assert found(at, "stage A at=") == ["at=i", "at=j", "at=p", "at=A", "at=B"]
-    assert found(at, "stage A na") == ["name="]
-    assert "k=" in found(at, "tile_gen ")
-    assert found(at, "save m") == ["matmul.py", "matmul.atl.json"]
-    assert "tile" in found(at, "? t")
+    assert {"tile", "tile_gen", "tile_sum"} <= {*completed(at, "til")}
+    assert completed(at, "und") == ["undo"]
+    assert "sum_gen_swap" in completed(at, "sum_")
+    assert "unfold_split" not in completed(at, "unfold_")
+    assert completed(at, "tile ")[:3] == ["i", "j", "p"]
+    assert completed(at, "tile i,") == ["i,i", "i,j", "i,p", "i,A", "i,B"]
+    assert completed(at, "stage A at=") == ["at=i", "at=j", "at=p", "at=A", "at=B"]
+    assert completed(at, "stage A na") == ["name="]
+    assert "k=" in completed(at, "tile_gen ")
+    assert completed(at, "save m") == ["matmul.py", "matmul.atl.json"]
+    assert "tile" in completed(at, "? t")
     answer(at, "at p")
-    assert found(at, "tile ")[:1] == ["p"]
-    assert "gen_interchange" not in found(at, "gen_")
+    assert completed(at, "tile ")[:1] == ["p"]
+    assert "gen_interchange" not in completed(at, "gen_")
 
 
 def test_each_completion_has_a_description() -> None:

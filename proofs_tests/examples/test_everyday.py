@@ -16,6 +16,7 @@ from examples.schedules.everyday import Array
 from lowering import Kernel, lower
 from lowering import compile as compile_kernel
 from lowering.nest.loopnest import Choose, If, statements
+from proofs_tests.examples.shapes import Size, dims
 from proofs_tests.nests.by_hand import innermost, parts
 from rewrites import Session
 from rewrites.certificates.certificate import dumps, loads
@@ -33,7 +34,7 @@ class Case:
 
     schedule: Callable[[], Session]
     numpy: Callable[..., Array]
-    arrays: Callable[[np.random.Generator, Callable[[], int]], tuple[Array, ...]]
+    arrays: Callable[[np.random.Generator, Size], tuple[Array, ...]]
     calls: int
     error: float = 0.0
 
@@ -42,50 +43,26 @@ def floats(random: np.random.Generator, *shape: int) -> Array:
     return random.standard_normal(shape).astype(np.float32)
 
 
-def _picture(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+def of_shapes(spec: str) -> Callable[[np.random.Generator, Size], tuple[Array, ...]]:
+    return lambda random, size: tuple(floats(random, *shape) for shape in dims(spec)(size, size))
+
+
+def _picture(random: np.random.Generator, size: Size) -> tuple[Array, ...]:
     return floats(random, size(), size()), floats(random, everyday.TAPS)
 
 
-def _triangle(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    n = size()
-    return floats(random, n, n), floats(random, n, size())
-
-
-def _cube(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    i, j, k, r = size(), size(), size(), size()
-    return floats(random, i, j, k), floats(random, j, r), floats(random, k, r)
-
-
-def _product(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    k = size()
-    return floats(random, size(), k), floats(random, k, size())
-
-
-def _layers(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    d, h, c = size(), size(), size()
-    return floats(random, size(), d), floats(random, d, h), floats(random, h), floats(random, h, c), floats(random, c)
-
-
-def _matrix(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    return (floats(random, size(), size()),)
-
-
-def _field(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
-    return (floats(random, size(), size(), size()),)
-
-
-def _levels(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+def _levels(random: np.random.Generator, size: Size) -> tuple[Array, ...]:
     return (random.integers(0, 11, size()),)
 
 
 CASES = {
     "gaussian": Case(scheduled.gaussian_by_strips, everyday.numpy_gaussian, _picture, 4, 1e-5),
-    "triangular product": Case(scheduled.triangular_by_rows, everyday.numpy_triangular, _triangle, 1, 1e-4),
-    "mttkrp": Case(scheduled.mttkrp_factored, everyday.numpy_mttkrp, _cube, 2, 2e-3),
-    "packed product": Case(scheduled.product_packed, everyday.numpy_product, _product, 5, 1e-4),
-    "perceptron": Case(scheduled.perceptron_in_blocks, everyday.numpy_perceptron, _layers, 3, 1e-3),
-    "softmax": Case(scheduled.softmax_by_rows, everyday.numpy_softmax, _matrix, 7),
-    "two steps": Case(scheduled.two_steps_in_tiles, everyday.numpy_two_steps, _field, 4, 1e-5),
+    "triangular product": Case(scheduled.triangular_by_rows, everyday.numpy_triangular, of_shapes("nn nm"), 1, 1e-4),
+    "mttkrp": Case(scheduled.mttkrp_factored, everyday.numpy_mttkrp, of_shapes("ijk jr kr"), 2, 2e-3),
+    "packed product": Case(scheduled.product_packed, everyday.numpy_product, of_shapes("ik kj"), 5, 1e-4),
+    "perceptron": Case(scheduled.perceptron_in_blocks, everyday.numpy_perceptron, of_shapes("nd dh h hc c"), 3, 1e-3),
+    "softmax": Case(scheduled.softmax_by_rows, everyday.numpy_softmax, of_shapes("ij"), 7),
+    "two steps": Case(scheduled.two_steps_in_tiles, everyday.numpy_two_steps, of_shapes("ijk"), 4, 1e-5),
     "histogram": Case(scheduled.histogram_by_elements, lambda level: everyday.numpy_histogram(level, 11), _levels, 2),
 }
 

@@ -17,6 +17,7 @@ from examples.schedules.layers import numpy_attention, numpy_batched, numpy_laye
 from lowering import Kernel, lower
 from lowering import compile as compile_kernel
 from lowering.nest.loopnest import Apply, Block, Choose, If, statements
+from proofs_tests.examples.shapes import Shapes, Size, dims
 from proofs_tests.nests.by_hand import innermost, parts
 from rewrites import Session
 from rewrites.certificates.certificate import dumps, loads
@@ -38,7 +39,7 @@ class Case:
 
     schedule: Callable[[], Session]
     numpy: Callable[..., Array]
-    shapes: Callable[[Callable[[], int], Callable[[], int]], tuple[tuple[int, ...], ...]]
+    shapes: Callable[[Size, Size], Shapes]
     calls: int
     least: int = 0
     dtype: str = "float32"
@@ -46,37 +47,12 @@ class Case:
     sizes: Callable[..., dict[str, Any]] = lambda *arrays: {}
 
 
-def _product(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    terms = size()
-    return (size(), terms), (terms, size())
-
-
-def _batched(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    batch, terms = few(), size()
-    return (batch, size(), terms), (batch, terms, size())
-
-
-def _convolution(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    channels = few()
-    return (few(), channels, size()), (size(), channels, few())
-
-
-def _images(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    channels = few()
-    return (few(), channels, few(), size()), (size(), channels, few(), few())
-
-
-def _long(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+def _long(size: Size, few: Size) -> Shapes:
     channels, taps = few(), few()
     return (few(), channels, taps + size()), (size(), channels, taps)
 
 
-def _heads(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    depth, keys = size(), size()
-    return (size(), depth), (keys, depth), (keys, size())
-
-
-def _whole_filters(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+def _whole_filters(size: Size, few: Size) -> Shapes:
     channels, high, wide = few(), max(1, few()), max(1, few())
     return (few(), channels, few() + high - 1, size() + wide - 1), (size(), channels, high, wide)
 
@@ -89,51 +65,36 @@ def _width(x: Array, w: Array) -> dict[str, int]:
     return {"W": x.shape[2] - w.shape[2]}
 
 
-def _matrix(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    return ((size(), size()),)
-
-
-def _two_of_one_shape(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    return ((size(), size()),) * 2
-
-
-def _field(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    return ((few(), size(), size()),)
-
-
-def _vector(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
-    terms = size()
-    return (size(), terms), (terms,)
-
-
 CASES: Final = {
-    "product, blocked": Case(fast.product_blocked, anchors.numpy_product, _product, 8),
-    "product, small blocks": Case(lambda: fast.product_blocked(2, 4, 16, 8), anchors.numpy_product, _product, 8),
-    "product, by panels": Case(fast.product_by_panels, anchors.numpy_product, _product, 7),
-    "product, square tiles": Case(fast.product_in_square_tiles, anchors.numpy_product, _product, 5),
-    "product, small tiles": Case(lambda: fast.product_in_square_tiles(8, 2, 4), anchors.numpy_product, _product, 5),
-    "product, in double": Case(fast.product_in_double, anchors.numpy_product, _product, 7, dtype="float64"),
-    "batched product": Case(fast.batched_product_by_panels, numpy_batched, _batched, 7),
-    "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, _convolution, 8),
-    "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, _images, 8),
+    "product, blocked": Case(fast.product_blocked, anchors.numpy_product, dims("ik kj"), 8),
+    "product, small blocks": Case(lambda: fast.product_blocked(2, 4, 16, 8), anchors.numpy_product, dims("ik kj"), 8),
+    "product, by panels": Case(fast.product_by_panels, anchors.numpy_product, dims("ik kj"), 7),
+    "product, square tiles": Case(fast.product_in_square_tiles, anchors.numpy_product, dims("ik kj"), 5),
+    "product, small tiles": Case(
+        lambda: fast.product_in_square_tiles(8, 2, 4), anchors.numpy_product, dims("ik kj"), 5
+    ),
+    "product, in double": Case(fast.product_in_double, anchors.numpy_product, dims("ik kj"), 7, dtype="float64"),
+    "batched product": Case(fast.batched_product_by_panels, numpy_batched, dims("Bik Bkj"), 7),
+    "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, dims("BCw oCR"), 8),
+    "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, dims("BCHw oCRS"), 8),
     "filters": Case(fast.filters_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides),
     "filters, windows": Case(
         fast.filter_windows_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides
     ),
     "windows": Case(fast.windows_in_registers, anchors.numpy_whole_windows, _long, 8, sizes=_width),
-    "blur": Case(fast.blur_six_rows, anchors.numpy_blur, _matrix, 3, least=1),
-    "blur, streamed": Case(fast.blur_streamed, anchors.numpy_blur, _matrix, 3, least=1),
-    "addition, streamed": Case(fast.addition_streamed, anchors.numpy_addition, _two_of_one_shape, 1),
-    "blur by ring": Case(fast.blur_by_ring, anchors.numpy_blur, _matrix, 2, least=1),
-    "blur by rings in strips": Case(fast.blur_by_rings_in_strips, anchors.numpy_blur, _matrix, 5, least=1),
-    "blur, tiles": Case(fast.blur_in_tiles, anchors.numpy_blur, _matrix, 3, least=1),
-    "blur, small tiles": Case(lambda: fast.blur_in_tiles(3, 4), anchors.numpy_blur, _matrix, 3, least=1),
-    "blur, two stages": Case(fast.blur_in_two_stages, anchors.numpy_blur, _matrix, 4, least=1),
-    "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, _matrix, 4),
-    "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 1),
-    "matrix times vector": Case(fast.matrix_vector_by_rows, anchors.numpy_product, _vector, 4),
-    "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, _matrix, 6, least=1, scale=16),
-    "attention": Case(fast.attention_in_registers, numpy_attention, _heads, 16, least=1, scale=16),
+    "blur": Case(fast.blur_six_rows, anchors.numpy_blur, dims("ij"), 3, least=1),
+    "blur, streamed": Case(fast.blur_streamed, anchors.numpy_blur, dims("ij"), 3, least=1),
+    "addition, streamed": Case(fast.addition_streamed, anchors.numpy_addition, dims("ij ij"), 1),
+    "blur by ring": Case(fast.blur_by_ring, anchors.numpy_blur, dims("ij"), 2, least=1),
+    "blur by rings in strips": Case(fast.blur_by_rings_in_strips, anchors.numpy_blur, dims("ij"), 5, least=1),
+    "blur, tiles": Case(fast.blur_in_tiles, anchors.numpy_blur, dims("ij"), 3, least=1),
+    "blur, small tiles": Case(lambda: fast.blur_in_tiles(3, 4), anchors.numpy_blur, dims("ij"), 3, least=1),
+    "blur, two stages": Case(fast.blur_in_two_stages, anchors.numpy_blur, dims("ij"), 4, least=1),
+    "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, dims("ij"), 4),
+    "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, dims("Bij"), 1),
+    "matrix times vector": Case(fast.matrix_vector_by_rows, anchors.numpy_product, dims("ik k"), 4),
+    "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, dims("ij"), 6, least=1, scale=16),
+    "attention": Case(fast.attention_in_registers, numpy_attention, dims("qd kd ke"), 16, least=1, scale=16),
 }
 
 

@@ -62,10 +62,10 @@ def test_printed_kernel_agrees_with_its_program_without_findings(name: str, prog
 @pytest.mark.sampled
 @pytest.mark.parametrize("what", PLANTED)
 def test_planted_fault_is_found(what: str, planted: Sanitized) -> None:
-    name, _, _, said = PLANTED[what]
+    name, _, _, report = PLANTED[what]
     goal, held = scheduled(name)
     sizes = SCHEDULES[name][1][0]
     arrays = arrays_for(goal, sizes)
     shape = atl.evaluate(goal, **arrays).shape
-    with pytest.raises(Finding, match=said):
+    with pytest.raises(Finding, match=report):
         planted(held.nest, f"planted{list(PLANTED).index(what)}", sizes, arrays, shape)

@@ -67,7 +67,7 @@ ALONE: Final = [
 @pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("bodies", [list(IN_A_LOOP.values()), ALONE], ids=["in a loop of one thread", "of one thread"])
-def test_reductions_beside_axes_of_one_thread_agree(bodies: list[str], tmp_path: Path) -> None:
+def test_reductions_with_an_axis_of_one_thread_agree(bodies: list[str], tmp_path: Path) -> None:
     extents = [body.partition("⊞[t < ")[2].partition(" ")[0] for body in bodies]
     heads = [f"f{number} (x : float32[n, 48]) : float32[n, {extent}]" for number, extent in enumerate(extents)]
     programs = [atl.parse(f"{head} := ⊞[i < n | block.x] {body}") for head, body in zip(heads, bodies, strict=True)]

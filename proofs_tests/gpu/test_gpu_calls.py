@@ -380,7 +380,7 @@ def test_kernel_fault_is_reported_when_the_host_waits(folder: Path) -> None:
     with pytest.raises(errors.CudaError, match="f failed on the GPU: cudaErrorLaunchFailure") as caught:
         caller(None, (np.ones(3, np.float32),), None, {})
     assert "start a new process" in str(caught.value)
-    assert "an access outside of all arrays" in machine.shim.said
+    assert "an access outside of all arrays" in machine.shim.findings
 
 
 def test_grid_larger_than_cuda_allows_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

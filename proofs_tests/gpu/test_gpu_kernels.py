@@ -97,10 +97,10 @@ def extent_for(extent: Index, sizes: Sizes) -> int:
 @lru_cache
 def scheduled(name: str) -> tuple[atl.Program, kn.Kernels]:
     session = SCHEDULES[name][0]()
-    return session.goal, made(session)
+    return session.goal, kernels_of(session)
 
 
-def made(session: Session) -> kn.Kernels:
+def kernels_of(session: Session) -> kn.Kernels:
     return kernels(lower(session.goal, target="cuda"))
 
 
@@ -165,7 +165,7 @@ def without_barrier(held: kn.Kernels, number: int) -> kn.Kernels:
 
 @pytest.mark.long
 def test_product_places_sums_in_registers_and_operands_in_shared_memory() -> None:
-    (launch,) = kn.launches(made(gpu.product(64, (4, 4), 16)).body)
+    (launch,) = kn.launches(kernels_of(gpu.product(64, (4, 4), 16)).body)
     assert launch.threads == (16, 16, 1)
     places = {s.buffer.name: launch.places[s.buffer.uid] for s in kn.steps_of(launch.body) if isinstance(s, Allocate)}
     assert places == {
@@ -345,11 +345,11 @@ def test_program_that_cannot_be_a_kernel_is_refused(case: str) -> None:
 
 def test_sums_over_blocks_or_tensors_are_refused() -> None:
     with pytest.raises(IllegalMark, match="both access total") as caught:
-        made(reschedule(matmul()).mark("p", "block.x"))
+        kernels_of(reschedule(matmul()).mark("p", "block.x"))
     assert any("partial sums" in hint for hint in caught.value.suggestions)
     rows = atl.program("t", [A], atl.sum(4, lambda i: atl.gen(k, lambda j: atl.guard(i < n, A[i, j]))))
     with pytest.raises(IllegalMark, match="both access out") as caught:
-        made(reschedule(rows).mark("i", "thread.x"))
+        kernels_of(reschedule(rows).mark("i", "thread.x"))
     assert any("interchange" in hint for hint in caught.value.suggestions)
 
 
@@ -392,14 +392,14 @@ def at_zero(statement: Any, launch: kn.Launch) -> Any:
 def test_transpose_runs_for_small_sizes_of_all_kinds() -> None:
     """Run with no element, one, a whole tile, and one more than a tile."""
     session = gpu.transpose(4, 2)
-    held = made(session)
+    held = kernels_of(session)
     for rows, columns in product((0, 1, 4, 5), repeat=2):
         agree(held, session.goal, {"n": rows, "m": columns})
 
 
 def test_block_of_threads_computes_a_sum() -> None:
     made_of = atl.program("p", [f], atl.gen(n, lambda i: atl.sum(4, lambda j: f[i])))
-    held = made(reschedule(made_of).mark("i", "block.x").mark("j", "thread.x"))
+    held = kernels_of(reschedule(made_of).mark("i", "block.x").mark("j", "thread.x"))
     (launch,) = kn.launches(held.body)
     assert launch.threads == (4, 1, 1)
     agree(held, made_of, {"n": 3})

@@ -70,17 +70,17 @@ def compiled() -> tuple[str, str]:
 def test_shipped_kernel_compiles_without_warnings_or_spills(name: str) -> None:
     messages, ptx = compiled()
     own = f"kernel{list(SHIPPED).index(name)}_"
-    said = {
+    message = {
         (entry, arch): text
         for entry, arch, text in re.findall(
             r"Compiling entry function '(\w+)' for '(sm_\d+)'(.*?)Compile time", messages, re.DOTALL
         )
         if own in entry
     }
-    assert len(said) == len(USED[name]) * 2 * len({_type_of(entry) for entry, _ in said})
-    assert all("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in text for text in said.values())
-    narrow = sorted(entry for entry, arch in said if arch == "sm_90" and _type_of(entry) != "l")
-    found = [_used(entry, said[entry, "sm_90"], ptx) for entry in narrow]
+    assert len(message) == len(USED[name]) * 2 * len({_type_of(entry) for entry, _ in message})
+    assert all("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in text for text in message.values())
+    narrow = sorted(entry for entry, arch in message if arch == "sm_90" and _type_of(entry) != "l")
+    found = [_used(entry, message[entry, "sm_90"], ptx) for entry in narrow]
     if RELEASE not in subprocess.run([str(NVCC), "--version"], capture_output=True, text=True, check=True).stdout:
         found = [used._replace(registers=golden.registers) for used, golden in zip(found, USED[name], strict=True)]
     assert found == USED[name]
@@ -92,8 +92,8 @@ def _type_of(entry: str) -> str:
     return found[1] if found else ""
 
 
-def _used(entry: str, said: str, ptx: str) -> Used:
-    numbers = {word: int(number) for number, word in re.findall(r"(\d+) (registers|barriers|bytes smem)", said)}
+def _used(entry: str, message: str, ptx: str) -> Used:
+    numbers = {word: int(number) for number, word in re.findall(r"(\d+) (registers|barriers|bytes smem)", message)}
     body = ptx[ptx.index(f".entry {entry}(") :].partition("\n}")[0]
     loads, stores = (len(re.findall(rf"\b{how}\.global[.a-z]*\.v[24]\.", body)) for how in ("ld", "st"))
     return Used(numbers["registers"], numbers.get("barriers", 0), numbers.get("bytes smem", 0), loads, stores)
@@ -102,7 +102,7 @@ def _used(entry: str, said: str, ptx: str) -> Used:
 def test_resources_are_parsed_from_the_messages_of_nvcc() -> None:
     entry = "_ZN6text_77kernel7_0IiEvPfT_"
     assert [_type_of(name) for name in (entry, entry.replace("Ii", "Il"), "_ZN6text_77kernel7_0Ev")] == ["i", "l", ""]
-    said = "Used 29 registers, used 1 barriers, 128 bytes smem"
+    message = "Used 29 registers, used 1 barriers, 128 bytes smem"
     body = "ld.global.nc.v4.f32 {}; st.global.v2.f32 {}; ld.global.f32 x;"
     ptx = f".entry {entry}(\n  {body}\n}}\n.entry another(\n  st.global.v4.f32 {{}};\n}}\n"
-    assert _used(entry, said, ptx) == Used(29, 1, 128, 1, 1)
+    assert _used(entry, message, ptx) == Used(29, 1, 128, 1, 1)

@@ -67,7 +67,7 @@ WIDE: Final[Mapping[str, tuple[str, int, bool]]] = {
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 
 
-def made(text: str) -> Kernels:
+def kernels_of(text: str) -> Kernels:
     return kernels(lower(atl.parse(text), target="cuda"))
 
 
@@ -75,7 +75,7 @@ def made(text: str) -> Kernels:
 @pytest.mark.parametrize("what", WIDE)
 def test_accesses_proved_adjacent_use_vectors(what: str) -> None:
     text, loads, stores = WIDE[what]
-    held = made(text)
+    held = kernels_of(text)
     found = [wide for launch in launches(held.body) for wide in launch.wide.values()]
     assert sum(len(wide.loads) for wide in found) == loads
     assert any(wide.stores for wide in found) == stores
@@ -97,7 +97,7 @@ def test_vector_accesses_agree_with_their_programs(tmp_path: Path) -> None:
 @pytest.mark.long
 @needs_compiler
 def test_misaligned_vector_access_is_found(tmp_path: Path) -> None:
-    held = made(WIDE["rows of a multiple of four"][0])
+    held = kernels_of(WIDE["rows of a multiple of four"][0])
     source = print_cuda(held).replace("&x[i * k", "&x[1 + i * k")
     library = build([source], tmp_path)
     arrays = arrays_for(held.nest.marks[0].program, {"n": 3, "k": 40})
@@ -107,7 +107,7 @@ def test_misaligned_vector_access_is_found(tmp_path: Path) -> None:
 
 def test_interpreter_traps_misaligned_vector_accesses() -> None:
     text, _, _ = WIDE["one element further"]
-    held = made(text)
+    held = kernels_of(text)
     (launch,) = launches(held.body)
     runs = [step.statement for step in steps_of(launch.body) if isinstance(step, Run)]
     (loop,) = (s for s in statements(tuple(runs)) if isinstance(s, For) and s.mark is LoopMark.VECTOR)
@@ -119,7 +119,7 @@ def test_interpreter_traps_misaligned_vector_accesses() -> None:
 
 
 def test_misaligned_arrays_are_an_error_of_the_call() -> None:
-    source = print_cuda(made(WIDE["pairs of doubles"][0]))
+    source = print_cuda(kernels_of(WIDE["pairs of doubles"][0]))
     assert "const double2 x2 = *(const double2 *)&x[" in source
     test = "if ((uintptr_t)x % 16 != 0 || (uintptr_t)out % 16 != 0)\n        return (int)cudaErrorMisalignedAddress;"
     assert test in source

@@ -33,7 +33,7 @@ PATIENCE: Final = 600.0
 """Seconds to wait for an answer, even on a busy machine."""
 
 
-def found() -> str | None:
+def find_browser() -> str | None:
     """Return the browser of this machine, if there is one."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
@@ -164,7 +164,7 @@ class Chromium:
 @contextmanager
 def browser() -> Iterator[Chromium]:
     """Start a browser with a temporary profile, and end it with the block."""
-    program = found()
+    program = find_browser()
     assert program is not None
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()

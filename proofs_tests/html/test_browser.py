@@ -16,7 +16,7 @@ from proofs_tests.html import chromium
 from proofs_tests.html.chromium import Chromium
 
 pytestmark = pytest.mark.skipif(
-    chromium.found() is None, reason=f"no browser was found on the path: none of {', '.join(chromium.NAMES)}"
+    chromium.find_browser() is None, reason=f"no browser was found on the path: none of {', '.join(chromium.NAMES)}"
 )
 
 

@@ -277,7 +277,7 @@ def test_provenance_does_not_change_a_theorem(pipeline: Theorem) -> None:
 
 
 @pytest.mark.long
-def test_page_with_an_unproved_rule_says_so_first(tmp_path: Path) -> None:
+def test_page_with_an_unproved_rule_begins_with_a_warning(tmp_path: Path) -> None:
     theorem = reschedule(extremes()).rw(larger_and_smaller).done()
     theorem.save(tmp_path / "t.json")
     for each in (theorem, load(tmp_path / "t.json")):

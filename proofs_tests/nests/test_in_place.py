@@ -65,16 +65,10 @@ def agrees_on_tables(of: atl.Program) -> None:
     assert not report(nest).refuted
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_let_shares_storage_with_its_last_reader(name: str) -> None:
-    body, left = SHARED[name]
-    agrees(program(body))
-    assert heap(lower(program(body))) == left
-
-
-@pytest.mark.parametrize("name", APART)
-def test_let_read_later_keeps_its_storage(name: str) -> None:
-    body, left = APART[name]
+@pytest.mark.parametrize(
+    ("body", "left"), [*SHARED.values(), *APART.values()], ids=[*SHARED, *(f"{name}, later" for name in APART)]
+)
+def test_let_shares_storage_unless_it_is_read_later(body: str, left: list[str]) -> None:
     agrees(program(body))
     assert heap(lower(program(body))) == left
 

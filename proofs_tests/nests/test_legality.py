@@ -41,13 +41,13 @@ SEEDS: Final = range(150)
 SIZES: Final = [{"n": rows, "m": columns} for rows, columns in product((0, 1, 2, 3, 5), (0, 1, 3))]
 
 
-def found(made: Planted) -> Conflict | None:
+def find_conflict(made: Planted) -> Conflict | None:
     """Return the prover's conflict, if any."""
     nest = made.nest
     return conflict(made.loop, initial_facts(nest.assumptions, nest.inputs), outermost(nest))
 
 
-def meets(nest: ln.LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], order: int = 0) -> str:
+def race(nest: ln.LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], order: int = 0) -> str:
     """Return the data race of two iterations in a run, if there is one."""
     try:
         execute(nest, sizes, arrays, order=order)
@@ -58,26 +58,26 @@ def meets(nest: ln.LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray
     return ""
 
 
-def met(made: Planted) -> bool:
+def has_race(made: Planted) -> bool:
     """Return whether iterations conflict at some small size, for some elements of the index array."""
     for sizes in SIZES:
         count = sizes["n"]
         for at in (np.zeros(count, np.int64), np.arange(count), np.arange(count) // 2, np.full(count, -1)):
-            if meets(made.nest, sizes, made.arrays(sizes, at)):
+            if race(made.nest, sizes, made.arrays(sizes, at)):
                 return True
     return False
 
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[int, Conflict | None]:
-    return {seed: found(planted(seed)) for seed in SEEDS}
+    return {seed: find_conflict(planted(seed)) for seed in SEEDS}
 
 
 @pytest.mark.long
 def test_refusals_and_proofs_agree_with_runs(verdicts: dict[int, Conflict | None]) -> None:
     counted: Counter[str] = Counter()
     for seed, verdict in verdicts.items():
-        meeting = met(planted(seed))
+        meeting = has_race(planted(seed))
         assert meeting <= (verdict is not None), print_nest(planted(seed).nest)
         counted["legal" if verdict is None else "refuted" if verdict.model is not None else "unknown"] += 1
         counted["met"] += meeting
@@ -95,7 +95,7 @@ def test_numbers_of_a_refusal_give_a_run_with_a_conflict(verdicts: dict[int, Con
         made, numbers = planted(seed), verdict.model.numbers
         sizes = {"n": numbers.get("n", 3), "m": numbers.get("m", 3)}
         at = np.array([numbers.get(f"at[{row}]", -1) for row in range(sizes["n"])], np.int64)
-        assert meets(made.nest, sizes, made.arrays(sizes, at)), f"{print_nest(made.nest)}\n{numbers}"
+        assert race(made.nest, sizes, made.arrays(sizes, at)), f"{print_nest(made.nest)}\n{numbers}"
         tried += 1
     assert tried >= 40
 
@@ -104,7 +104,7 @@ def test_conflict_is_found_in_any_order_of_iterations() -> None:
     for seed in range(30):
         made = planted(seed)
         sizes = {"n": 4, "m": 3}
-        seen = {bool(meets(made.nest, sizes, made.arrays(sizes), order)) for order in range(6)}
+        seen = {bool(race(made.nest, sizes, made.arrays(sizes), order)) for order in range(6)}
         assert len(seen) == 1
 
 
@@ -135,7 +135,7 @@ def test_each_loop_of_random_programs_is_legal_or_conflicts(registers: bool) -> 
                 counted["refuted" if refused.numbers else "unknown"] += 1
             else:
                 counted["legal"] += 1
-                assert not meets(nest, dict(made.sizes), dict(made.arrays))
+                assert not race(nest, dict(made.sizes), dict(made.arrays))
     assert counted["legal"] >= 20
     assert counted["unknown"] <= 1
     assert registers or counted["refuted"]
@@ -318,13 +318,13 @@ def test_buffer_cleared_by_all_iterations_is_found_by_both() -> None:
     with pytest.raises(IllegalMark, match=r"iterations \d and \d both access buf\[\d\]") as caught:
         check_legal(nest)
     assert "`clear buf[0..3]` writes it in both" in (caught.value.required or "")
-    assert "buf at 0" in meets(nest, {}, {})
+    assert "buf at 0" in race(nest, {}, {})
     alone = replace(nest, body=(replace(loop, body=(ln.Allocate(buffer, constant(3)), *body, ln.Free(buffer))),))
     check_legal(alone)
-    assert not meets(alone, {}, {})
+    assert not race(alone, {}, {})
 
 
-def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
+def test_buffers_beyond_the_stack_stay_in_their_iteration() -> None:
     lets = "".join(f"let t{at} := ⊞[j < 8192] x[i, j] + {at} in " for at in range(4))
     used = " + ".join(f"t{at}[q]" for at in range(4))
     program = atl.parse(f"t (x : float32[n, 8192]) : float32[n] :=\n  ⊞[i < n | parallel] {lets}Σ[q < 8192] ({used})")
@@ -350,7 +350,7 @@ def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
     ],
     ids=["a loop that is written twice", "a bound", "one iteration", "a test that leaves two loops"],
 )
-def test_a_mark_stays_with_its_loop_in_all_passes(body: str, shown: list[str | None]) -> None:
+def test_mark_stays_with_its_loop_in_all_passes(body: str, shown: list[str | None]) -> None:
     extent = "1" if "i < 1" in body else "n"
     program = atl.parse(f"t (f : float32[n], k : size) : float32[{extent}]\n    given 1 <= n, 1 <= k :=\n  {body}")
     nest = lower(program)
@@ -361,7 +361,7 @@ def test_a_mark_stays_with_its_loop_in_all_passes(body: str, shown: list[str | N
     assert {loop.binder for loop in loops} == {binder.path for binder in nest.marks}
 
 
-def test_a_loop_of_one_iteration_stays_where_a_buffer_outside_of_it_has_its_variable_in_its_extents() -> None:
+def test_loop_whose_variable_sizes_an_outer_buffer_is_kept() -> None:
     program = atl.parse(
         """t (f : float32[4]) : float32[1] :=
              ⊞[i < 1] Σ[k < 2] let b := ⊞[j < 1 - i + k] 2 * f[j] in Σ[q < 1 - i + k] b[q]"""

@@ -24,7 +24,7 @@ from lowering.nest.interpreter import run
 from lowering.nest.obligations import report
 from lowering.nest.substitution import in_other_buffers
 from lowering.nest.traps import Trap
-from lowering.passes.storage import storage_folding as rings_pass
+from lowering.passes.storage import storage_folding as folding
 from lowering.passes.storage.storage_folding import with_folded_storage
 from lowering.targets.legality import check_legal
 from proofs_tests.nests.by_hand import at, cell, i, j, loop, n, nest, output, vi, vj
@@ -35,21 +35,21 @@ SIZES: Final = tuple(product((1, 2, 3, 4, 7), (1, 2, 5)))
 
 
 @cache
-def made(name: str) -> tuple[atl.Program, ln.LoopNest]:
+def lowered(name: str) -> tuple[atl.Program, ln.LoopNest]:
     of = program(PROGRAMS[name])
     return of, lower(of)
 
 
-def storage_folding(nest: ln.LoopNest) -> list[int]:
+def ring_rows(nest: ln.LoopNest) -> list[int]:
     return [s.buffer.rows for s in ln.statements(nest.body) if isinstance(s, ln.Allocate) and s.mark is LetMark.RING]
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_ring_keeps_the_meaning_at_any_size(name: str) -> None:
-    of, nest = made(name)
-    assert storage_folding(nest)
-    assert all(storage_folding(nest))
+    of, nest = lowered(name)
+    assert ring_rows(nest)
+    assert all(ring_rows(nest))
     kernel = compile_kernel(of)
     for rows, columns in SIZES:
         v = picture(rows, columns)
@@ -68,7 +68,7 @@ def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
             nest = lower(of)
         except IllegalMark:
             continue  # the window applies only in some iterations
-        seen.update(storage_folding(nest))
+        seen.update(ring_rows(nest))
         for rows in (1, 3, 6):
             v = picture(rows, 2)
             try:
@@ -93,9 +93,9 @@ def test_rings_of_random_windows_keep_the_meaning() -> None:
 @pytest.mark.parametrize(
     ("of", "name", "wrong"),
     [
-        (rings_pass._Window, "earlier", property(lambda window: 0)),
-        (rings_pass._Window, "new", property(lambda window: 1)),
-        (rings_pass, "prove", lambda *_given, **_named: Proved("linear")),
+        (folding._Window, "earlier", property(lambda window: 0)),
+        (folding._Window, "new", property(lambda window: 1)),
+        (folding, "prove", lambda *_given, **_named: Proved("linear")),
     ],
     ids=["too late", "one row for several", "no window"],
 )
@@ -106,7 +106,7 @@ def test_random_windows_find_a_planted_fault(of: Any, name: str, wrong: Any, mon
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_obligations_of_nests_with_rings_are_not_refuted(name: str) -> None:
-    assert not report(made(name)[1]).refuted
+    assert not report(lowered(name)[1]).refuted
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_obligations_of_nests_with_rings_are_not_refuted(name: str) -> None:
     ],
 )
 def test_ring_has_exactly_the_rows_of_its_window(name: str, rows: list[int]) -> None:
-    assert storage_folding(made(name)[1]) == rows
+    assert ring_rows(lowered(name)[1]) == rows
 
 
 def test_each_row_is_computed_once_and_only_inside_the_let() -> None:
-    text = print_nest(made("one let after the other")[1])
+    text = print_nest(lowered("one let after the other")[1])
     assert text.count("b[y + 4, x] =") == 2  # its value, or a zero
     assert text.count("c[y + 2, x] =") == 1
     assert "for y in -4..n:" in text

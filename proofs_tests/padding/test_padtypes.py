@@ -178,12 +178,12 @@ def test_corrected_amount_is_accepted() -> None:
     padtypes.check(atl.program("tiled", [x], tiled((k - n % k) % k)))
 
 
-def test_a_truncated_read_of_a_padded_let_is_refused() -> None:
+def test_truncated_read_of_a_padded_let_is_refused() -> None:
     program = atl.program("through_a_let", [x], atl.let(atl.padr(1, x), lambda y: atl.truncr(1, y)))
     assert "would cut a computed element" in str(refusal(program))
 
 
-def test_a_computed_zero_is_not_padding() -> None:
+def test_computed_zero_is_not_padding() -> None:
     body = atl.truncr(1, atl.concat(x, atl.gen(1, lambda i: 0.0)))
     assert "the element at" in str(refusal(atl.program("zero", [x], body)))
 

@@ -290,60 +290,42 @@ def test_wrong_reindexer_is_found(fault: Callable[..., Pairs], monkeypatch: pyte
     assert found_within(150)
 
 
-def no_guards(statement: Any) -> ln.Block:
-    return statement.body if isinstance(statement, ln.If) else (statement,)
-
-
-def no_clears(statement: Any) -> ln.Block:
-    return () if isinstance(statement, ln.Clear) else (statement,)
-
-
-def no_zeros(statement: Any) -> ln.Block:
-    return (replace(statement, zeroed=False) if isinstance(statement, ln.Allocate | ln.Clear) else statement,)
-
-
-def small_capacity(statement: Any) -> ln.Block:
-    return (replace(statement, capacity=statement.capacity - 1) if isinstance(statement, ln.Allocate) else statement,)
-
-
-def assigned_sums(statement: Any) -> ln.Block:
+def assigned_sums(statement: Any) -> Any:
     match statement:
         case ln.Accumulate(ln.Cell() as target, "add", value):
-            return (ln.Assign(target, value),)
+            return ln.Assign(target, value)
         case _:
-            return (statement,)
+            return statement
 
 
-def one_more_iteration(statement: Any) -> ln.Block:
-    return (replace(statement, high=statement.high + 1) if isinstance(statement, ln.For) else statement,)
-
-
-def one_iteration_less(statement: Any) -> ln.Block:
-    return (replace(statement, low=statement.low + 1) if isinstance(statement, ln.For) else statement,)
-
-
-def zeros_for_neutral(statement: Any) -> ln.Block:
+def zeros_for_neutral(statement: Any) -> Any:
     match statement:
         case ln.Assign(target, ln.Number(_, dtype)):
-            return (ln.Assign(target, ln.Number(7, dtype)),)
+            return ln.Assign(target, ln.Number(7, dtype))
         case _:
-            return (statement,)
+            return statement
 
 
-FAULTS = [
-    no_guards,
-    no_clears,
-    no_zeros,
-    small_capacity,
-    assigned_sums,
-    one_more_iteration,
-    one_iteration_less,
-    zeros_for_neutral,
-]
+def changed(kind: Any, change: Callable[[Any], Any]) -> Callable[[Any], ln.Block]:
+    """Return a change of statements of one kind."""
+    return lambda statement: (change(statement) if isinstance(statement, kind) else statement,)
+
+
+one_more_iteration = changed(ln.For, lambda s: replace(s, high=s.high + 1))
+FAULTS: dict[str, Callable[[Any], ln.Block]] = {
+    "no guards": lambda s: s.body if isinstance(s, ln.If) else (s,),
+    "no clears": lambda s: () if isinstance(s, ln.Clear) else (s,),
+    "no zeros": changed(ln.Allocate | ln.Clear, lambda s: replace(s, zeroed=False)),
+    "small capacity": changed(ln.Allocate, lambda s: replace(s, capacity=s.capacity - 1)),
+    "assigned sums": changed(ln.Accumulate, assigned_sums),
+    "one more iteration": one_more_iteration,
+    "one iteration less": changed(ln.For, lambda s: replace(s, low=s.low + 1)),
+    "wrong neutral element": changed(ln.Assign, zeros_for_neutral),
+}
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_wrong_statement_is_found(fault: Callable[[Any], ln.Block], monkeypatch: pytest.MonkeyPatch) -> None:
     nests_become(monkeypatch, lambda nest: replace(nest, body=each_statement(nest.body, fault)))
     assert found_within(300)

@@ -33,7 +33,7 @@ class Count:
 
     @property
     def conflicts(self) -> bool:
-        """Whether an access costs more than necessary."""
+        """True if an access costs more than necessary."""
         return self.cost > self.fewest
 
 

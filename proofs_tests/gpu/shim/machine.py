@@ -101,7 +101,7 @@ class Shim:
         return number
 
     @property
-    def said(self) -> str:
+    def findings(self) -> str:
         """Findings of the shim."""
         texts: list[bytes] = [self.library.shim_finding(), self.library.shim_said()]
         return " ".join(text.decode() for text in texts if text)

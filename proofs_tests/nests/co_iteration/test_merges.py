@@ -162,17 +162,17 @@ def refused(program: Program) -> str:
 
 
 def test_unordered_keys_are_refused_with_numbers_and_a_remedy() -> None:
-    said = refused(dot(None, "increasing"))
-    assert "the loops p and q are marked merge, but the keys c[p] of p need not be nondecreasing" in said
-    assert "required: nondecreasing keys, strictly increasing in all loops but one" in said
-    assert 'declare the order of c: atl.tensor(…, monotonic="increasing")' in said
-    assert "breaks at:" in said
+    message = refused(dot(None, "increasing"))
+    assert "the loops p and q are marked merge, but the keys c[p] of p need not be nondecreasing" in message
+    assert "required: nondecreasing keys, strictly increasing in all loops but one" in message
+    assert 'declare the order of c: atl.tensor(…, monotonic="increasing")' in message
+    assert "breaks at:" in message
 
 
 def test_keys_that_repeat_on_both_sides_are_refused() -> None:
-    said = refused(dot("nondecreasing", "nondecreasing"))
-    assert "the keys c[p] of p need not be strictly increasing" in said
-    assert "strictly increasing keys in one of p and q" in said
+    message = refused(dot("nondecreasing", "nondecreasing"))
+    assert "the keys c[p] of p need not be strictly increasing" in message
+    assert "strictly increasing keys in one of p and q" in message
 
 
 def test_sums_of_one_name_are_distinguished_as_printed() -> None:
@@ -200,24 +200,24 @@ def merged(term: Callable[[atl.IndexExpr, atl.IndexExpr], atl.Tensor], *inputs: 
 
 def test_sums_without_an_equation_of_their_keys_are_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
-    said = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
-    assert "no condition equates a key of q with a key of another loop" in said
-    said = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
-    assert "no condition equates a key of q with a key of another loop" in said
+    message = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
+    assert "no condition equates a key of q with a key of another loop" in message
+    message = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
+    assert "no condition equates a key of q with a key of another loop" in message
 
 
 def test_range_that_depends_on_another_position_is_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", x, "increasing")
     terms = atl.sum(x, lambda p: atl.sum((p, x), lambda q: atl.guard(c[p] == d[q], a[p] * a[q])))
-    said = refused(with_all_sums_marked(atl.program("p", [c, d, a], terms), "merge"))
-    assert "the range of q depends on p" in said
+    message = refused(with_all_sums_marked(atl.program("p", [c, d, a], terms), "merge"))
+    assert "the range of q depends on p" in message
 
 
 def test_product_between_the_sums_is_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     terms = atl.sum(x, lambda p: a[p] * atl.sum(y, lambda q: atl.guard(c[p] == d[q], b[q])))
-    said = refused(with_all_sums_marked(atl.program("p", [c, d, a, b], terms), "merge"))
-    assert "no loop directly around or inside it is" in said
+    message = refused(with_all_sums_marked(atl.program("p", [c, d, a, b], terms), "merge"))
+    assert "no loop directly around or inside it is" in message
 
 
 def test_keys_that_are_safe_only_under_a_condition_are_refused() -> None:
@@ -231,8 +231,8 @@ def test_keys_that_are_safe_only_under_a_condition_are_refused() -> None:
     def term(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
         return atl.guard((at[p] >= 0) & (at[p] < n) & (c[at[p]] == d[q]), a[p] * b[q])
 
-    said = refused(merged(term, c, d, at, a, b))
-    assert "the key c[at[p]] may be undefined at some position of its range" in said
+    message = refused(merged(term, c, d, at, a, b))
+    assert "the key c[at[p]] may be undefined at some position of its range" in message
 
 
 def test_gpu_has_no_merge() -> None:

@@ -93,23 +93,23 @@ def refused(body: atl.Tensor, *inputs: atl.Tensor) -> str:
 
 
 def test_sum_that_stores_nothing_at_keys_is_refused() -> None:
-    said = refused(atl.sum(z, lambda p: a[p]), a)
-    assert "the loop p is marked runs, but it does not add to an element of a tensor" in said
-    assert "Σ[p < z] place n row[p] e(p)" in said
+    message = refused(atl.sum(z, lambda p: a[p]), a)
+    assert "the loop p is marked runs, but it does not add to an element of a tensor" in message
+    assert "Σ[p < z] place n row[p] e(p)" in message
 
 
 def test_rows_placed_at_keys_are_refused() -> None:
     m = atl.sizes("m")
     rows = atl.tensor("rows", z, m)
-    said = refused(atl.sum(z, lambda p: atl.place(n, row[p], rows[p])), row, rows)
-    assert "each of its terms is added to several elements of out" in said
+    message = refused(atl.sum(z, lambda p: atl.place(n, row[p], rows[p])), row, rows)
+    assert "each of its terms is added to several elements of out" in message
 
 
 def test_keys_inside_the_tensor_only_under_a_condition_are_refused() -> None:
     anywhere = atl.tensor("anywhere", z, dtype="int64")
     inside = atl.sum(z, lambda p: atl.guard((anywhere[p] >= 0) & (anywhere[p] < n), atl.place(n, anywhere[p], a[p])))
-    said = refused(inside, anywhere, a)
-    assert "its keys are not proved to be positions of out" in said
+    message = refused(inside, anywhere, a)
+    assert "its keys are not proved to be positions of out" in message
 
 
 def test_run_that_ends_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

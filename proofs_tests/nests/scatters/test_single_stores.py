@@ -17,7 +17,7 @@ from proofs_tests.storages.ways import WAYS, T, faults_in_c
 from rewrites import reschedule
 
 
-def passed(name: str) -> LoopNest:
+def after_pass(name: str) -> LoopNest:
     return next(with_single_stores(of) for of, *_ in scatters() if of.name == name.replace(" ", "_"))
 
 
@@ -27,12 +27,12 @@ def adds(of: LoopNest) -> int:
 
 @pytest.mark.parametrize("name", ONCE)
 def test_cells_reached_once_are_stored(name: str) -> None:
-    assert adds(passed(name)) == 0
+    assert adds(after_pass(name)) == 0
 
 
 @pytest.mark.parametrize("name", TWICE)
 def test_cells_reached_twice_are_accumulated(name: str) -> None:
-    assert adds(passed(name)) == 1
+    assert adds(after_pass(name)) == 1
 
 
 def test_complete_outputs_are_not_cleared() -> None:
@@ -41,8 +41,8 @@ def test_complete_outputs_are_not_cleared() -> None:
 
 
 def test_buffer_filled_by_each_iteration_is_stored() -> None:
-    assert [adds(passed(name)) for name in ("buffer for each", "buffer for all", "half")] == [0, 1, 1]
-    assert "clear" not in print_nest(passed("buffer for each"))
+    assert [adds(after_pass(name)) for name in ("buffer for each", "buffer for all", "half")] == [0, 1, 1]
+    assert "clear" not in print_nest(after_pass("buffer for each"))
 
 
 def test_buffer_with_two_accumulations_is_unchanged() -> None:
