@@ -174,8 +174,8 @@ int rows(const float *restrict x, int64_t n, int64_t m, float *restrict out)
 }
 """
     assert print_c(of) == wanted
-    x = np.arange(6, dtype=np.float32)
-    assert run(of, [x], [2, 3], 6).tolist() == x.tolist()
+    given = np.arange(6, dtype=np.float32)
+    assert run(of, [given], [2, 3], 6).tolist() == given.tolist()
 
 
 def test_heap_buffers_are_freed_on_every_exit() -> None:
