@@ -72,6 +72,6 @@ def test_a_fault_in_making_is_not_told_as_one_of_the_node(monkeypatch: pytest.Mo
     def planted(*_: object) -> Index:
         raise TypeError("planted")
 
-    monkeypatch.setattr(validation.ix, "linear", planted)
+    monkeypatch.setattr("atl.core.index.linear", planted)
     with pytest.raises(TypeError, match="planted"):
         validated_index(forged(N))
