@@ -57,7 +57,7 @@ def test_buffer_with_two_accumulations_is_unchanged() -> None:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", sorted(set(WAYS) - {"turning", "swizzled in chunks", "padded", "column-major"}))
+@pytest.mark.parametrize("name", sorted(set(STORAGES) - {"turning", "swizzled in chunks", "padded", "column-major"}))
 def test_generation_in_the_order_of_a_layout_is_stored(name: str) -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
     s = reschedule(program, given=[T >= 1]).reorder(["i", "j"], STORAGES[name])
