@@ -15,7 +15,7 @@ from atl.core.terms import Access, Binary, Constant, Expr, Gen, Let, Local, Tens
 from atl.errors import InvalidArgument, InvalidName, RankError
 from atl.surface.values import Condition, IndexExpr, Tensor
 from examples import beyond_the_paper, derivations
-from proofs_tests.language.reading import alike
+from proofs_tests.language.open_terms import same_denotation
 from proofs_tests.language.test_substitution import parts
 from proofs_tests.rules.test_statements import ELEMENT, INDEX, zeros
 from rewrites import Session
@@ -122,19 +122,19 @@ def test_indices_of_a_body_are_replaced_under_binders_and_in_types() -> None:
     for part, around in parts():
         *outer, second, first = around.indices
         outside = replace(around, indices=tuple(outer))
-        assert alike(substituted(part, (constant(second), constant(first)), ()), outside, part, around)
+        assert same_denotation(substituted(part, (constant(second), constant(first)), ()), outside, part, around)
 
 
 def test_tensors_of_a_body_are_replaced_under_binders() -> None:
     lets = [(part, around) for part, around in parts() if isinstance(part, Let)]
     for let, around in lets:
-        assert alike(substituted(let.body, (), (let.value,)), around, let, around)
+        assert same_denotation(substituted(let.body, (), (let.value,)), around, let, around)
     both = [(let.body, (let.value, let.body.value), let, around) for let, around in lets if isinstance(let.body, Let)]
     assert both
     for inner, (value, beneath), let, around in both:
         # The second value is seen from outside of the first let.
         outside = substituted(beneath, (), (value,))
-        assert alike(substituted(inner.body, (), (value, outside)), around, let, around)
+        assert same_denotation(substituted(inner.body, (), (value, outside)), around, let, around)
     free = Local(5, ROW_TYPE)
     assert substituted(free, (), (zeros(0), zeros(0))) == Local(3, ROW_TYPE)
     variable = TensorVar(7, "w", ROW_TYPE)

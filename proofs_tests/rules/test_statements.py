@@ -20,7 +20,7 @@ from atl.core.traversal import subterm
 from atl.errors import ATLError, DtypeError, InvalidArgument, RankError, ShapeError
 from atl.surface.values import Condition, IndexExpr, Tensor
 from examples import beyond_the_paper, derivations
-from proofs_tests.language.reading import Around, Meant, alike, around_at, field, number
+from proofs_tests.language.open_terms import Environment, Closure, same_denotation, environment_at, field, number
 from rewrites import Session
 from rewrites.instantiation import (
     Argument,
@@ -64,7 +64,7 @@ def steps(name: str) -> list[tuple[Step, Program]]:
     return list(found.values())
 
 
-def meant_by(statement: Statement, arguments: Arguments, place: Around) -> Around:
+def meant_by(statement: Statement, arguments: Arguments, place: Environment) -> Environment:
     """Return the environment in which the metavariables of a statement stand for these arguments."""
     opened: list[tuple[int, int]] = []
     for uid, name in statement.names.items():
@@ -75,8 +75,8 @@ def meant_by(statement: Statement, arguments: Arguments, place: Around) -> Aroun
         own = argument.indices if isinstance(argument, Function) else 0
         inside = replace(place, indices=(*place.indices, *[0] * own))
         opened.append((uid, number(body_of(argument).type.shape[dimension], inside)))
-    meant = tuple((name, Meant(body_of(argument), place)) for name, argument in arguments.items())
-    return Around((), (), tuple(opened), (), meant, place.typed)
+    meant = tuple((name, Closure(body_of(argument), place)) for name, argument in arguments.items())
+    return Environment((), (), tuple(opened), (), meant, place.typed)
 
 
 def body_of(argument: Argument) -> Any:
@@ -87,12 +87,12 @@ def body_of(argument: Argument) -> Any:
 @pytest.mark.parametrize("name", SESSIONS)
 def test_an_instance_reads_as_its_statement_with_the_arguments(name: str) -> None:
     for step, before in steps(name):
-        place = around_at(before.body, step.path)
+        place = environment_at(before.body, step.path)
         statement = step.rule.statement(step.arguments)
         instance = step.rule.instance(step.arguments)
         meant = meant_by(statement, step.arguments, place)
-        assert alike(instance.lhs, place, statement.lhs, meant), step.rule.name
-        assert alike(instance.rhs, place, statement.rhs, meant), step.rule.name
+        assert same_denotation(instance.lhs, place, statement.lhs, meant), step.rule.name
+        assert same_denotation(instance.rhs, place, statement.rhs, meant), step.rule.name
         held = all(field(premise, place) for premise in instance.premises)
         assert held == all(field(premise, meant) for premise in statement.premises), step.rule.name
         assert step.rule.premises(step.arguments) == instance.premises
@@ -144,7 +144,7 @@ def of_rank(rank: int, number: int) -> Type:
 @pytest.mark.long
 @pytest.mark.parametrize("ranks", [(0, 0), (1, 2)], ids=str)
 def test_instances_of_all_rules_read_as_their_statements(ranks: tuple[int, int]) -> None:
-    place = Around(tensors=(("the tensor around",),), typed=False)
+    place = Environment(tensors=(("the tensor around",),), typed=False)
     judged = 0
     for rule in RULES.values():
         groups = groups_of(rule.metavariables)
@@ -159,8 +159,8 @@ def test_instances_of_all_rules_read_as_their_statements(ranks: tuple[int, int])
             continue
         judged += 1
         meant = meant_by(statement, arguments, place)
-        assert alike(instance.lhs, place, statement.lhs, meant), rule.name
-        assert alike(instance.rhs, place, statement.rhs, meant), rule.name
+        assert same_denotation(instance.lhs, place, statement.lhs, meant), rule.name
+        assert same_denotation(instance.rhs, place, statement.rhs, meant), rule.name
         for premise in statement.premises:
             found = [part for part in instance.premises if field(part, place) != field(premise, meant)]
             assert len(found) < len(instance.premises) or field(premise, meant), rule.name
