@@ -201,7 +201,7 @@ def test_a_name_that_is_none_is_refused_in_a_certificate() -> None:
 
 
 @pytest.mark.long
-def test_a_short_run_finds_nothing() -> None:
+def test_short_run_finds_nothing() -> None:
     report = run_rules((1, 3, 8, 9, 11, 26, 35), 6)
     assert report.findings == []
     assert report.ended == "all 7 are done"

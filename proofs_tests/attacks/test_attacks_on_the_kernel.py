@@ -106,7 +106,7 @@ def test_a_hole_that_was_there_once_is_found(what: str, monkeypatch: Patch) -> N
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(120))
-def test_a_short_run_finds_nothing(numbers: range) -> None:
+def test_short_run_finds_nothing(numbers: range) -> None:
     report = run_kernel(numbers, 5)
     assert report.findings == []
     assert report.ended == f"all {len(numbers)} are done"

@@ -110,7 +110,7 @@ def test_a_row_without_a_bound_has_room_on_that_side(low: int | None, high: int 
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(150))
-def test_a_short_run_finds_nothing(numbers: range) -> None:
+def test_short_run_finds_nothing(numbers: range) -> None:
     report = run_prover(numbers, 5)
     assert report.findings == []
     assert report.ended == f"all {len(numbers)} are done"

@@ -1,4 +1,4 @@
-"""The catalogue of errors as a page of the documents: `python -m proofs_tests.errors.catalogue > docs/errors.md`."""
+"""Writer of docs/errors.md: `python -m proofs_tests.errors.catalogue > docs/errors.md`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DECLARED_IN: Final = (
     "atl.errors", "bench.errors", "layouts.errors", "lowering.nest.traps", "atl.html.document", "rewrites.errors",
     "sparse.errors",
 )  # fmt: skip
-"""The modules in which errors are declared; a test sees to it that there are no others."""
+"""Modules that declare errors. A test checks that there are no others."""
 
 _HUNDREDS: Final = {
     "ATL1": "Writing a program",
@@ -44,7 +44,7 @@ _MACHINE: Final = (
     (re.compile(r"(      > .*\n)+"), "      > …\n"),
     (re.compile(r"required: .* -c answer\.c.*"), "required: …"),
 )
-"""What a message says of the machine, which another one would say in another way."""
+"""Parts of a message that depend on the machine."""
 
 _HEAD: Final = """\
 # Errors
@@ -58,7 +58,7 @@ others in `rewrites.errors`, `layouts`, `sparse`. Before each example stand thes
 
 
 def classes() -> dict[str, type[ATLError]]:
-    """The errors that have a code of their own, by it."""
+    """Return the errors that have a code, by code."""
     found: dict[str, type[ATLError]] = {}
     for module in DECLARED_IN:
         for value in vars(import_module(module)).values():
@@ -73,7 +73,7 @@ def classes() -> dict[str, type[ATLError]]:
 
 
 def shown(found: ATLError) -> str:
-    """A message without what it says of this machine."""
+    """Return a message without the parts that depend on the machine."""
     text = str(found)
     for of_machine, said in _MACHINE:
         text = of_machine.sub(said, text)
@@ -81,14 +81,14 @@ def shown(found: ATLError) -> str:
 
 
 def message(entry: Entry) -> str:
-    """What an example is refused with."""
+    """Return the message of an example."""
     with tempfile.TemporaryDirectory() as folder:
         found = refusal(entry, Path(folder))
     return "it is not refused" if found is None else shown(found)
 
 
 def page(messages: dict[str, str]) -> str:
-    """The page of all errors, with these messages by their codes."""
+    """Return the page of all errors, for messages by code."""
     return "".join(_parts(messages))
 
 
@@ -118,7 +118,7 @@ def _plain(text: str) -> str:
 
 
 def main() -> None:
-    """Prints the page."""
+    """Print the page."""
     sys.stdout.write(page({entry.code: message(entry) for entry in ENTRIES}))
 
 

@@ -1,4 +1,4 @@
-"""The codes of building and running: compilers, marks, GPUs, pictures, the benchmark."""
+"""Errors of building and running: compilers, marks, GPUs, pictures, the benchmark."""
 
 from __future__ import annotations
 
