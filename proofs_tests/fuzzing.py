@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -14,6 +14,8 @@ MANY: Final = 1000
 SEED: Final = 0
 """The seed of a command that names none."""
 INTERRUPTED: Final = 130
+SHOWN: Final = 10
+"""Maximum number of findings in a report."""
 
 Found = TypeVar("Found")
 Case = TypeVar("Case")
@@ -34,6 +36,11 @@ class Tally(Generic[Found]):
         """The first line of a report."""
         return f"seed {self.seed}: {self.tried} {what} in {self.seconds:.0f} s; {self.ended}"
 
+    def report(self, lines: Sequence[str]) -> str:
+        """Return a report of these lines, with the number of findings and the first of them."""
+        findings = (f"\nFINDING {found}" for found in self.findings[:SHOWN])
+        return "\n".join([*lines, f"  {len(self.findings)} findings", *findings])
+
     @property
     def ended(self) -> str:
         """Why no more are tried."""
@@ -42,6 +49,10 @@ class Tally(Generic[Found]):
         if self.tried < self.wanted:
             return f"stopped at the first finding, after {self.tried} of {self.wanted}"
         return f"all {self.wanted} are done"
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
 
 
 Progress: TypeAlias = Callable[[Tally[Found]], None]
