@@ -1,4 +1,4 @@
-"""Workloads with contestants that crash, hang or fail, for `bench.measure` to measure in processes of their own."""
+"""Workloads with candidates that crash, hang or fail, for tests of the benchmark."""
 
 from __future__ import annotations
 
@@ -20,24 +20,21 @@ from rewrites import Session, reschedule
 
 
 def doubled() -> atl.Program:
-    """Twice each element."""
     n = atl.sizes("n")
     x = atl.tensor("x", n)
     return atl.program("doubled", [x], 2 * x)
 
 
 def doubled_in_tiles(by: int) -> Session:
-    """The same, in tiles."""
     return reschedule(doubled()).tile("i", by)
 
 
 def by_numpy(problem: Problem, _: int) -> Run:
-    """What is right."""
     return lambda: np.multiply(problem.inputs[0], 2, out=problem.out)
 
 
 def after(runs: int, end: Callable[[], object]) -> Callable[[Problem, int], Run]:
-    """What is right for so many runs; then it ends."""
+    """Return a correct candidate that calls `end` after so many runs."""
 
     def make(problem: Problem, _: int) -> Run:
         done = [0]
@@ -54,25 +51,24 @@ def after(runs: int, end: Callable[[], object]) -> Callable[[Problem, int], Run]
 
 
 def illegal() -> None:
-    """An instruction that the processor does not have."""
-    faulthandler.disable()  # pytest would print where this process was
+    """Crash with an illegal instruction."""
+    faulthandler.disable()  # disable pytest's traceback
     os.kill(os.getpid(), signal.SIGILL)
 
 
 def hang() -> None:
-    """Nothing more, and no interrupt ends it either."""
+    """Ignore interrupts and never return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         signal.pause()
 
 
 def fail() -> None:
-    """An exception."""
     raise OSError("its licence has run out")
 
 
 def with_threads(problem: Problem, wanted: int) -> Run:
-    """What is right, if the libraries use as many threads as they are to."""
+    """Return a candidate that checks the number of threads of the libraries."""
 
     def run() -> None:
         np.multiply(problem.inputs[0], 2, out=problem.out)
@@ -81,26 +77,26 @@ def with_threads(problem: Problem, wanted: int) -> Run:
     return run
 
 
-def planted(*rivals: Rival, ours: tuple[Ours, ...] = (Ours(doubled),)) -> Workload:
-    """A workload with these rivals."""
+def doubling(*rivals: Rival, ours: tuple[Ours, ...] = (Ours(doubled),)) -> Workload:
+    """Return a workload with these baselines."""
     pose = posed(lambda values: 2 * values, lambda size: ((size,), (size,)))
     return Workload("doubling", "twice n numbers", (100,), pose, ours, rivals, Limit("copy", moved), most=1000)
 
 
 def _unsettable(size: int) -> Problem:
     vars(threads)["NEEDED"] = "no_such_module"
-    return planted().pose(size)
+    return doubling().pose(size)
 
 
 ADDITION: Final = workloads.WORKLOADS["addition"]
 GOOD: Final = Rival("good", by_numpy)
-CRASHING: Final = planted(
+CRASHING: Final = doubling(
     GOOD,
     Rival("bad at once", after(0, illegal)),
     Rival("bad when timed", after(3, illegal)),
     Rival("failing when timed", after(3, fail)),
 )
-THREADED: Final = planted(
+THREADED: Final = doubling(
     Rival("with threads", with_threads),
     ours=(Ours(doubled_in_tiles, tiles={"by": 4}, fixed=lambda size: {"n": size}, parallel=("io",)),),
 )
@@ -108,7 +104,7 @@ WORKLOADS: Final = {
     **workloads.WORKLOADS,
     "addition": replace(ADDITION, rivals=(Rival("crashing", after(0, illegal)), *ADDITION.rivals)),
     "crashing": CRASHING,
-    "hanging": planted(GOOD, Rival("hanging", after(3, hang)), ours=()),
+    "hanging": doubling(GOOD, Rival("hanging", after(3, hang)), ours=()),
     "threaded": THREADED,
     "unsettable": Workload(
         "doubling", "twice n numbers", (100,), _unsettable, (Ours(doubled),), (GOOD,), Limit("copy", moved), most=1000
