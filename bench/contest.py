@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from atl import Program
 from atl.meaning.arguments import bind
-from lowering import Kernel, Run, measure, tolerance
+from lowering import Kernel, TimedFunction, measure, tolerance
 from lowering import compile as compiled
 from rewrites import Session, autotune
 
@@ -43,7 +43,7 @@ class Problem:
         exact = (array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.inputs)
         return np.asarray(self.reference(*exact), dtype=np.float64)
 
-    def fault_of(self, run: Run, *, allocates: bool = False) -> str | None:
+    def fault_of(self, run: TimedFunction, *, allocates: bool = False) -> str | None:
         """What is wrong with what a contestant computes; nothing if it is right, up to rounding.
 
         What allocates gives its result back; all others have it written where it is to stand.
@@ -103,7 +103,7 @@ class Ours:
         """The program for so many threads, and whether it was derived (or else stands as somebody wrote it)."""
         return _made(self.make, tuple(self.tiles.items()), self.parallel if threads > 1 else ())
 
-    def contestant(self, problem: Problem, threads: int = 1) -> tuple[Run, bool]:
+    def contestant(self, problem: Problem, threads: int = 1) -> tuple[TimedFunction, bool]:
         """What runs it, and whether it was derived (or else stands as somebody wrote it)."""
         fixed = self.fixed(problem.size) if self.fixed is not None else {}
         marked = self.parallel if threads > 1 else ()
@@ -154,7 +154,9 @@ class Tuning:
         """The name of the function, of which the numbers are not known yet."""
         return f"{self.schedule.__name__}, tuned"
 
-    def found(self, problem: Problem, seconds: float, watch: Callable[[str], object]) -> tuple[str, Run] | None:
+    def found(
+        self, problem: Problem, seconds: float, watch: Callable[[str], object]
+    ) -> tuple[str, TimedFunction] | None:
         """What is the fastest, as far as is known after so many seconds of trying: its name, and what runs it."""
         start = self.schedule(**{name: values[0] for name, values in self.choices.items()}).theorem.lhs
         inputs = {array.name: given for array, given in zip(start.inputs, problem.inputs, strict=True)}
@@ -185,7 +187,7 @@ class Rival:
     """
 
     name: str
-    make: Callable[[Problem, int], Run]
+    make: Callable[[Problem, int], TimedFunction]
     needs: tuple[str, ...] = ()
     allocates: bool = False
     least: int = 1

@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.contest import Array, Limit, Problem
 from bench.rivals.c import VECTORS, built
-from lowering import Run, find_compiler
+from lowering import TimedFunction, find_compiler
 
 CHAINS: Final = 12
 ROUNDS: Final = 200_000
@@ -77,7 +77,7 @@ int64_t peak(REAL *restrict to, int64_t threads, int64_t n)
 """
 
 
-def limit_of(limit: Limit, problem: Problem, threads: int) -> tuple[Run, float]:
+def limit_of(limit: Limit, problem: Problem, threads: int) -> tuple[TimedFunction, float]:
     """What runs at the limit, and by what its time is multiplied to be that of the problem's work."""
     match limit.kind:
         case "copy":
@@ -88,7 +88,7 @@ def limit_of(limit: Limit, problem: Problem, threads: int) -> tuple[Run, float]:
             return _peak(problem.out.dtype.name, limit.work(problem), threads)
 
 
-def _over_memory(name: str, of_bytes: float, threads: int) -> Run:
+def _over_memory(name: str, of_bytes: float, threads: int) -> TimedFunction:
     count = max(1, int(of_bytes) // 4)
     # With a call of memcpy it would be another loop than those that anybody writes.
     extra = ("-fno-tree-loop-distribute-patterns" if find_compiler().kind == "gcc" else "-fno-builtin",)
@@ -98,7 +98,7 @@ def _over_memory(name: str, of_bytes: float, threads: int) -> Run:
     return function(read, written, count)
 
 
-def _peak(dtype: str, operations: float, threads: int) -> tuple[Run, float]:
+def _peak(dtype: str, operations: float, threads: int) -> tuple[TimedFunction, float]:
     real = {"float32": "float", "float64": "double"}[dtype]
     source = (VECTORS + _peak_source()).replace("REAL", real)
     function = built(source, "peak", f"int64_t peak({real} *, int64_t, int64_t);", threads=threads)

@@ -24,7 +24,7 @@ from bench.limits import limit_of
 from bench.outcome import ALONE, LIMIT, Case, Contestant, LeftOut, Outcome, concluded
 from bench.threads import Pools, settable
 from bench.worker import Gone, Prepare, Watch, Worker
-from lowering import Clock, Run, Samples, ThreadClock, Turn, WallClock, take_turns
+from lowering import Clock, Samples, ThreadClock, TimedFunction, Turn, WallClock, take_turns
 
 IDLE_FOR: Final = 0.2
 
@@ -137,14 +137,14 @@ def _passed_over(one: Ours | Rival | Tuning, problem: Problem) -> LeftOut | None
     return None
 
 
-def _limit(limit: Limit, problem: Problem, case: Case) -> tuple[float, Run]:
+def _limit(limit: Limit, problem: Problem, case: Case) -> tuple[float, TimedFunction]:
     run, scale = limit_of(limit, problem, case.threads)
     return scale, run
 
 
 def _prepared(
     one: Ours | Rival | Tuning, problem: Problem, case: Case, watch: Watch
-) -> tuple[Contestant | LeftOut, Run | None]:
+) -> tuple[Contestant | LeftOut, TimedFunction | None]:
     """What runs it, once its result was found right; or why it does not take part."""
     if isinstance(one, Tuning):
         return _tuned(one, problem, case, watch)
@@ -163,7 +163,9 @@ def _prepared(
     return Contestant(one.name, ours, derived, allocates), run
 
 
-def _tuned(one: Tuning, problem: Problem, case: Case, watch: Watch) -> tuple[Contestant | LeftOut, Run | None]:
+def _tuned(
+    one: Tuning, problem: Problem, case: Case, watch: Watch
+) -> tuple[Contestant | LeftOut, TimedFunction | None]:
     """What autotuning has found, if anything."""
     found = one.found(problem, case.tune, watch)
     if found is None:

@@ -19,10 +19,10 @@ from atl.errors import brief
 from bench.contest import Problem
 from bench.settling import settle
 from bench.threads import THREADS, Pools, settable
-from lowering import Clock, Run, Sampler
+from lowering import Clock, Sampler, TimedFunction
 
 Watch: TypeAlias = Callable[[str], None]
-Prepare: TypeAlias = Callable[[Watch], tuple[Any, Run | None]]
+Prepare: TypeAlias = Callable[[Watch], tuple[Any, TimedFunction | None]]
 """Builds and checks: gives what is known of the contestant, and what runs it, or None where it does not take part."""
 
 GRACE: Final = 2.0

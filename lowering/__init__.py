@@ -1,4 +1,4 @@
-"""From a program to code that runs: reindexers, loop nests, C and CUDA, building and calling kernels."""
+"""Compilation of programs to loop nests, C and CUDA, and kernels that are built, called and timed."""
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, check, compile  # noqa: A004 (the contract's name)
@@ -10,14 +10,14 @@ from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
 from lowering.origins.traced import TracedLoop, TracedText, trace
 from lowering.targets.machine import Machine, machine
-from lowering.timing.contest import measure
+from lowering.timing.comparison import measure
 from lowering.timing.harness import (
     Clock,
-    Run,
     Sampler,
     Samples,
     Spread,
     ThreadClock,
+    TimedFunction,
     Turn,
     WallClock,
     alternate,
@@ -42,11 +42,11 @@ __all__ = [
     "KernelTime",
     "LoopNest",
     "Machine",
-    "Run",
     "Sampler",
     "Samples",
     "Spread",
     "ThreadClock",
+    "TimedFunction",
     "TracedLoop",
     "TracedText",
     "Turn",

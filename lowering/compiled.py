@@ -25,19 +25,19 @@ from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.parameters import declaration
 from lowering.c.printer import function_names, print_c
 from lowering.c.values.scalars import C_TYPES
+from lowering.calls.bind_args import ArgumentBinder, validated_indices
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
-from lowering.calls.looking import WALKED, Input, Taken
-from lowering.calls.on_pattern import values_of
+from lowering.calls.fast_path import WALKED, BoundArguments, InputSpec
+from lowering.calls.notebook import kernel_html
 from lowering.calls.operators import jax_function, torch_operator
+from lowering.calls.pattern_results import values_of
 from lowering.calls.processes import DECLARED, BoundCall, checked_after_fork, checked_pickle
-from lowering.calls.shown import kernel_html
-from lowering.calls.taking import Taking, met_by
 from lowering.compiler import OPENMP, Compiler, find_compiler
-from lowering.export.folder import Certified, Exported, written
-from lowering.facts import Facts, Limit, Limits
-from lowering.fitting import Fitting
+from lowering.export.folder import Certified, ExportedKernel, write_folder
+from lowering.facts import ElementConstraint, ElementConstraints, Facts
 from lowering.gpu.compiled import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
+from lowering.index_overflow import IndexOverflowCheck
 from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.sizing import read_for_sizes, sized
@@ -47,7 +47,7 @@ from lowering.timing.kernel_time import KernelTime, time_of
 from lowering.toolchain import build_shared, load, openmp_flags
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, Limits] | None]
+Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ElementConstraints] | None]
 """Sizes, shape of the result, and checks of elements: whether they decide that indices fit, and their limits."""
 
 CACHED_SHAPES: Final = 64
@@ -210,8 +210,8 @@ class Kernel:
         # The function that `ffi.from_buffer` calls after a check of its arguments, which takes as long as the call.
         self._from_buffer: Callable[..., Any] = _cffi_backend().from_buffer
         self._function: Callable[..., int] = code.function()
-        self._inputs: tuple[Input, ...] = tuple(
-            Input(np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
+        self._inputs: tuple[InputSpec, ...] = tuple(
+            InputSpec(np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
             for array in nest.inputs
         )
         self._names = tuple(array.name for array in nest.inputs)
@@ -219,18 +219,18 @@ class Kernel:
         self._array_positions = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
-        self._taking = Taking(program, self._inputs, self._from_buffer)
+        self._bind_args = ArgumentBinder(program, self._inputs, self._from_buffer)
         self._facts = Facts.of(program)
         self._shapes_determine_sizes = not read_for_sizes(program, nest, self._facts)
-        self._fitting = Fitting(nest)
+        self._index_overflow = IndexOverflowCheck(nest)
         self._validated: dict[tuple[object, ...], Known] = {}
-        self._limits: dict[tuple[Limit, ...], Limits] = {}
+        self._limits: dict[tuple[ElementConstraint, ...], ElementConstraints] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:
             named = self._checked_copy(arrays, named, copy)
-        passed, pointers, key, _ = taken = self._taking(arrays, named)
+        passed, pointers, key, _ = taken = self._bind_args(arrays, named)
         known = self._validated.get(key) if key is not None else None
         if known is not None and (known[2] is None or self._elements_are_valid(known, taken)):
             sizes, shape, _ = known
@@ -239,7 +239,7 @@ class Kernel:
                 return other.back(self(*other.arrays, out=other.out, **other.named))
             call, passed, pointers = self._bind(arrays, named)
             sizes, shape = sized(self.program, self.nest, call)
-            elements_decide = self._fitting.check(call.sizes, call.arrays)
+            elements_decide = self._index_overflow.check(call.sizes, call.arrays)
             if key is not None and self._shapes_determine_sizes:
                 # Equal limits are shared, so that an operand checked in one call is not checked again in similar calls.
                 limits = self._facts.limits(call.sizes)
@@ -288,7 +288,7 @@ class Kernel:
             return self.prepared(*other.arrays, out=other.out, **other.named)
         call, passed, pointers = self._bind(arrays, named)
         sizes, shape = sized(self.program, self.nest, call)
-        self._fitting.check(call.sizes, call.arrays)
+        self._index_overflow.check(call.sizes, call.arrays)
         into, function = self._output_pointer(out, shape), self._function
         if self._overlaps(into, pointers):
             function, pointers = self._select_in_place(out, passed, pointers)
@@ -385,8 +385,8 @@ class Kernel:
         """
         flags = gathering_flags(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code
-        exported = Exported(self.program, self.nest, self.source, code.name, flags, code.fast_math)
-        return written(exported, folder, theorem=theorem, sizes=sizes)
+        exported = ExportedKernel(self.program, self.nest, self.source, code.name, flags, code.fast_math)
+        return write_folder(exported, folder, theorem=theorem, sizes=sizes)
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(compile, fast_math=self._code.fast_math), (checked_pickle(self._original),)
@@ -421,7 +421,7 @@ class Kernel:
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
-    def _elements_are_valid(self, known: Known, taken: Taken) -> bool:
+    def _elements_are_valid(self, known: Known, taken: BoundArguments) -> bool:
         """Return whether the elements have their declared properties, given valid shapes. `bind` reports the errors.
 
         Raises `IndexOverflow`.
@@ -432,13 +432,13 @@ class Kernel:
         passed, pointers, _, notable = taken
         if decide:
             values = dict(zip(self._names, passed, strict=True))
-            self._fitting.check(dict(zip(self.nest.sizes, sizes, strict=True)), values)
-        met = met_by(limits, notable) if notable else ()
-        for finds_fault, limit, pick in limits.beyond(met) if met else limits.asked:
+            self._index_overflow.check(dict(zip(self.nest.sizes, sizes, strict=True)), values)
+        met = validated_indices(limits, notable) if notable else ()
+        for finds_fault, limit, pick in limits.checks_except(met) if met else limits.checks:
             if finds_fault(limit, *pick(pointers)):
                 return False
         if len(met) < len(notable):
-            self._taking.note(limits, notable, pointers)
+            self._bind_args.note(limits, notable, pointers)
         return True
 
     def _cache_validation(self, key: tuple[object, ...], known: Known) -> None:
@@ -535,7 +535,7 @@ def _buffers(nest: LoopNest) -> list[str]:
     heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
     return [
         f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
-        if s.capacity != elements(s.buffer.room)
-        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.room))}] of {s.buffer.dtype}"
+        if s.capacity != elements(s.buffer.allocated_extents)
+        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.allocated_extents))}] of {s.buffer.dtype}"
         for s in heap
     ]

@@ -1,4 +1,4 @@
-"""Folds: the value that each one starts from, and what its result is called."""
+"""Reductions: initial values and names of result variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESULT_NAMES: Final[dict[Monoid, str]] = {"sum": "total", "product": "product", 
 
 
 def neutral(monoid: Monoid, dtype: str) -> Number:
-    """The value that a fold starts from."""
+    """Return the initial value of a reduction."""
     match monoid:
         case "sum":
             return Number(0, dtype)

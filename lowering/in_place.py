@@ -1,4 +1,4 @@
-"""Kernels whose result takes the place of an input: where every element of it has been read before."""
+"""Kernels that run in place: the output overwrites an input whose elements were all read before."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from atl.checks.scope import initial_facts
 from atl.core.index import ONE, ZERO, Read, Var, atoms
 from atl.errors import ArrayError
 from lowering.nest.accesses import accesses
-from lowering.nest.computed import Computed, computed
+from lowering.nest.index_expressions import Computed, index_expressions
 from lowering.nest.loopnest import Buffer, Cell, For, LoopNest, unused_ids
-from lowering.nest.overtaking import Overtaken, overtaken
+from lowering.nest.overwrites import OverwrittenRead, find_overwritten_read
 from lowering.nest.substitution import in_other_buffers
 from lowering.nest.text_scope import outermost
 from lowering.nest.tiles import cells_of
 
 
 def with_inputs_in_place(nest: LoopNest, names: Collection[str]) -> LoopNest:
-    """The loop nest for calls in which these inputs and the output are one array.
+    """Return the loop nest for calls in which these inputs and the output are one array.
 
-    It is the same nest, in which they stand in the storage of the output, and are no arguments of their own. Raises
-    `ArrayError` where it is not proved, for all sizes, that each element is read before the output is stored in its
-    place.
+    In that nest the inputs alias the output and are not parameters. Raises `ArrayError` unless it is proved, for all
+    sizes, that each element is read before the output overwrites it.
     """
     for name in sorted(set(names) & _read_in_indices(nest)):
-        raise _refused(name, "its elements are indices, which are read again and again", "another array for indices")
+        raise _refused(name, "its elements are indices, which are read repeatedly", "another array for indices")
     cells = (cell for cell, _ in cells_of(nest.body))
     inputs = {cell.buffer for cell in cells if cell.buffer.role == "input" and cell.buffer.name in names}
     for buffer in sorted(inputs, key=lambda of: of.name):
@@ -45,45 +44,47 @@ def _check(nest: LoopNest, buffer: Buffer) -> None:
             name,
             "padding in the result is zeroed before anything is read",
             "a result without padding",
-            instead="where a guard leaves elements out, atl.select(p, e, 0) computes them",
+            instead="use atl.select(p, e, 0) in place of a guard, which computes the elements that a guard skips",
         )
     if (buffer.extents, buffer.dtype) != (output.extents, output.dtype):
-        raise _refused(name, "the result has not the shape of it at all sizes", "an input of the result's own shape")
-    # One iteration of a loop around all: what is done in it is what the nest does.
+        raise _refused(name, "the shape of the result differs at some sizes", "an input of the result's shape")
+    # A loop of one iteration around the whole body, so that `accesses` covers all of the nest.
     once = Var(next(unused_ids(nest)), "once")
     whole = For(once, ZERO, ONE, nest.body)
     facts = initial_facts(nest.assumptions, nest.inputs)
-    found = overtaken(list(accesses(whole, facts, outermost(nest), inputs=True)), buffer, output, whole.body)
+    found = find_overwritten_read(
+        list(accesses(whole, facts, outermost(nest), inputs=True)), buffer, output, whole.body
+    )
     if found is not None:
         raise _overtaken(name, found)
 
 
 def _read_in_indices(nest: LoopNest) -> set[str]:
-    """The arrays whose elements decide what is computed where."""
+    """Return the arrays whose elements occur in indices or conditions."""
     expressions = [
         occurrence.expression if isinstance(occurrence, Computed) else occurrence.condition.expression
-        for occurrence in computed(nest)
+        for occurrence in index_expressions(nest)
     ]
     return {atom.array.name for e in expressions for atom in atoms(e) if isinstance(atom, Read)}
 
 
-def _overtaken(name: str, found: Overtaken) -> ArrayError:
+def _overtaken(name: str, found: OverwrittenRead) -> ArrayError:
     read, store, model = found.read.text, found.store.text, found.model
     loop, instead = found.at_once, None
     if loop is not None:
         of = loop.variable.name
-        when = f"in an iteration of {of}, marked {loop.mark.value}, that need not come first"
-        instead = f's.mark("{of}", None) lets the iterations of {of} run one after the other'
+        when = f"in an iteration of the {loop.mark.value} loop {of}, whose order is not defined"
+        instead = f's.mark("{of}", None) makes the iterations of {of} run in order'
     else:
         when = f"after `{store}` has stored there" if read != store else "in a later iteration"
-    required = f"an output in which nothing is stored before the element of {name} in its place was read"
+    required = f"an output of which each element is stored after the element of {name} at that place was read"
     if model is None or not isinstance(found.store.storage, Cell):
-        said = f"it is not proved that none of its elements is read after it was overwritten: `{read}` reads it, {when}"
-        return _refused(name, said, required, instead=instead)
+        summary = f"its elements are not proved to be read before they are overwritten: `{read}` reads it, {when}"
+        return _refused(name, summary, required, instead=instead)
     at = ", ".join(str(model.value(position)) for position, _ in found.store.storage.pairs)
     numbers = {of: value for of, value in model.numbers.items() if of.rstrip("'") != "once"}
-    said = f"{name}[{at}] is read after it was overwritten: `{read}` reads it, {when}"
-    return _refused(name, said, required, numbers, instead=instead)
+    summary = f"{name}[{at}] is read after it was overwritten: `{read}` reads it, {when}"
+    return _refused(name, summary, required, numbers, instead=instead)
 
 
 def _refused(
@@ -93,5 +94,5 @@ def _refused(
         f"out is the input {name}, and {summary}",
         required=required,
         numbers=numbers,
-        suggestions=(*((instead,) if instead else ()), f"pass a copy of {name}, or leave out=… away"),
+        suggestions=(*((instead,) if instead else ()), f"pass a copy of {name}, or omit out=…"),
     )

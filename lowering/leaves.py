@@ -1,4 +1,4 @@
-"""Scalar leaves of normalised programs, as scalar expressions of a loop nest."""
+"""Lowering of the scalar leaves of normalised programs to scalar expressions of loop nests."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from atl.prove import simplify_predicate
 from lowering.nest.loopnest import Apply, Buffer, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
 
 Storage: TypeAlias = Buffer | Scalar
-"""What holds a tensor: a buffer, or for a let-bound scalar a variable."""
+"""Storage of a tensor: a buffer, or a variable for a let-bound scalar."""
 
 
 def is_scalar_leaf(e: Expr) -> bool:
-    """Whether a normalised term is arithmetic over reads and literals, with no statement in it."""
+    """Return whether a normalised term is arithmetic over reads and literals, without statements."""
     return not e.type.rank and isinstance(e, Constant | Value | Access | Input | Local | Unary | Binary | Cast | Select)
 
 
 def scalar(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[str, Buffer]) -> ScalarExpr:
-    """The scalar expression of a leaf. `tensors` are what hold the let-bound tensors, the innermost last.
+    """Return the scalar expression of a leaf. `tensors` is the storage of the let-bound tensors, the innermost last.
 
-    A selection that the scope decides is its one branch: what only the other one reads is not needed then.
+    A selection whose condition is decided in this scope becomes that branch, so the reads of the other one vanish.
     """
 
     def visit(at: Expr, here: Scope) -> ScalarExpr:
@@ -73,7 +73,7 @@ def scalar(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[
                     condition, visit(left, here.assume(condition)), visit(right, here.assume(negation(condition)))
                 )
             case Gen() | Reduce() | Guard() | Let() | Concat() | Reshape() | Padding() | TensorVar() | Metavariable():
-                raise AssertionError(f"{type(at).__name__} is no leaf of a normalised program")
+                raise AssertionError(f"{type(at).__name__} is not a leaf of a normalised program")
             case _:
                 assert_never(at)
 

@@ -1,7 +1,8 @@
 """The lowering function (Figs. 4.1 and 4.4 with E1–E3, E23): from a program to a loop nest.
 
-Destination-passing: a term is lowered into a destination, under a reindexer that says where its elements go. A
-reduction adds to its destination; one that yields a scalar runs in a scalar variable, which is stored when it is done.
+Lowering is in destination-passing style. A term is lowered into a destination under a reindexer, which maps its
+elements to places there. A reduction adds to its destination. A reduction to a scalar runs in a scalar variable, which
+is stored at the end.
 """
 
 from __future__ import annotations
@@ -70,27 +71,7 @@ from atl.errors import InvalidArgument, UnsafeAccess, brief
 from atl.prove import proves, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
-from lowering.nest.loopnest import (
-    VECTOR_BYTES,
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    elements,
-)
+from lowering.nest import loopnest as ln
 from lowering.normalize import normalize
 from lowering.passes import PASSES_OF, after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
@@ -101,14 +82,15 @@ from lowering.targets.co_iteration import check_merges
 from lowering.targets.legality import check_legal, check_lowered
 from lowering.targets.stack import storage_of
 
-Body: TypeAlias = Callable[[Var, "Context"], Block]
+Body: TypeAlias = Callable[[Var, "Context"], ln.Block]
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a term's elements go: a buffer under a reindexer, or a scalar; assigned, or folded in by `op`.
+    """The destination of a term's elements: a buffer under a reindexer, or a scalar variable.
 
-    With `zeros` a zero is assigned where a guard is false (`is_filled_by_zeros`).
+    Elements are assigned, or folded in by `op`. With `zeros`, a zero is assigned where a guard is false
+    (`is_filled_by_zeros`).
     """
 
     storage: Storage
@@ -121,44 +103,44 @@ class Destination:
 
     @property
     def stores_zeros(self) -> bool:
-        """Whether zeros are assigned here to what is padding."""
+        """True if zeros are assigned to padding elements here."""
         return self.zeros and self.op is None
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known and in scope at a place: facts, let-bound tensors by de Bruijn position, and the loops around.
+    """The context of a subterm: facts, let-bound tensors by de Bruijn position, and the enclosing loops.
 
-    Buffers are hoisted to `outside`, out of `loops`: out of all that are `around`, or out of those within the innermost
-    one whose iterations run at once, each of which has buffers of its own.
+    Buffers are hoisted out of `loops` to the scope `outside`. These are all enclosing loops (`around`), or only those
+    within the innermost concurrent loop, since each of its iterations has private buffers.
     """
 
     scope: Scope
-    inputs: dict[str, Buffer]
+    inputs: dict[str, ln.Buffer]
     outside: Scope
     tensors: tuple[Storage, ...] = ()
     loops: tuple[tuple[Var, Index, Index], ...] = ()
     around: tuple[tuple[Var, Index, Index], ...] = ()
-    in_merge: bool = False  # right in a loop that is marked so, but for conditions
+    in_merge: bool = False  # directly in a loop marked `merge`, apart from conditions
 
     def proves(self, goal: Predicate) -> bool:
         return proves(self.scope.facts, goal)
 
-    def natural(self, extent: Index) -> Index:
-        """The extent, or zero where it may be less."""
+    def clamped(self, extent: Index) -> Index:
+        """Return the extent, clamped to zero unless it is proved non-negative."""
         return extent if self.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
 
     def assume(self, predicate: Predicate) -> Context:
         return replace(self, scope=self.scope.assume(predicate))
 
     def inside(self, scope: Scope, loop: tuple[Var, Index, Index], mark: LoopMark) -> Context:
-        """The body of a loop, with its scope."""
+        """Return the context of the body of a loop."""
         inside = replace(self, scope=scope, around=(*self.around, loop), in_merge=mark is LoopMark.MERGE)
         if mark in CONCURRENT:
             return replace(inside, outside=scope, loops=())
         return replace(inside, loops=(*self.loops, loop))
 
-    def scalar(self, e: Expr) -> ScalarExpr:
+    def scalar(self, e: Expr) -> ln.ScalarExpr:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
@@ -166,31 +148,32 @@ def lower(
     program: Program,
     *,
     registers: bool = True,
-    vector_bytes: int = VECTOR_BYTES,
+    vector_bytes: int = ln.VECTOR_BYTES,
     target: str = "c",
     origins: bool = False,
-) -> LoopNest:
-    """The loop nest of a program whose accesses are safe and whose truncations cut only padding; both are proved first.
+) -> ln.LoopNest:
+    """Return the loop nest of a program, after proving that accesses are safe and that truncations cut only padding.
 
-    With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
-    done element by element, and the cells stored are exactly those of the elements that are not padding (Theorem 2).
-    With registers the output has the same values, but four kinds of cells are not those of Theorem 2. A sum runs in a
-    scalar variable, which is stored at the end: where the sum is empty, so that its element is padding, a zero is
-    stored. Where all other elements are stored, zeros are stored to pads and to rows whose guards are false. An
-    addition of tensor sums is two statements with one destination: where neither of them stores, nothing is stored to
-    an element that is not padding, and it is zero because the buffer was. A loop marked `runs` adds the sum of each run
-    to its element, with or without registers: a zero, where a condition leaves out all terms of the run.
+    With `registers=False` the nest is exactly that of Fig. 4.1. A sum adds to its element of the buffer, and arithmetic
+    is done element by element. The cells stored are exactly those of the elements that are not padding (Theorem 2).
 
-    All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
-    the values in them. What they drop are stores to buffers and variables that the output does not depend on.
+    With registers, the output has the same values, but the set of stored cells may differ from Theorem 2:
 
-    That a target has such loops within such loops is asked when its text is printed: a `parallel` loop within a loop
-    of vectors has a nest, which runs, and no C.
+    - A sum runs in a scalar variable, which is stored at the end. An empty sum, which is padding, stores a zero.
+    - Zeros are stored to pads and to rows with false guards, if this makes the output completely stored.
+    - A sum of two tensor sums becomes two statements with one destination. An element to which neither stores is not
+      padding, but keeps the zero of the cleared buffer.
 
-    `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64. Marked
-    loops are proved to be legal, for whatever target: `lowering.targets.legality`. For the target "cuda" the passes are
-    left out that speak of the registers, the storage and the loops of a CPU; `lowering.gpu` makes kernels of the nest.
-    With `origins` the nest says of each loop which binder of the program it came from (`LoopNest.origins`).
+    With and without registers, a loop marked `runs` stores the sum of each run, even if a condition skips all terms.
+
+    All passes (`lowering.passes`) run over either nest. They keep the stored cells of the output and their values, and
+    may drop stores to buffers and variables that the output does not depend on.
+
+    `vector_bytes` is the size of a vector register: 16, 32 or 64. Buffers marked `registers` consist of such vectors.
+    Marked loops are proved legal for every target (`lowering.targets.legality`). A target may still reject a nesting of
+    loops when its text is printed, such as a `parallel` loop within a `vector` loop in C. For the target "cuda", the
+    passes for registers, storage and loops of CPUs are skipped, and `lowering.gpu` makes kernels of the nest. With
+    `origins`, the nest records the binder of the program that each loop came from (`LoopNest.origins`).
 
     Raises `InvalidArgument`, `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
     """
@@ -211,12 +194,12 @@ def lower(
     return nest
 
 
-def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
-    """The loop nest of a program whatever its pad-sets are, before any pass; it may store out of bounds. For tests."""
+def lower_unchecked(program: Program, *, registers: bool = True) -> ln.LoopNest:
+    """Return the loop nest of a program without checks or passes, for tests. The nest may store out of bounds."""
     return _lowered(program, registers=registers)[1]
 
 
-def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tuple[_Lowering, LoopNest]:
+def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tuple[_Lowering, ln.LoopNest]:
     binders = marked_binders(program)
     followed = traced(numbered(program, binders)) if origins else None
     body = normalize(followed.program if followed else numbered(program, binders), one_pass=not registers).body
@@ -225,7 +208,7 @@ def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tup
 
 
 class _Lowering:
-    """One run of the lowering function: it numbers what it makes, and collects the buffers hoisted out of loops."""
+    """One run of the lowering function, with its counter of ids and the buffers hoisted out of loops."""
 
     def __init__(
         self, program: Program, registers: bool, binders: tuple[MarkedBinder, ...], followed: Traced | None = None
@@ -236,17 +219,17 @@ class _Lowering:
         self._followed = followed
         self._origins: dict[Var, Path] = {}
         self._ids: Iterator[int] = count()
-        self._hoisted: list[Allocate] = []
-        self._direct = 0  # sums that add to their cell instead of running in a scalar variable
-        self.met: set[Path] = set()  # the marked loops that are loops of the nest, or would compute nothing
-        self._added_after: Counter[Buffer] = Counter()  # additions to what an earlier statement has assigned
+        self._hoisted: list[ln.Allocate] = []
+        self._direct = 0  # number of sums that add to their cell, not to a scalar variable
+        self.met: set[Path] = set()  # marked loops that are in the nest, or that would compute nothing
+        self._added_after: Counter[ln.Buffer] = Counter()  # additions to cells that an earlier statement has assigned
 
-    def nest(self, body: Expr, scope: Scope) -> LoopNest:
+    def nest(self, body: Expr, scope: Scope) -> ln.LoopNest:
         program = self.program
-        inputs = {a.name: Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
-        output = Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
+        inputs = {a.name: ln.Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
+        output = ln.Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
         statements, complete = self._filling(body, output, Context(scope, inputs, scope))
-        return LoopNest(
+        return ln.LoopNest(
             program.name,
             program.sizes,
             program.inputs,
@@ -258,11 +241,13 @@ class _Lowering:
             origins=self._origins,
         )
 
-    def _filling(self, e: Expr, buffer: Buffer, context: Context, mark: LetMark = LetMark.NONE) -> tuple[Block, bool]:
-        """The lowering of a term into a buffer, and whether it is proved to assign every element."""
+    def _filling(
+        self, e: Expr, buffer: ln.Buffer, context: Context, mark: LetMark = LetMark.NONE
+    ) -> tuple[ln.Block, bool]:
+        """Lower a term into a buffer, and return whether every element is proved to be assigned."""
         before = self._direct
-        # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration; where
-        # whole rows have none, it is anywhere.
+        # In a loop, storing a zero to each padding element is cheaper than clearing the buffer in every iteration.
+        # Outside of loops this is so only if whole rows are padding.
         in_loop = bool(context.around) or mark is LetMark.RING
         cheap = in_loop or (self.registers and has_guards_of_rows(e))
         zeros = cheap and is_filled_by_zeros(e, context.scope)
@@ -272,13 +257,13 @@ class _Lowering:
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
-    def statement(self, e: Expr, to: Destination, context: Context) -> Block:
+    def statement(self, e: Expr, to: Destination, context: Context) -> ln.Block:
         scope = context.scope
         match e:
             case Gen(low, high, body, name, mark):
                 first, last = scope.index(low), scope.index(high)
 
-                def element(variable: Var, inside: Context) -> Block:
+                def element(variable: Var, inside: Context) -> ln.Block:
                     return self.statement(body, to.then(Cons(index(variable) - first, last - first)), inside)
 
                 return self._loop(name, first, last, mark, context, element)
@@ -299,15 +284,15 @@ class _Lowering:
                 pads = to.stores_zeros and isinstance(op, PadLeft | PadRight)
                 return (*stored, *self._zeros_of_pad(op, operand, to, context)) if pads else stored
             case Binary("add" | "sub" as op, left, right) if e.type.rank:
-                # Two statements: the first one assigns or adds, the second one always adds to what is there.
+                # Two statements: the first one assigns or adds, the second one always adds.
                 sign: BinaryOp = "sub" if (op == "sub") != (to.op == "sub") else "add"
                 assigned = self.statement(left, to, context)
                 added = self.statement(right, replace(to, op=sign), context)
-                if to.op is None and isinstance(to.storage, Buffer):
+                if to.op is None and isinstance(to.storage, ln.Buffer):
                     self._added_after[to.storage] += additions(to.storage, added)
                 return (*assigned, *added)
             case Padding():
-                return self._store(Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
+                return self._store(ln.Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
             case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
                 return self._store(context.scalar(e), to)
             case Access() | Unary() | Binary() | Cast() | Select():
@@ -315,47 +300,47 @@ class _Lowering:
             case _:
                 assert_never(e)
 
-    def _guarded(self, predicate: Predicate, body: Expr, to: Destination, context: Context) -> Block:
+    def _guarded(self, predicate: Predicate, body: Expr, to: Destination, context: Context) -> ln.Block:
         condition = simplify_predicate(context.scope.facts, predicate)
         zeros = to.stores_zeros
         if condition == TRUE:
             return self.statement(body, to, context)
         if zeros and condition != FALSE and is_scalar_leaf(body):
             value = context.assume(condition).scalar(body)
-            return self._store(Choose(condition, value, Number(0, value.dtype)), to)
+            return self._store(ln.Choose(condition, value, ln.Number(0, value.dtype)), to)
         if condition == FALSE:
             marked = (number_of_loop(e) for e in subterms(body))
             self.met.update(self._binders[number].path for number in marked if number is not None)
         inner = () if condition == FALSE else self.statement(body, to, context.assume(condition))
         rest = self.statement(zeros_of(body), to, context.assume(negation(condition))) if zeros else ()
         return tuple(
-            If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
+            ln.If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
         )
 
-    def _zeros_of_pad(self, op: ReshapeOp, operand: Expr, to: Destination, context: Context) -> Block:
-        """Zeros for what a pad adds to its operand."""
+    def _zeros_of_pad(self, op: ReshapeOp, operand: Expr, to: Destination, context: Context) -> ln.Block:
+        """Store zeros to the elements that a pad adds to its operand."""
         first, *inner = context.scope.shape(operand.type)
         (count,) = map(context.scope.index, amounts(op))
-        beside = PadRight(first) if isinstance(op, PadLeft) else PadLeft(first)
+        around = PadRight(first) if isinstance(op, PadLeft) else PadLeft(first)
 
-        def cells(extents: Sequence[Index], to: Destination, context: Context) -> Block:
+        def cells(extents: Sequence[Index], to: Destination, context: Context) -> ln.Block:
             if not extents:
-                return self._store(Number(0, operand.type.dtype or self.program.dtype), to)
+                return self._store(ln.Number(0, operand.type.dtype or self.program.dtype), to)
             extent, *rest = extents
 
-            def row(variable: Var, inside: Context) -> Block:
+            def row(variable: Var, inside: Context) -> ln.Block:
                 return cells(rest, to.then(Cons(index(variable), extent)), inside)
 
             return self._loop("pad", ZERO, extent, LoopMark.NONE, context, row)
 
-        return cells((count, *inner), to.then(beside), context)
+        return cells((count, *inner), to.then(around), context)
 
-    def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
-        """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it.
+    def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> ln.Block:
+        """Return a loop. Buffers hoisted out of an outermost loop are allocated before it and freed after it.
 
-        Outermost is also the first loop within one whose iterations run at once.
+        The first loop within a concurrent one counts as outermost, too.
         """
-        # A marked loop is called by its number (`numbered`).
+        # The name of a marked loop is its number (`numbered`).
         marked = self._binders[int(name)] if mark is not LoopMark.NONE else None
         self.met.update(() if marked is None else (marked.path,))
         origin = binder = None
@@ -370,77 +355,80 @@ class _Lowering:
         inside = context.inside(scope, (variable, low, high), mark)
         if context.loops and mark not in CONCURRENT:
             inner = body(variable, inside)
-            return (For(variable, low, high, inner, mark, binder),) if inner else ()
+            return (ln.For(variable, low, high, inner, mark, binder),) if inner else ()
         outer, self._hoisted = self._hoisted, []
         inner = body(variable, inside)
         hoisted, self._hoisted = self._hoisted, outer
         if not inner:
             return ()
-        return (*hoisted, For(variable, low, high, inner, mark, binder), *(Free(a.buffer) for a in reversed(hoisted)))
+        return (
+            *hoisted,
+            ln.For(variable, low, high, inner, mark, binder),
+            *(ln.Free(a.buffer) for a in reversed(hoisted)),
+        )
 
-    def _store(self, value: ScalarExpr, to: Destination) -> Block:
-        target = to.storage if isinstance(to.storage, Scalar) else Cell(to.storage, stored_at(to.reindexer).pairs)
-        return (Assign(target, value) if to.op is None else Accumulate(target, to.op, value),)
+    def _store(self, value: ln.ScalarExpr, to: Destination) -> ln.Block:
+        target = to.storage if isinstance(to.storage, ln.Scalar) else ln.Cell(to.storage, stored_at(to.reindexer).pairs)
+        return (ln.Assign(target, value) if to.op is None else ln.Accumulate(target, to.op, value),)
 
     # -- reductions ---------------------------------------------------------------------------------------------------
 
-    def _fold(self, e: Reduce, to: Destination, context: Context) -> Block:
-        """The loop of a reduction; each iteration is folded into the destination."""
+    def _fold(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
+        """Return the loop of a reduction, which folds each iteration into the destination."""
         low, high = context.scope.index(e.low), context.scope.index(e.high)
-        # A sum that is subtracted: each of its iterations is.
+        # To subtract a sum, subtract each of its iterations.
         into = to if e.monoid == "sum" and to.op == "sub" else replace(to, op=OF_MONOID[e.monoid])
         return self._loop(e.name, low, high, e.mark, context, lambda _, inside: self.statement(e.body, into, inside))
 
-    def _tensor_sum(self, e: Reduce, to: Destination, context: Context) -> Block:
-        """A sum of tensors adds each of them to the destination, which starts at zero."""
+    def _tensor_sum(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
+        """Lower a sum of tensors: add each of them to the destination, which starts at zero."""
         return self._fold(e, to, context)
 
-    def _reduction(self, e: Reduce, to: Destination, context: Context) -> Block:
-        """A reduction to a scalar."""
-        in_scalar = isinstance(to.storage, Scalar)
-        # A sum within another one of the same merge adds to what that one adds to: they are to be one loop.
+    def _reduction(self, e: Reduce, to: Destination, context: Context) -> ln.Block:
+        """Lower a reduction to a scalar."""
+        in_scalar = isinstance(to.storage, ln.Scalar)
+        # A sum within another one of the same merge adds to the same destination, since the two become one loop.
         merged = context.in_merge and e.mark is LoopMark.MERGE and to.op in ("add", "sub")
         if e.monoid == "sum" and (
             merged or (in_scalar and to.op == "add") or (not in_scalar and not self._kept(to, context))
         ):
-            # Into a sum that is under way; or into a cell that only some iterations are known to reach: an empty sum is
-            # padding, and may be cut off.
+            # Add to an enclosing sum, or directly to a cell that a truncation may cut off: an empty sum is padding.
             self._direct += not in_scalar
             return self._fold(e, to, context)
         nonempty = less(context.scope.index(e.low), context.scope.index(e.high))
-        total = Scalar(next(self._ids), RESULT_NAMES[e.monoid], e.type.dtype or self.program.dtype)
+        total = ln.Scalar(next(self._ids), RESULT_NAMES[e.monoid], e.type.dtype or self.program.dtype)
         loop = self._fold(e, Destination(total), context)
-        result: ScalarExpr = Load(total)
-        start = Declare(total, neutral(e.monoid, total.dtype))
+        result: ln.ScalarExpr = ln.Load(total)
+        start = ln.Declare(total, neutral(e.monoid, total.dtype))
         if e.monoid == "sum" or context.proves(nonempty):
             return (start, *loop, *self._store(result, to))
         if to.op in (None, "add", "sub"):
-            # Over an empty range there is nothing to store: an added zero could lie where a truncation has cut.
-            return (start, *loop, If(nonempty, self._store(result, to)))
-        return (start, *loop, *self._store(Choose(nonempty, result, Number(0, total.dtype)), to))
+            # Store nothing for an empty range: a truncation may have cut its element off.
+            return (start, *loop, ln.If(nonempty, self._store(result, to)))
+        return (start, *loop, *self._store(ln.Choose(nonempty, result, ln.Number(0, total.dtype)), to))
 
     def _kept(self, to: Destination, context: Context) -> bool:
-        """Whether a sum may run in a scalar variable: every truncation keeps its element, whatever its iterations."""
+        """Return whether a sum may run in a scalar variable: every truncation keeps its element."""
         return self.registers and context.proves(stored_at(to.reindexer).kept)
 
     # -- lets ---------------------------------------------------------------------------------------------------------
 
-    def _scalar_let(self, e: Let, to: Destination, context: Context) -> Block:
+    def _scalar_let(self, e: Let, to: Destination, context: Context) -> ln.Block:
         value = e.value
-        variable = Scalar(next(self._ids), e.name, value.type.dtype or self.program.dtype)
+        variable = ln.Scalar(next(self._ids), e.name, value.type.dtype or self.program.dtype)
         inside = replace(context, tensors=(*context.tensors, variable))
         first, computed = self._scalar_value(value, variable, context)
-        return (Declare(variable, first, e.mark), *computed, *self.statement(e.body, to, inside))
+        return (ln.Declare(variable, first, e.mark), *computed, *self.statement(e.body, to, inside))
 
-    def _scalar_value(self, value: Expr, variable: Scalar, context: Context) -> tuple[ScalarExpr, Block]:
-        """What a scalar variable is declared with, and what gives it its value then."""
-        zero = Number(0, variable.dtype)
+    def _scalar_value(self, value: Expr, variable: ln.Scalar, context: Context) -> tuple[ln.ScalarExpr, ln.Block]:
+        """Return the initial value of a scalar variable, and the statements that compute its final value."""
+        zero = ln.Number(0, variable.dtype)
         scope = context.scope
         match value:
             case Guard(predicate, body) if is_scalar_leaf(body):
                 condition = simplify_predicate(scope.facts, scope.predicate(predicate))
                 inner = context.assume(condition).scalar(body)
-                return inner if condition == TRUE else Choose(condition, inner, zero), ()
+                return inner if condition == TRUE else ln.Choose(condition, inner, zero), ()
             case Reduce(monoid, low, high) if monoid == "sum" or context.proves(
                 less(scope.index(low), scope.index(high))
             ):
@@ -456,68 +444,68 @@ class _Lowering:
             case _:
                 assert_never(value)
 
-    def _buffer_let(self, e: Let, to: Destination, context: Context) -> Block:
-        """A buffer for a let-bound tensor: on the stack, on the heap, or hoisted out of the loops around."""
+    def _buffer_let(self, e: Let, to: Destination, context: Context) -> ln.Block:
+        """Lower a let-bound tensor to a buffer on the stack or heap, or to one hoisted out of the enclosing loops."""
         value, scope = e.value, context.scope
         dtype = value.type.dtype or self.program.dtype
         extents = tuple(simplify(scope.facts, extent) for extent in scope.shape(value.type))
-        # A marked let is called by its number (`numbered`).
+        # The name of a marked let is its number (`numbered`).
         marked = self._binders[int(e.name)] if e.mark is not LetMark.NONE else None
         name, let = (marked.name, marked.path) if marked else (e.name, None)
-        buffer = Buffer(next(self._ids), name, dtype, extents)
+        buffer = ln.Buffer(next(self._ids), name, dtype, extents)
         stored, filled = self._filling(value, buffer, context, e.mark)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
         needed = tuple(self._needed(name, extent, context) for extent in extents)
-        count = elements(needed)
+        count = ln.elements(needed)
         storage = storage_of(e.mark, bytes_of(count.constant, dtype))
-        # A ring is emptied row by row, and stands where its let does.
+        # A circular buffer is cleared row by row, and is not hoisted.
         hoisted = storage == "heap" and bool(context.loops) and e.mark is not LetMark.RING
         capacity = self._capacity(needed, context) if hoisted else None
         if capacity is None:
-            return (Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, Free(buffer))
-        self._hoisted.append(Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))
-        return (Clear(buffer, count, zeroed=not filled), *stored, *used)
+            return (ln.Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, ln.Free(buffer))
+        self._hoisted.append(ln.Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))
+        return (ln.Clear(buffer, count, zeroed=not filled), *stored, *used)
 
     def _needed(self, name: str, extent: Index, context: Context) -> Index:
-        """The extent, as a number to make room for: at least zero, without a quotient by zero or an unsafe read.
+        """Return the extent to allocate: at least zero, without a quotient by zero or an unsafe read.
 
-        A let that was lifted out of a selection stands also where its branch is not taken and its extents mean nothing.
-        There is room then for the most that an extent can be, if it reads what only the branch may read.
+        A let that was lifted out of a selection is also allocated where its branch is not taken, and where its extents
+        may be undefined. An extent with a read that is safe only in the branch is replaced by its upper bound.
         """
         if not self._safely_read(extent, context):
             most = upper_bound(context.scope.facts, extent, context.around)
             if most is None or not self._safely_read(most, context):
                 raise UnsafeAccess(
-                    f"the extent {extent} of {name} is read where the condition around {name} need not hold",
-                    required=f"room for {name} that is known where its selection begins",
+                    f"the extent {extent} of {name} is read where the condition around {name} may be false",
+                    required=f"an extent of {name} with an upper bound that is known outside of its selection",
                     suggestions=(
-                        "state how large the elements can be: atl.tensor(…, range=(0, most))",
-                        f"make {name} as large as its largest: a constant, or a size, instead of an element",
+                        "declare the range of the elements: atl.tensor(…, range=(0, most))",
+                        f"use the largest extent of {name}, a constant or a size, instead of an element",
                     ),
                 )
             extent = most
         if not all(context.proves(needed.goal) for needed in positive_divisors(extent)):
             extent = _with_positive_divisors(extent)
-        return context.natural(extent)
+        return context.clamped(extent)
 
     def _safely_read(self, extent: Index, context: Context) -> bool:
-        """Whether all array elements in an extent are proved to be within their arrays here."""
+        """Return whether all reads of array elements in an extent are proved to be in bounds here."""
         return all(context.proves(needed.goal) for needed in reads_in(extent))
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
-        """The most elements that a buffer of these extents has in any iteration of the loops around, if known."""
+        """Return the maximum number of elements of a buffer over all iterations of the enclosing loops, if known."""
         outside = replace(context, scope=context.outside)
         bounds: list[Index] = []
         for extent in extents:
             bound = upper_bound(outside.scope.facts, extent, context.loops)
             if bound is None or not all(outside.proves(needed.goal) for needed in positive_divisors(bound)):
                 return None
-            bounds.append(outside.natural(bound))
-        return elements(tuple(bounds))
+            bounds.append(outside.clamped(bound))
+        return ln.elements(tuple(bounds))
 
 
 def _with_positive_divisors(e: Index) -> Index:
-    """The expression with 1 in place of each divisor that is not positive."""
+    """Replace each divisor d by max(1, d)."""
     total = ZERO
     for monomial, coefficient in e.terms:
         product = constant(coefficient)

@@ -1,13 +1,13 @@
 """Normalisation before lowering (§4.3.2, as completed by E32): an equal program whose leaves are scalars.
 
-Tensor arithmetic and tensor-valued leaves become generations; an access to anything but a named tensor is pushed
-inwards until it is one; inside of arithmetic, guards become selections of zero, and reductions are bound by lets,
-which are lifted to where statements stand. The accesses of the program are taken to be safe (`atl.check_safe`): so an
-access to a generation is its body at that index, with no guard around.
+Tensor arithmetic and tensor-valued leaves become generations. Accesses are pushed inwards until they read named
+tensors. Within arithmetic, guards become selections of zero, and reductions become lets, which are lifted out of the
+arithmetic. All accesses are assumed safe (`atl.check_safe`), so an access to a generation is its body at that index,
+without a guard.
 
-What a schedule has decided stays. A sum or difference of tensors with a loop order of their own (`_has_order`) stays a
-node: two statements with one destination. Elsewhere arithmetic is done element by element, one dimension at a time, so
-that a let in an operand is computed once, outside of the loops of the dimensions that come after it.
+Normalisation preserves the decisions of a schedule. A sum or difference of tensors whose loops have an order
+(`_has_order`) remains a node, and becomes two statements with one destination. Other arithmetic is done element by
+element, one dimension at a time. A let in an operand is then computed once, outside of the loops of later dimensions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NAMES = "ijklpqrstuvw"
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A let that is on its way up to the statement."""
+    """A let that is being lifted out of arithmetic."""
 
     variable: TensorVar
     value: Expr
@@ -62,18 +62,19 @@ class _Binding:
 
 
 def normalize(program: Program, *, one_pass: bool = False) -> Program:
-    """The program in normal form; equal to it as an equation, and with the same padding.
+    """Return the normal form of a program: an equal program with the same padding.
 
-    With `one_pass` all arithmetic is done element by element, and so every element of it is stored: an addition of two
-    statements stores to none that neither of them reaches.
+    With `one_pass`, all arithmetic is done element by element, so that all its elements are stored. Two statements
+    would not store to elements that neither of them reaches.
     """
     return replace(program, body=_Normalizer(one_pass=one_pass).statement(program.body))
 
 
 class _Normalizer:
-    """Goes below the binders of statements as they are, since nothing is moved out of or into these.
+    """The normaliser. It keeps the binders of statements closed, since no term moves across them.
 
-    Below them only those are opened that elements are read through, and closed again; `_ids` numbers their variables.
+    Binders within arithmetic are opened and closed again where an element is read through them. `_ids` numbers the
+    variables of opened binders.
     """
 
     def __init__(self, *, one_pass: bool) -> None:
@@ -83,7 +84,7 @@ class _Normalizer:
     # -- statements ---------------------------------------------------------------------------------------------------
 
     def statement(self, e: Expr) -> Expr:
-        """A term whose value is stored: structure is kept, leaves become scalars."""
+        """Normalise a term whose value is stored: keep its structure and make its leaves scalars."""
         match e:
             case Gen(low, high, body, name, mark):
                 return Gen(low, high, self.statement(body), name, mark)
@@ -109,7 +110,7 @@ class _Normalizer:
                 assert_never(e)
 
     def _generated(self, e: Reduce) -> Expr:
-        """v = gen i. v[i], down to a reduction to a scalar (§4.3.2)."""
+        """Expand a reduction of tensors by v = gen i. v[i] to a reduction of scalars (§4.3.2)."""
         variables = [Var(next(self._ids), name) for name in islice(cycle(_NAMES), e.type.rank)]
         out = self.statement(self.read(e, tuple(index(variable) for variable in variables)))
         for variable, extent in zip(reversed(variables), reversed(e.type.shape), strict=True):
@@ -117,7 +118,7 @@ class _Normalizer:
         return out
 
     def _arithmetic(self, e: Expr, names: str = _NAMES) -> Expr:
-        """What is computed in every element: two statements with one destination, or v = gen i. v[i] (§4.3.2)."""
+        """Normalise elementwise arithmetic: keep two statements with one destination, or expand by v = gen i. v[i]."""
         bindings: list[_Binding] = []
         out: Expr
         if not e.type.rank:
@@ -139,10 +140,10 @@ class _Normalizer:
         return _has_order(e.left) or _has_order(e.right)
 
     def _without_lets(self, e: Expr, bindings: list[_Binding]) -> Expr:
-        """A tensor inside of arithmetic, without the lets that its elements would compute again and again.
+        """Lift the lets out of a tensor within arithmetic, so that its elements do not compute them repeatedly.
 
-        Those below a generation are met when its dimension has been dealt with. Reshapes and sums are bound as a whole:
-        a let in them depends on an index that is known to none of the loops around before the last of them.
+        Lets below a generation are lifted after its dimension was expanded. Reshapes and sums with a let are bound as a
+        whole: the let depends on an index that only the innermost loop determines.
         """
         match e:
             case Let(value, body, name, mark):
@@ -183,7 +184,7 @@ class _Normalizer:
     # -- reads --------------------------------------------------------------------------------------------------------
 
     def read(self, e: Expr, at: tuple[Index, ...]) -> Expr:
-        """e[at], pushed inwards as far as these positions reach. What is read is a value, never padding."""
+        """Return e[at], with the access pushed inwards as far as possible. The result is a value, never padding."""
         if not at:
             return e
         first, *rest = at
@@ -197,7 +198,7 @@ class _Normalizer:
             case Reduce(monoid, low, high, body, name, mark):
                 variable = Var(next(self._ids), name)
                 inner = self.read(instantiate(body, index(variable)), at)
-                # A sum may pass over an element that is padding; another fold takes it as the zero that it reads as.
+                # A sum may skip elements that are padding; other reductions read them as zero.
                 inner = inner if monoid == "sum" else _stored(inner)
                 return Reduce(monoid, low, high, close(inner, variable), name, mark)
             case Guard(predicate, body):
@@ -228,7 +229,7 @@ class _Normalizer:
                 assert_never(e)
 
     def _read_reshaped(self, e: Reshape, at: tuple[Index, ...]) -> Expr:
-        """The element of a reshape by its definition; where there is none it reads as zero."""
+        """Return the element of a reshape by its definition, or zero where there is none."""
         if len(at) < positions_needed(e.op):
             return _accessed(e, at)
         where = origin(e.op, e.operand.type.shape, at)
@@ -238,7 +239,7 @@ class _Normalizer:
     # -- scalars ------------------------------------------------------------------------------------------------------
 
     def scalar(self, e: Expr, bindings: list[_Binding]) -> Expr:
-        """A scalar inside of arithmetic; what is no arithmetic is bound, in the order of evaluation."""
+        """Normalise a scalar within arithmetic. Other terms in it are bound by lets, in the order of evaluation."""
         match e:
             case Constant() | Value() | Local() | TensorVar() | Metavariable() | Input():
                 return e
@@ -265,7 +266,7 @@ class _Normalizer:
                 return _zero(e.type)
             case Reduce(monoid):
                 value = self.statement(e)
-                # A sum that is computed already is not computed again.
+                # Common subexpression elimination for sums.
                 return _found(value, bindings) or self._bound(value, RESULT_NAMES[monoid], bindings)
             case Let(value, body, name, mark):
                 tensor = self._bound(self.statement(value), name, bindings, mark)
@@ -283,7 +284,7 @@ class _Normalizer:
     def _under(
         self, predicate: Predicate, e: Expr, bindings: list[_Binding], of: Callable[[Expr, list[_Binding]], Expr]
     ) -> Expr:
-        """A branch: what it binds is computed only where the branch is taken (ll_iverson, 2.6)."""
+        """Normalise a branch, guarding the values that it binds by its condition (ll_iverson, 2.6)."""
         inner = list(bindings)
         out = of(e, inner)
         for at in range(len(bindings), len(inner)):
@@ -300,16 +301,16 @@ class _Normalizer:
 
 
 def _found(value: Expr, bindings: list[_Binding]) -> TensorVar | None:
-    """The variable of a scalar that is bound to this value already."""
+    """Return the variable that is already bound to this scalar value."""
     if value.type.rank:
         return None
     return next((binding.variable for binding in bindings if binding.value == value), None)
 
 
 def _has_order(e: Expr) -> bool:
-    """Whether an operand is a statement whose loops would run in another order, or more often, element by element.
+    """Return whether elementwise evaluation would change the loop order of an operand, or repeat work.
 
-    So are sums of tensors, what has a let below its loops, and what stores one element of many.
+    This holds for sums of tensors, for operands with a let below their loops, and for scatters of one element.
     """
     match e:
         case Let(_, body):
@@ -331,19 +332,19 @@ def _has_order(e: Expr) -> bool:
 
 
 def _has_let(e: Expr) -> bool:
-    """Whether there is a let in a tensor which is computed once for several of its elements."""
+    """Return whether a tensor contains a let that is computed once for several of its elements."""
     if not e.type.rank or (isinstance(e, Reduce) and e.monoid != "sum"):
         return False  # a maximum of tensors is done element by element, whatever is in it
     return isinstance(e, Let) or any(_has_let(child.expr) for child in children(e))
 
 
 def _or_zero(predicate: Predicate, e: Expr) -> Expr:
-    """What is read of a guarded tensor: a scalar is zero elsewhere; of a tensor the rest is still to be read."""
+    """Return a read of a guarded tensor: a selection of zero for a scalar, or a guard if indices remain to be read."""
     return Guard(predicate, e) if e.type.rank else Select(predicate, e, _zero(e.type))
 
 
 def _stored(e: Expr) -> Expr:
-    """A scalar that is read, as a value wherever it is looked at: zero where it is padding."""
+    """Return a scalar that is defined everywhere: zero where it is padding."""
     match e:
         case Guard(predicate, body):
             return e if e.type.rank else _or_zero(predicate, _stored(body))
@@ -370,7 +371,7 @@ def _accessed(e: Expr, at: tuple[Index, ...]) -> Expr:
 
 
 def _positions(e: Expr) -> tuple[tuple[Index, ...], Expr]:
-    """The positions of a chain of accesses, outermost dimension first, and what is accessed."""
+    """Return the positions of a chain of accesses, outermost dimension first, and the accessed tensor."""
     positions: list[Index] = []
     while isinstance(e, Access):
         positions.append(e.index)

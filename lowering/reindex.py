@@ -1,8 +1,7 @@
-"""Reindexers (Fig. 4.5 as corrected by E1–E3): where a tensor's elements are stored, as a function of index structures.
+"""Reindexers (Fig. 4.5 as corrected by E1–E3): storage locations of tensor elements as functions of index structures.
 
-A reindexer is kept as the list of steps that lowering met on its way down. Applied to the index structure of an
-element, it takes the steps from the innermost out: each is a function from a list of (index, extent) pairs to such a
-list.
+A reindexer is a list of steps in the order in which lowering descends. Each step is a function from a list of
+(index, extent) pairs to such a list. The steps are applied from the innermost outwards.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from atl.core.terms import Flatten, PadLeft, PadRight, Place, ReshapeOp, Split, 
 
 @dataclass(frozen=True, slots=True)
 class Cons:
-    """A generation: it puts its index, counted from its lower bound, in front."""
+    """The step of a generation, which prepends its index, counted from its lower bound."""
 
     index: Index
     extent: Index
@@ -26,21 +25,21 @@ class Cons:
 
 Step: TypeAlias = Cons | ReshapeOp
 Reindexer: TypeAlias = tuple[Step, ...]
-"""Steps from the outermost in. All index expressions in it are opened; amounts of reshapes too."""
+"""Steps from the outermost inwards. All their index expressions and reshape amounts are opened."""
 
 IDENTITY: Reindexer = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """Where an element goes, and the condition under which every truncation on the way keeps it."""
+class Placement:
+    """The location of an element, and the condition under which every truncation keeps it."""
 
     pairs: Pairs
     kept: Predicate
 
 
-def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Stored:
-    """The reindexer applied to an index structure; that of a scalar is empty."""
+def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Placement:
+    """Apply a reindexer to an index structure, which is empty for a scalar."""
     kept_by_all: list[Predicate] = []
     for step in reversed(reindexer):
         match step:
@@ -54,4 +53,4 @@ def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Stored:
                 pairs = destination(step, pairs)
             case _:
                 assert_never(step)
-    return Stored(pairs, conjunction(kept_by_all))
+    return Placement(pairs, conjunction(kept_by_all))

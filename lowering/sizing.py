@@ -1,4 +1,4 @@
-"""What the sizes of a call give: the shape of its result, and whether there can be memory for all that is computed."""
+"""The shape of a call's result, and a check that no allocation of the call overflows."""
 
 from __future__ import annotations
 
@@ -32,18 +32,15 @@ from atl.meaning.specialise import LARGEST
 from lowering.c.values.operands import Operand
 from lowering.c.values.ranges import Ranges
 from lowering.facts import Facts
-from lowering.nest.computed import Inside
+from lowering.nest.index_expressions import Inside
 from lowering.nest.loopnest import Allocate, LoopNest, statements
 
 MEMORY: Final = 2**63
-"""No array has this many bytes."""
+"""Exclusive upper bound on the bytes of an array."""
 
 
 def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes in the order of the parameters and the shape of the result, once no product of them overflows.
-
-    Raises `OutOfMemory`.
-    """
+    """Return the sizes in the order of the parameters and the shape of the result. Raises `OutOfMemory`."""
 
     def leaf(at: Leaf) -> int:
         return call.sizes[at.name] if isinstance(at, Size) else 0
@@ -57,7 +54,7 @@ def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int,
     largest, what = max(needed)
     if largest >= MEMORY or max(call.sizes.values(), default=0) > LARGEST:
         raise OutOfMemory(
-            f"the sizes of this call of {program.name} are beyond any memory",
+            f"the sizes of this call of {program.name} are too large for any memory",
             required=f"sizes up to 2**56, and fewer than 2**63 bytes; {what} would take {largest}",
             numbers=call.sizes,
         )
@@ -65,7 +62,7 @@ def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int,
 
 
 def read_for_sizes(program: Program, nest: LoopNest, facts: Facts) -> frozenset[Array]:
-    """The arrays of which elements decide if the sizes of a call are right, or what must hold of other elements."""
+    """Return the arrays whose elements occur in shapes, assumptions or declared bounds of other elements."""
     looked_at = [*facts.stated(), *nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
     for assumption in program.assumptions:
         looked_at.extend(expressions(assumption))
@@ -73,12 +70,12 @@ def read_for_sizes(program: Program, nest: LoopNest, facts: Facts) -> frozenset[
 
 
 def _of_sizes(e: Index) -> bool:
-    """Whether the expression is over sizes alone, so that it is known before the call."""
+    """Return whether the expression depends on sizes alone, so that it is known before the call."""
     return not any(isinstance(atom, Var | Bound | Read) for atom in atoms(e))
 
 
 def _magnitude(e: Index, sizes: Mapping[str, int]) -> int:
-    """A bound on the expression and on all that is computed on the way to it."""
+    """Return a bound on the magnitude of the expression and of its intermediate results."""
     terms = ((abs(value), [_magnitude_of_atom(atom, sizes) for atom in monomial]) for monomial, value in e.terms)
     return sum(value * prod(factors) for value, factors in terms)
 
@@ -88,10 +85,10 @@ def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
         case Size(name):
             return sizes[name]
         case Quotient(numerator, denominator):
-            # A divisor that is no constant is 1 at least.
+            # A divisor that is not constant is at least 1.
             return _magnitude(numerator, sizes) // max(denominator.constant or 1, 1) + 1
         case Extremum() | Xor():
-            # What it compares is asked about by `Fitting`; a minimum may be small where one of its choices is not.
+            # `IndexOverflowCheck` covers its operands: a minimum may be small where one of its choices is not.
             ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: range_of(array.dtype))
             low, high = ranges.of(Operand(Inside(), {(atom,): 1})) or (0, 0)
             return max(abs(low), abs(high))

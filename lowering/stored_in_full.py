@@ -1,4 +1,4 @@
-"""Which tensors are stored in full, so that their buffers need not be cleared first."""
+"""Proofs that every element of a tensor is stored, so that its buffer need not be cleared first."""
 
 from __future__ import annotations
 
@@ -42,31 +42,32 @@ from atl.prove import holds
 from lowering.nest.loopnest import Accumulate, Block, Buffer, Cell, statements
 
 _FIRST = 1 << 20
-"""The ids of the indices of elements: above those of any scope, and the same for every look at one term."""
+"""First id of the index variables of elements: above the ids of any scope, and the same in each analysis of a term."""
 
 
 def fills(
     e: Expr, scope: Scope, buffer: Buffer, stores: Block, *, added_after: int, sums_stored: bool, zeros: bool = False
 ) -> bool:
-    """Whether `stores`, the lowering of the normalised term, is proved to assign every element of the buffer first.
+    """Return whether `stores`, the lowering of the normalised term, is proved to assign every element before adding.
 
-    Two things must hold: no element of the term is padding, and no statement adds to a cell to which none has assigned.
-    An addition of tensors is lowered to a statement that assigns and a later one that adds; `added_after` is how many
-    statements of the second kind there are, and any further addition to the buffer fails. With `sums_stored` all sums
-    to a scalar ran in a scalar variable, and are stored even when they are empty; with `zeros`, zeros are where a guard
-    is false, and the term `is_filled_by_zeros`.
+    This requires that no element of the term is padding, and that no statement adds to a cell that is not yet assigned.
+    An addition of tensors is lowered to a statement that assigns and a later one that adds. `added_after` is the number
+    of the latter; any further addition to the buffer fails the check.
+
+    With `sums_stored`, all sums to a scalar ran in scalar variables, and are stored even if they are empty. With
+    `zeros`, zeros are stored where a guard is false, and the term `is_filled_by_zeros`.
     """
     if additions(buffer, stores) > added_after:
         return False
     if zeros and sums_stored:
-        return True  # so it was proved
+        return True  # proved by `is_filled_by_zeros`
     return _all_stored(e, scope, sums_stored=sums_stored, zeros=zeros)
 
 
 def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
-    """Whether all elements of a normalised term are stored if zeros are where its guards are false, and only then.
+    """Return whether storing zeros where guards are false makes all elements stored, and is necessary for that.
 
-    A term in which anything is cut off is none: zeros for that would need a place of their own.
+    Terms with truncations do not qualify: there would be no place for the zeros that are cut off.
     """
     if not _has_guards_only(e):
         return False
@@ -74,7 +75,7 @@ def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
 
 
 def _has_guards_only(e: Expr) -> bool:
-    """Whether a term is made of generations, guards, lets over scalars, and what keeps all cells of its parts."""
+    """Return whether a term consists of generations, guards, lets over scalars, and reshapes that keep all elements."""
     match e:
         case Gen(_, _, body) | Let(_, body):
             return _has_guards_only(body)
@@ -93,13 +94,13 @@ def _has_guards_only(e: Expr) -> bool:
 
 
 def has_guards_of_rows(e: Expr) -> bool:
-    """Whether the guards of such a term ask nothing of its last index, and so hold for rows as a whole."""
+    """Return whether the guards of such a term do not depend on its last index, and so guard whole rows."""
     match e:
         case Gen(_, _, body) | Let(_, body):
             return has_guards_of_rows(body)
         case Guard(predicate, body):
-            asked = (atom for part in expressions(predicate) for atom in atoms(part))
-            return has_guards_of_rows(body) and (bool(e.type.rank) or not any(atom == Bound(0) for atom in asked))
+            tested = (atom for part in expressions(predicate) for atom in atoms(part))
+            return has_guards_of_rows(body) and (bool(e.type.rank) or not any(atom == Bound(0) for atom in tested))
         case Concat(left, right):
             return has_guards_of_rows(left) and has_guards_of_rows(right)
         case Reshape(_, operand):
@@ -113,7 +114,7 @@ def has_guards_of_rows(e: Expr) -> bool:
 
 
 def _has_partial_extents(e: Expr) -> bool:
-    """Whether an end of a range in such a term may have no meaning where a guard around it is false."""
+    """Return whether a bound of a range in such a term may be undefined where a guard around it is false."""
     match e:
         case Gen(low, high, body):
             return any(divisors(end) or reads(end) for end in (low, high)) or _has_partial_extents(body)
@@ -132,7 +133,7 @@ def _has_partial_extents(e: Expr) -> bool:
 
 
 def zeros_of(e: Expr) -> Expr:
-    """Zeros of the shape of such a term."""
+    """Return a term of zeros with the shape of such a term."""
     match e:
         case Gen(body=body):
             return replace(e, body=zeros_of(body))
@@ -160,16 +161,16 @@ def _all_stored(e: Expr, scope: Scope, *, sums_stored: bool, zeros: bool = False
 
 
 def additions(buffer: Buffer, block: Block) -> int:
-    """How many statements of a block add to what the buffer holds."""
+    """Count the statements of a block that add to elements of the buffer."""
     targets = (statement.target for statement in statements(block) if isinstance(statement, Accumulate))
     return sum(isinstance(target, Cell) and target.buffer == buffer for target in targets)
 
 
 def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums_stored: bool, zeros: bool) -> bool:
-    """Whether it is proved that something is stored to the element of `e` at `at`.
+    """Return whether the element of `e` at `at` is proved to be stored.
 
-    This follows its pad-set, but asks of each part of a concatenation by itself: the pad-set of the whole has as many
-    cases as there are parts, and a question with many cases is slow.
+    This follows the definition of pad-sets, but proves each part of a concatenation separately. The pad-set of the
+    whole has a case for each part, and goals with many cases are slow to prove.
     """
 
     def part(e: Expr, at: Positions, *, where: Predicate | None = None, position: Index | None = None) -> bool:
@@ -206,7 +207,7 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
             is_pad = zeros and isinstance(op, PadLeft | PadRight)
             return (is_pad or known(source.present)) and part(operand, source.at, where=source.present)
         case Binary(_, left) if e.type.rank:
-            # Two statements with one destination: only the first one assigns, and so it has to do so everywhere.
+            # Two statements with one destination: only the first one assigns, so it must assign every element.
             return part(left, at)
         case Padding():
             return zeros or known(FALSE)

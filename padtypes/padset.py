@@ -13,33 +13,12 @@ from itertools import count
 from typing import assert_never
 
 from atl.checks.scope import Scope, outermost, parts_in_scope
+from atl.core import terms
 from atl.core.index import ZERO, Array, Index, Leaf, Var, index, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
 from atl.core.program import Program, checked_program
 from atl.core.reshape_definitions import Positions, origin
 from atl.core.substitution import map_op
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Term,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Path
 from atl.errors import ArgumentError, brief
 from atl.prove import simplify_predicate
@@ -193,9 +172,9 @@ def infer(program: Program) -> dict[Path, PadSet]:
     }
 
 
-def pad_set(e: Expr, scope: Scope) -> PadSet:
+def pad_set(e: terms.Expr, scope: Scope) -> PadSet:
     """Return the pad-set of a term in a scope."""
-    for given, of in ((e, Term), (scope, Scope)):
+    for given, of in ((e, terms.Term), (scope, Scope)):
         if not isinstance(given, of):
             raise ArgumentError(
                 f"pad_set({brief(given)})",
@@ -212,46 +191,46 @@ _FIRST_ELEMENT = 1 << 20
 """Larger than the ids of any scope, and the same each time, so that pad-sets of a term are equal."""
 
 
-def _cases(e: Expr, at: Positions, scope: Scope, path: Path, ids: Iterator[int]) -> Iterator[Case]:
+def _cases(e: terms.Expr, at: Positions, scope: Scope, path: Path, ids: Iterator[int]) -> Iterator[Case]:
     """Yield the cases in which the element of `e` at `at` is computed."""
     match e:
-        case Gen(low, _, body):
+        case terms.Gen(low, _, body):
             inside = Scope(scope.facts, (*scope.indices, scope.index(low) + at[0]))
             yield from _cases(body, at[1:], inside, (*path, 0), ids)
-        case Reduce("sum", low, high, body, name):
+        case terms.Reduce("sum", low, high, body, name):
             witness = Witness(Var(next(ids), name), scope.index(low), scope.index(high))
             inside = Scope(scope.facts, (*scope.indices, index(witness.variable)))
             for case in _cases(body, at, inside, (*path, 0), ids):
                 yield Case(case.condition, (witness, *case.witnesses), case.leaf)
-        case Reduce(_, low, high):
+        case terms.Reduce(_, low, high):
             # Monoids other than the sum store padding as zero: only an empty range is padding.
             yield Case(less(scope.index(low), scope.index(high)), leaf=path)
-        case Guard(predicate, body):
+        case terms.Guard(predicate, body):
             yield from _where(scope.predicate(predicate), _cases(body, at, scope, (*path, 0), ids))
-        case Let(_, body):
+        case terms.Let(_, body):
             yield from _cases(body, at, scope, (*path, 1), ids)
-        case Concat(left, right):
+        case terms.Concat(left, right):
             first, *rest = at
             n = scope.index(left.type.shape[0])
             yield from _where(less(first, n), _cases(left, at, scope, (*path, 0), ids))
             yield from _where(at_most(n, first), _cases(right, (first - n, *rest), scope, (*path, 1), ids))
-        case Reshape(op, operand):
+        case terms.Reshape(op, operand):
             source = origin(map_op(op, scope.index), scope.shape(operand.type), at)
             yield from _where(source.present, _cases(operand, source.at, scope, (*path, 0), ids))
-        case Padding():
+        case terms.Padding():
             return
         case (
-            Input()
-            | Local()
-            | TensorVar()
-            | Metavariable()
-            | Constant()
-            | Value()
-            | Access()
-            | Unary()
-            | Binary()
-            | Cast()
-            | Select()
+            terms.Input()
+            | terms.Local()
+            | terms.TensorVar()
+            | terms.Metavariable()
+            | terms.Constant()
+            | terms.Value()
+            | terms.Access()
+            | terms.Unary()
+            | terms.Binary()
+            | terms.Cast()
+            | terms.Select()
         ):
             # Reads, literals and arithmetic are stored, even if their operands are padding (E27).
             yield Case(TRUE, leaf=path)

@@ -7,23 +7,12 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from atl.checks.scope import Scope, outermost, parts_in_scope
+from atl.core import terms
 from atl.core.index import index
 from atl.core.predicate import FALSE, Predicate, conjunction, negation
 from atl.core.program import Program, checked_program
 from atl.core.reshape_definitions import kept
 from atl.core.substitution import map_op
-from atl.core.terms import (
-    Expr,
-    Flatten,
-    PadLeft,
-    PadRight,
-    Place,
-    Reshape,
-    Split,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-)
 from atl.core.traversal import Path
 from atl.prove import Answer, Facts, prove
 from padtypes.padset import Case, PadSet, pad_set
@@ -34,7 +23,7 @@ class Truncation:
     """A truncation of a program: its path, its operator, and the pad-set of its operand."""
 
     path: Path
-    op: TruncateLeft | TruncateRight
+    op: terms.TruncateLeft | terms.TruncateRight
     operand: PadSet
 
     @property
@@ -61,15 +50,15 @@ def truncations(program: Program) -> Iterator[Truncation]:
             yield found
 
 
-def truncation_at(e: Expr, scope: Scope, path: Path = ()) -> Truncation | None:
+def truncation_at(e: terms.Expr, scope: Scope, path: Path = ()) -> Truncation | None:
     """Return the term as a truncation; None if it is not one."""
-    if not isinstance(e, Reshape):
+    if not isinstance(e, terms.Reshape):
         return None
     op = map_op(e.op, scope.index)
     match op:
-        case TruncateLeft() | TruncateRight():
+        case terms.TruncateLeft() | terms.TruncateRight():
             return Truncation(path, op, pad_set(e.operand, scope))
-        case Transpose() | Flatten() | Split() | PadLeft() | PadRight() | Place():
+        case terms.Transpose() | terms.Flatten() | terms.Split() | terms.PadLeft() | terms.PadRight() | terms.Place():
             return None  # no element is cut
         case _:
             assert_never(op)

@@ -1,4 +1,4 @@
-"""Rewriting: rules as equations, a kernel that alone makes theorems, and interactive sessions above it.
+"""Rewriting: rules as equations, a small kernel that makes theorems, and interactive sessions.
 
 >>> import atl
 >>> from rewrites import reschedule
@@ -20,7 +20,7 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply, NoMatch, Undetermined
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
-from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
+from rewrites.rules import RULES as rules  # noqa: N811 (the public name)
 from rewrites.session.proof_trace import CallTrace, ProofTrace, StepTrace, proof_trace
 from rewrites.session.session import Session, reschedule
 from rewrites.session.tuning import Tuned, autotune

@@ -1,8 +1,8 @@
-"""What the kernel takes from outside: programs, and arguments of rules.
+"""Validation of the kernel's inputs: programs, and arguments of rules.
 
-Nodes can be made by hand, or be read from a file. So all that comes in is made anew by the constructors, which check
-what they are made of: the prover and the definitions of operators rely on it. Of an argument it is seen as well that it
-is of the right kind, closed, and about the program's own arrays and no other declaration of theirs.
+Nodes may come from a file or be forged by hand. So every input is rebuilt by the constructors, which check their
+arguments; the prover and the definitions of operators rely on these checks. An argument of a rule must also have the
+right kind, be closed, and use the arrays exactly as the program declares them.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from rewrites.kinds import Kind
 
 
 def admit(rule: str, name: str, kind: Kind, argument: Argument, inputs: tuple[Array, ...]) -> Argument:
-    """The argument, made anew. Raises `NotAdmitted` for one that the rule cannot be stated with."""
+    """Return the argument, rebuilt. Raises `NotAdmitted` if the rule does not accept it."""
     try:
         made = _remade(argument)
     except ATLError as error:
-        raise NotAdmitted(f"{name} is not made as terms are: {error.summary}", required=error.required) from error
+        raise NotAdmitted(f"{name} is not a valid term: {error.summary}", required=error.required) from error
     _check(rule, name, kind, made, inputs)
     return made
 
 
 def admit_program(program: Program) -> Program:
-    """The program, made anew. Raises `NotAdmitted`, and what is wrong with a program that has no meaning."""
+    """Return the program, rebuilt. Raises `NotAdmitted`, and the errors of an ill-formed program."""
     if type(program) is not Program:
-        raise NotAdmitted(f"{type(program).__name__} is no program", required="a program, as atl.program makes it")
+        raise NotAdmitted(f"{type(program).__name__} is not a program", required="a program made by atl.program")
     inputs = tuple(map(validated_array, program.inputs))
     conditions = tuple(map(validated_predicate, program.assumptions))
     results = tuple(each.over(validated_index) for each in program.results)
@@ -48,7 +48,7 @@ def admit_program(program: Program) -> Program:
 
 
 def admit_other_names(term: Expr, known: Expr) -> Expr | None:
-    """The term, made anew, if it is the known one up to names and marks: to have its identity is not enough."""
+    """Return the term, rebuilt, if it equals `known` up to names and marks; otherwise None."""
     try:
         made = validated_term(term)
     except ATLError:
@@ -75,10 +75,10 @@ def _parameter(parameter: Parameter) -> Parameter:
 @lru_cache(maxsize=8192)
 def _check(rule: str, name: str, kind: Kind, argument: Argument, inputs: tuple[Array, ...]) -> None:
     if not is_of(argument, kind):
-        raise NotAdmitted(f"{name} is not what {rule} takes", required=described(kind))
+        raise NotAdmitted(f"{name} is not a valid argument of {rule}", required=described(kind))
     body = argument.body if isinstance(argument, Function) else argument
     if body.free:
-        raise NotAdmitted(f"{name} has a variable that is bound nowhere", required="indices and tensors of the place")
+        raise NotAdmitted(f"{name} has an unbound variable", required="indices and tensors that are bound at the place")
     parameters = argument.parameters if isinstance(argument, Function) else ()
     for parameter in parameters:
         _check_type(parameter, name, inputs)
@@ -113,22 +113,22 @@ def _check_index(expression: Index, name: str, inputs: tuple[Array, ...]) -> Non
         if isinstance(atom, Read):
             _check_array(atom.array, name, inputs)
         elif isinstance(atom, Size) and any(array.name == atom.name for array in inputs):
-            raise NotAdmitted(f"{name} has a size called {atom.name}, as an input is", required="a name of its own")
+            raise NotAdmitted(f"{name} has a size called {atom.name}, as an input is", required="another name")
 
 
 def _check_array(array: Array, name: str, inputs: tuple[Array, ...]) -> None:
     if array not in inputs:
         known = any(array.name == own.name for own in inputs)
         raise NotAdmitted(
-            f"{name} reads {array.name}, which the program declares in another way"
+            f"{name} reads {array.name}, which the program declares differently"
             if known
-            else f"{name} reads {array.name}, which is no input of the program",
+            else f"{name} reads {array.name}, which is not an input of the program",
             required=f"the inputs as they are declared: {', '.join(own.name for own in inputs) or 'none'}",
         )
 
 
 def is_of(value: Argument, kind: Kind) -> bool:
-    """Whether an argument is one that a metavariable of this kind ranges over, as far as its form tells."""
+    """Return whether an argument has this kind: its sort, its parameters and its rank."""
     taken = value.parameters if isinstance(value, Function) else ()
     if sort_of(value) != kind.sort or isinstance(value, Function) != bool(kind.parameters):
         return False
@@ -144,7 +144,7 @@ def is_of(value: Argument, kind: Kind) -> bool:
 
 
 def described(kind: Kind) -> str:
-    """What a metavariable ranges over, in words."""
+    """Return a description of a kind, for messages."""
     what = {"index": "an index", "condition": "a condition"}.get(kind.sort, f"a tensor of rank {kind.rank} or more")
     takes = ", ".join("an index" if parameter.sort == "index" else "a tensor" for parameter in kind.parameters)
-    return f"a function of {takes} that gives {what}" if takes else what
+    return f"a function of {takes} that returns {what}" if takes else what

@@ -1,6 +1,6 @@
-"""A derivation under way: theorems, each made from the one before by one rule of the kernel.
+"""A derivation in progress: a list of theorems, each made from the previous one by a step of the kernel.
 
-Tactics work on this. Whatever they search for, all that they can do is to ask the kernel for the next theorem.
+Tactics work on derivations. They can only ask the kernel for the next theorem, so they need not be trusted.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
 from rewrites.rule import Kind, Rule
-from rewrites.rule_checking.graded import is_own, standing_of
+from rewrites.rule_checking.registry import is_user_rule, status_of
 
 T = TypeVar("T")
 
 
 class NotApplicable(DoesNotApply):
-    """A rule does not apply at a path, whatever the reason."""
+    """A rule does not apply at a path, for any reason."""
 
     def __init__(self, rule: Rule, reverse: bool, given: Mapping[str, Given], path: Path) -> None:
         super().__init__(f"{rule.name} does not apply at {list(path)}")
@@ -52,21 +52,21 @@ class NotApplicable(DoesNotApply):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a derivation stood: its theorems and notes then."""
+    """A saved state of a derivation: its theorems and notes."""
 
     theorems: tuple[Theorem, ...]
     notes: tuple[str, ...]
 
 
 class Derivation:
-    """Theorems that lead from a goal on. `rules` are those that may be used, by name.
+    """A list of theorems that starts from a goal.
 
-    `start` is where it began; `theorems` are that one and the one after each step. `rename` and `mark` take no step: in
-    place of the last theorem they put another one, which says the same with other names or marks. `notes` are what a
-    tactic has to say to the person who called it, of what it made.
+    `rules` are the rules that may be used, by name. `theorems` holds `start` and the theorem after each step. `rename`
+    and `mark` take no step: they replace the last theorem by the same theorem with other names or marks. `notes` are
+    messages of a tactic to its caller.
 
-    `diagnosis` makes of an error and the derivation, as it stands, the error that is raised: a session, which is for
-    people, has it say why a rule does not apply. Without it the errors are `NotApplicable` and `NoMatch` as they are.
+    `diagnosis` turns an error into the error that is raised. A session uses it to explain why a rule does not apply;
+    without it `NotApplicable` and `NoMatch` are raised unchanged.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class Derivation:
     ) -> None:
         if not isinstance(start, Theorem) or not isinstance(rules, Mapping):
             raise InvalidArgument(
-                f"a derivation from {brief(start)} by {brief(rules)}", required="a theorem, and rules by their names"
+                f"a derivation of {brief(start)} with the rules {brief(rules)}",
+                required="a theorem, and a mapping of rules by name",
             )
         self.rules = rules
         self.start = start
@@ -86,83 +87,83 @@ class Derivation:
         self._diagnosis = diagnosis
 
     def __repr__(self) -> str:
-        return f"{self.goal}\n-- {self.taken} step{'' if self.taken == 1 else 's'} taken here"
+        return f"{self.goal}\n-- {self.taken} step{'' if self.taken == 1 else 's'} so far"
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     @property
     def theorem(self) -> Theorem:
-        """What has been proved so far."""
+        """The theorem proved so far."""
         return self.theorems[-1]
 
     @property
     def goal(self) -> Program:
-        """The program as it stands."""
+        """The current program: the right side of the theorem."""
         return self.theorem.rhs
 
     @property
     def taken(self) -> int:
-        """How many steps have been taken here."""
+        """Number of steps taken since `start`."""
         return len(self.theorems) - 1
 
     def term(self, path: Path = ()) -> Expr:
-        """The subterm at a path."""
-        there = self.theorem.place(path) if _is_path(path) else None
+        """Return the subterm at a path."""
+        there = self.theorem.zipper_at(path) if _is_path(path) else None
         return subterm(self.goal.body, checked_path(self.goal, path)) if there is None else there.term
 
     def cursor(self, path: Path = ()) -> Cursor:
-        """The place at a path."""
+        """Return the cursor at a path."""
         return cursor_at(self.goal, path)
 
     def cursors(self, below: Path = (), *, top_down: bool = False) -> Iterator[Cursor]:
-        """The places from a path on, in the order of a search."""
+        """Yield the cursors at and below a path, in search order."""
         return walk(self.cursor(below), top_down=top_down)
 
     def can_prove(self, path: Path, fact: Predicate) -> bool:
-        """Whether a fact, written with the indices of this place, is proved there."""
+        """Return whether the prover proves a fact, which uses the indices at this path, with what is known there."""
         scope = self.cursor(path).scope
         return proves(scope.facts, scope.predicate(fact))
 
     def rule(self, name: str | Rule) -> Rule:
-        """The rule of this name, or a rule of a user's own."""
-        if isinstance(name, Rule) and standing_of(name) is not None:
+        """Return the rule with this name, or the user-defined rule itself."""
+        if isinstance(name, Rule) and status_of(name) is not None:
             return name
         if not isinstance(name, str):
             raise InvalidArgument(
-                f"{brief(name)} is no name of a rule",
+                f"{brief(name)} is not the name of a rule",
                 required="a name listed by `atl rules`",
                 suggestions=(f's.rw("{name.name}")',) if isinstance(name, Rule) else (),
             )
         if name not in self.rules:
-            if is_own(name):
+            if is_user_rule(name):
                 raise InvalidArgument(
-                    f"{name} is a rule of your own that this session has not used",
-                    required="the rule itself: its name alone could mean another one",
+                    f"{name} is a user-defined rule that this session has not used",
+                    required="the rule itself: several user-defined rules may have this name",
                     suggestions=(f"s.rw({name})",),
                 )
             raise unknown_name("rule", name, self.rules, required="a name listed by `atl rules`")
         return self.rules[name]
 
     def known(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that are rules here."""
+        """Return the names that are rules of this derivation."""
         return [name for name in names if name in self.rules]
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def rewrite(self, name: str, path: Path, *, reverse: bool = False, **given: Any) -> None:
-        """Rewrites the subterm at this path, or raises why not: it does not match, or a premise fails there."""
+        """Rewrite the subterm at a path. Raises an error if the rule does not match or a premise fails there."""
         rule = self.rule(name)
         arguments = arguments_of(rule, given)
         if not self.attempted(rule, path, arguments, reverse=reverse):
             raise self._diagnosis(NotApplicable(rule, reverse, arguments, path), self)
 
     def attempt(self, name: str, path: Path, *, reverse: bool = False, **given: Any) -> bool:
-        """Rewrites the subterm at this path if the rule applies there."""
+        """Rewrite the subterm at a path if the rule applies there, and return whether it does."""
         rule = self.rule(name)
         return self.attempted(rule, path, arguments_of(rule, given), reverse=reverse)
 
     def attempted(self, rule: Rule, path: Path, given: Mapping[str, Given], *, reverse: bool) -> bool:
-        """Rewrites the subterm at this path if the rule applies there, with arguments of the kernel's kind."""
+        """Do the same as `attempt` for a rule and arguments that are converted already."""
         term = self.term(path)
         if not may_match(rule, reverse, term):
             return False
@@ -178,10 +179,10 @@ class Derivation:
         return True
 
     def applies(self, rule: Rule, cursor: Cursor, given: Mapping[str, Given], *, reverse: bool) -> bool:
-        """Whether `attempted` would rewrite at this place of the goal.
+        """Return whether `attempted` would rewrite at this cursor of the goal.
 
-        Where nothing above can tell the two sides apart the step is not taken for that: a search passes over a place
-        without making the whole program anew.
+        If no enclosing term depends on more than the type of the subterm, the step is checked locally, so that a search
+        need not rebuild the whole program.
         """
         if not may_match(rule, reverse, cursor.term):
             return False
@@ -198,16 +199,16 @@ class Derivation:
         return Derivation(self.theorem, self.rules).attempted(rule, cursor.path, given, reverse=reverse)
 
     def apply(self, rule: Rule, path: Path, arguments: Mapping[str, Argument], *, reverse: bool = False) -> None:
-        """The kernel's step with these arguments; names and marks of the binders that stay are kept."""
+        """Take a step of the kernel with these arguments, keeping the names and marks of binders that remain."""
         before = self.term(path)
         made = kernel.rewrite(self.theorem, rule, path, arguments, reverse=reverse)
-        there = made.place(path)
+        there = made.zipper_at(path)
         assert there is not None
         kept = correspondence.with_hints(rule, reverse, before, there.term)
         self.theorems.append(made if kept is there.term else kernel.with_names_and_marks_at(made, path, kept))
 
     def arguments(self, rule: Rule, path: Path, reverse: bool, given: Mapping[str, Given]) -> dict[str, Argument]:
-        """What makes a side of the rule the subterm at a path. Raises `NoMatch` and `Undetermined`."""
+        """Return the arguments by which a side of the rule is the subterm. Raises `NoMatch`, `Undetermined`."""
         found = match(rule, reverse, self.term(path), self.settled(given, path))
         if isinstance(found, Mismatch):
             raise self._diagnosis(NoMatch(rule, reverse, self.term(path), found.wanted, found.found), self)
@@ -217,41 +218,44 @@ class Derivation:
         return found
 
     def settled(self, given: Mapping[str, Given], path: Path) -> Mapping[str, Argument]:
-        """Given arguments, with those that are texts read with the names at a place."""
+        """Return the arguments with every `Text` parsed in the scope of a path."""
         if not any(isinstance(value, Text) for value in given.values()):
             return given  # type: ignore[return-value]
         cursor = self.cursor(path)
         return {name: value.read(cursor) if isinstance(value, Text) else value for name, value in given.items()}
 
     def rename(self, path: Path, name: str, *, binder: int = 0) -> None:
-        """Another name for what is bound at this path: no step, as theorems are not about names.
+        """Rename the binder at a path. This takes no step, because theorems ignore names.
 
-        Where several things are bound, `binder` counts them from 0. Raises `DoesNotApply` where there is no such binder.
+        `binder` is the index of the binder if the node has several. Raises `DoesNotApply` if there is no such binder.
         """
         if not isinstance(name, str):
-            raise InvalidArgument(f"{brief(name)} is no name", required="a text")
+            raise InvalidArgument(f"{brief(name)} is not a name", required="a string")
         bound = self.term(path).form.binders
         if not is_position(binder) or binder >= len(bound):
             raise DoesNotApply(
-                f"there is no binder {brief(binder)} here" if bound else "nothing is bound here that could have a name",
+                f"there is no binder {brief(binder)} here" if bound else "there is no loop, sum or let here to rename",
                 place=place_of(self.goal, path),
                 required="the place of a gen, a sum or a let",
             )
         self._show(path, bound[binder].name, name)
 
     def mark(self, path: Path, mark: Mark) -> None:
-        """Another mark for the binder at this path: no step either. Raises `DoesNotApply` where nothing can have a mark."""
+        """Set the mark of the binder at a path. This takes no step.
+
+        Raises `DoesNotApply` if the node takes no marks.
+        """
         marked = self.term(path).form.mark
         if marked is None:
             raise DoesNotApply(
-                "nothing is bound here that could have a mark",
+                "there is no loop, sum or let here to mark",
                 place=place_of(self.goal, path),
                 required="the place of a gen, a sum or a let",
             )
         self._show(path, marked.field, mark)
 
     def show(self, body: Expr) -> None:
-        """The names and marks of a body that equals the goal's: no step either."""
+        """Take over the names and marks of `body`, which must equal the goal's body. This takes no step."""
         self.theorems[-1] = _shown_as(self.theorem, body)
 
     def _show(self, path: Path, field: str, value: object) -> None:
@@ -260,15 +264,15 @@ class Derivation:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Where it stands now, for `back_to`."""
+        """The current state, for `rollback`."""
         return Checkpoint(tuple(self.theorems), tuple(self.notes))
 
     def rollback(self, checkpoint: Checkpoint) -> None:
-        """Goes back to where it stood, or on to where it had come: what was tried since is undone, notes too."""
+        """Restore an earlier or later state, including the notes."""
         self.theorems[:], self.notes[:] = checkpoint.theorems, checkpoint.notes
 
     def try_each(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
-        """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
+        """Run `act` with the first candidate for which it succeeds. If all fail, raise the error of the first."""
         start = self.checkpoint
         refused: tuple[ATLError, Checkpoint] | None = None
         for candidate in candidates:
@@ -295,10 +299,10 @@ class Derivation:
         given: Mapping[str, Given] | None = None,
         where: Callable[[Path], bool] = lambda path: True,
     ) -> int:
-        """Goes once over all places from a path on and rewrites each with the first of the rules that applies there.
+        """Visit every path at and below `below` once, and rewrite there with the first rule that applies.
 
-        Bottom-up, a place is looked at when all below it has been rewritten: nested places need one sweep. Returns the
-        number of steps.
+        Bottom-up, a path is visited after everything below it was rewritten, so nested matches need one sweep. Returns
+        the number of steps.
         """
         if not isinstance(names, list | tuple):
             raise InvalidArgument(f"the rules {brief(names)}", required='a list of names: ["get_gen", "simpl_guard"]')
@@ -323,9 +327,9 @@ class Derivation:
         return self.taken - before
 
     def repeat(self, names: Sequence[str], below: Path = (), *, most: int = 20) -> int:
-        """Sweeps until none of the rules applies any more, or `most` times."""
+        """Sweep until none of the rules applies, `most` times at most. Return the number of steps."""
         if not is_position(most):
-            raise InvalidArgument(f"most={brief(most)}", required="how many sweeps at most")
+            raise InvalidArgument(f"most={brief(most)}", required="the maximum number of sweeps, an integer")
         total = 0
         for _ in range(most):
             taken = self.sweep(names, below)
@@ -336,7 +340,10 @@ class Derivation:
 
 
 def path_after(steps: Sequence[tuple[Step, Program, Program]], path: Path) -> tuple[Path | None, Step | None]:
-    """Where a place is after some steps, each with the programs before and after it; or the step that took it away."""
+    """Follow a path through steps, each given with the programs before and after it.
+
+    Returns the new path, or None and the step that removed the subterm.
+    """
     for step, before, after in steps:
         reached = len(step.path)
         if path[:reached] != step.path:
@@ -354,22 +361,21 @@ def _is_path(path: object) -> TypeGuard[Path]:
 
 
 def _shown_as(theorem: Theorem, body: Expr) -> Theorem:
-    """The theorem with other names and marks on its right side: it equals that side, so the two compose."""
     return kernel.with_names_and_marks(theorem, body)
 
 
-# -- arguments as a person gives them ---------------------------------------------------------------------------------
+# -- arguments from users ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """An index expression or a condition as a text, to be read with the names of the place where a rule is tried."""
+    """An index expression or condition as text, parsed with the names in scope where a rule is tried."""
 
     text: str
     condition: bool
 
     def read(self, cursor: Cursor) -> Index | Predicate:
-        """What the text means at a place. Raises `ParseError`, and `InvalidArgument` for a name that is bound nowhere."""
+        """Parse the text in the scope of a cursor. Raises `ParseError`, and `InvalidArgument` for unbound names."""
         reader = IndexReader(self.text, cursor.program.inputs)
         reader.indices = list(cursor.names.indices)
         made = reader.whole(reader.condition) if self.condition else reader.whole(reader.index)
@@ -385,9 +391,9 @@ def _unbound(name: str, text: str, known: Sequence[str], cursor: Cursor) -> Inva
     if any(name in at.called for at in binders(cursor.program)):
         around = ", ".join(cursor.names.indices)
         return InvalidArgument(
-            f"in {brief(text)}, {name} is the index of a loop that is not around this place",
+            f"in {brief(text)}, {name} is the index of a loop that does not enclose this place",
             place=place_of(cursor.program, cursor.path),
-            required=f"sizes, and indices of the loops around it{f': {around}' if around else '; there are none'}",
+            required=f"sizes, and indices of the enclosing loops{f': {around}' if around else '; there are none'}",
         )
     near = get_close_matches(name, known, 2, 0.5)
     return InvalidArgument(
@@ -395,7 +401,7 @@ def _unbound(name: str, text: str, known: Sequence[str], cursor: Cursor) -> Inva
         required=f"one of {', '.join(known)}" if known else "numbers: the goal has neither",
         suggestions=(
             *((f"did you mean {' or '.join(near)}?",) if near else ()),
-            f'a new size is given as a value: atl.sizes("{name}")',
+            f'pass a new size as a value: atl.sizes("{name}")',
         ),
     )
 
@@ -404,7 +410,7 @@ Given: TypeAlias = Argument | Text
 
 
 def arguments_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, Given]:
-    """The parameters of a rule that are given by name."""
+    """Convert keyword arguments to arguments of a rule."""
     out: dict[str, Given] = {}
     for name, value in given.items():
         kind = rule.metavariables.get(name)
@@ -420,9 +426,9 @@ def arguments_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, Given]:
 
 
 def argument_of(name: str, kind: Kind, value: Any) -> Given:
-    """A metavariable's value as a person gives it: numbers, sizes, conditions, tensors, functions of indices.
+    """Convert a user's value for a metavariable: a number, size, condition, tensor, or function of indices.
 
-    A text, such as "i - 1" or "1 <= i", is read with the names of the place where the rule is tried.
+    A string such as "i - 1" or "1 <= i" is parsed later, in the scope of the place where the rule is tried.
     """
     if kind.parameters:
         return _function(name, kind, value)
@@ -444,12 +450,12 @@ def _function(name: str, kind: Kind, value: Any) -> Argument:
         return _of_kind(name, kind, value)
     wanted = len(kind.parameters)
     if not callable(value) or not _takes(value, wanted):
-        what = "takes another number of parameters" if callable(value) else "is not a function"
+        what = "takes a different number of parameters" if callable(value) else "is not a function"
         raise InvalidArgument(f"{name} = {brief(value)} {what}", required=f"a function of {wanted} parameters")
     if any(parameter.sort != "index" for parameter in kind.parameters):
         raise InvalidArgument(
-            f"{name} is a function of tensors, which cannot be given here",
-            required="a place that determines it",
+            f"{name} is a function of tensors, which cannot be passed as an argument",
+            required="a place where matching determines it",
             suggestions=("to bind a subterm to a name, use s.lbind(…)",),
         )
     parameters: list[Parameter] = ["index" for _ in kind.parameters]
@@ -465,7 +471,7 @@ def _takes(function: Callable[..., object], count: int) -> bool:
 
 
 def _of_kind(name: str, kind: Kind, value: Any) -> Argument:
-    """The argument as it is, if the parameter ranges over such."""
+    """Return the value unchanged if it has the kind of the parameter."""
     if not is_of(value, kind):
-        raise InvalidArgument(f"{name} is given what it does not range over", required=described(kind))
+        raise InvalidArgument(f"{name} has an argument of the wrong kind", required=described(kind))
     return cast("Argument", value)

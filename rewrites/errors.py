@@ -1,7 +1,7 @@
-"""What rewriting refuses: errors ATL701 to ATL716, and what to say of a name that is not there.
+"""Errors of rewriting, ATL701 to ATL716, and messages for unknown names.
 
-They say what was asked for and what does not hold. Why a rule applies nowhere, and what would help, is found out where
-a person is to read it: `rewrites.session.diagnosis`.
+These errors state the request and the condition that fails. `rewrites.session.diagnosis` adds, for interactive users,
+why a rule applies nowhere and what would help.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rewrites.rule import Rule
 Part: TypeAlias = Expr | Index | Predicate
 
 MOST_LINES: Final = 40
-"""A difference of more lines is cut."""
+"""Maximum number of lines of a difference; the rest is cut."""
 MOST_NAMES: Final = 24
-"""A list of more names is cut."""
+"""Maximum number of names in a list; the rest is cut."""
 
 
 class NotEqual(ATLError, ValueError):
-    """The subterm at a path is not the side of the rule's instance that is to be rewritten."""
+    """The subterm at a path is not the expected side of the rule's instance."""
 
     code = "ATL701"
 
 
 class PremiseFailed(ATLError, ValueError):
-    """A premise of a rule's instance is refuted, or cannot be proved, where it is to be applied."""
+    """A premise of a rule's instance is refuted, or cannot be proved, at the place of the rewrite."""
 
     code = "ATL702"
 
@@ -46,26 +46,26 @@ class PremiseFailed(ATLError, ValueError):
         self.answer = answer
 
     def __str__(self) -> str:
-        """The message, the premise, and numbers that make it false: written when read, as a search fails often."""
+        """Return the message, the premise, and numbers that refute it. Computed lazily, because searches fail often."""
         text = f"{super().__str__()}\n  required: {show_predicate(self.premise)}"
         numbers = self.answer.model.numbers if isinstance(self.answer, Refuted) else {}
         return f"{text}\n  breaks at: {', '.join(f'{k} = {v}' for k, v in numbers.items())}" if numbers else text
 
 
 class NotATheorem(ATLError, ValueError):
-    """Two theorems do not compose, or something else was asked for that does not follow."""
+    """Two theorems do not compose, or another request to the kernel does not follow from what is proved."""
 
     code = "ATL703"
 
 
 class DoesNotApply(ATLError, ValueError):
-    """A rule or tactic applies nowhere: no place matches, or a premise fails at those that do."""
+    """A rule or tactic applies nowhere: no place matches, or a premise fails at every match."""
 
     code = "ATL704"
 
 
 class NoMatch(ATLError, ValueError):
-    """A subterm is no instance of a side of a rule."""
+    """A subterm is not an instance of a side of a rule."""
 
     code = "ATL705"
 
@@ -79,7 +79,7 @@ class NoMatch(ATLError, ValueError):
 
 
 class Undetermined(ATLError, TypeError):
-    """A side of a rule does not tell what one of the rule's parameters is."""
+    """Matching a side of a rule leaves some of the rule's parameters undetermined."""
 
     code = "ATL706"
 
@@ -87,7 +87,7 @@ class Undetermined(ATLError, TypeError):
         self.missing = tuple(missing)
         many = "parameters" if len(missing) > 1 else "parameter"
         super().__init__(
-            f"the {side_name(reverse)} side of {rule.name} does not tell its {many} {', '.join(missing)}",
+            f"the {side_name(reverse)} side of {rule.name} does not determine its {many} {', '.join(missing)}",
             required=f"a value for {missing[0]}",
             suggestions=(_how_to_determine(rule, reverse, missing[0]),),
         )
@@ -95,21 +95,23 @@ class Undetermined(ATLError, TypeError):
 
 def _how_to_determine(rule: Rule, reverse: bool, name: str) -> str:
     if any(parameter.sort == "tensor" for kind in rule.metavariables.values() for parameter in kind.parameters):
-        return 's.lbind("…", "x") binds a subterm to a name, s.stage("…", at="…") keeps it for the loops inside of one'
+        return (
+            's.lbind("…", "x") binds a subterm to a name, s.stage("…", at="…") stores it for the loops inside of a loop'
+        )
     return f"pass it by name: s.rw({rule.in_calls}, {'reverse=True, ' if reverse else ''}{name}=…)"
 
 
 class Unreadable(ATLError, ValueError):
-    """A value is not how a term is written, or a term cannot be written."""
+    """A value is not the encoding of a term, or a term cannot be encoded."""
 
     code = "ATL707"
 
 
 class CertificateError(ATLError, ValueError):
-    """A certificate is refused, or a theorem cannot be written as one.
+    """A certificate is refused, or a theorem cannot be saved as a certificate.
 
-    `step` is the first step that differs, counted from 1 (None: no step is to blame), `field` the part of the file that
-    is wrong; `found` is what that part would have to be, where it is known.
+    `step` is the first step that differs, counted from 1 (None if the error is not in a step). `field` is the wrong
+    part of the file, and `found` its correct value, if known.
     """
 
     code = "ATL708"
@@ -124,22 +126,22 @@ class CertificateError(ATLError, ValueError):
 
 
 class NotAdmitted(ATLError, ValueError):
-    """An argument of a rule is not of its kind, or not a term of this program."""
+    """An argument of a rule has a wrong kind, or is not a term of this program."""
 
     code = "ATL709"
 
 
 class SearchFailed(ATLError, RuntimeError):
-    """A search cannot be made: egglog is not installed, failed, or gave up."""
+    """A search cannot run: egglog is not installed, failed, or gave up."""
 
     code = "ATL710"
 
 
 class NotFound(ATLError, ValueError):
-    """A search has found no proof that two programs are equal, or no schedule that it could prove.
+    """A search found no proof that two programs are equal, or no schedule that it could prove.
 
-    Of two programs: `left` and `right` are their normal forms, and `difference` what differs between these; `numbers`
-    are inputs for which the programs differ, where random evaluation found some. Without them nothing is known.
+    For two programs, `left` and `right` are their normal forms and `difference` is the difference between them.
+    `numbers` are inputs for which the programs differ, if random evaluation found some; otherwise they may be equal.
     """
 
     code = "ATL711"
@@ -151,25 +153,25 @@ class NotFound(ATLError, ValueError):
         self.difference = difference
 
     def __str__(self) -> str:
-        """The message, and what differs between the normal forms."""
+        """Return the message and the difference between the normal forms."""
         if not self.difference:
             return super().__str__()
         lines = self.difference.splitlines()
         shown = [*lines[:MOST_LINES], "…"] if len(lines) > MOST_LINES else lines
-        told = "\n".join(f"      {line}".rstrip() for line in shown)
-        return f"{super().__str__()}\n  unfolded, they differ:\n{told}"
+        text = "\n".join(f"      {line}".rstrip() for line in shown)
+        return f"{super().__str__()}\n  unfolded, they differ:\n{text}"
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
 def side_name(reverse: bool) -> str:
-    """Which side of a rule is rewritten."""
+    """Return the name of the side of a rule that is rewritten."""
     return "right" if reverse else "left"
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> InvalidArgument:
-    """What to say of a name that is not there; similar ones are suggested."""
+    """Return the error for an unknown name, with similar names as suggestions."""
     near = get_close_matches(name, list(dict.fromkeys(each for each in known if each != name)), 3, 0.5)
     return InvalidArgument(
         f"there is no {what} called {name!r}",
@@ -179,24 +181,24 @@ def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -
 
 
 def known_names(program_names: Iterable[str]) -> str:
-    """Names as a list, cut where it is long."""
+    """Return names as a list for a message; a long list is cut."""
     names = list(dict.fromkeys(program_names))
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
 class NotInjective(ATLError, ValueError):
-    """A layout would store two elements at one place, or lose one; or it is not proved that it does not."""
+    """A layout is not proved injective: it may store two elements at one place, or lose an element."""
 
     code = "ATL712"
 
 
 class FalseRule(ATLError, ValueError):
-    """A rule that a user has stated is false: there are sizes and elements for which its sides differ."""
+    """A user-defined rule is false: there are sizes and elements for which its sides differ."""
 
     code = "ATL713"
 
 
 class UntriedRule(ATLError, ValueError):
-    """A rule that a user has stated claims nothing at any size that was tried, so that nothing is known of it."""
+    """A user-defined rule has no instance at any size that was tried, so it could not be tested."""
 
     code = "ATL714"

@@ -1,7 +1,7 @@
-"""What a rule's metavariables stand for: index expressions, predicates, terms, and functions to one of these.
+"""Arguments of a rule: index expressions, predicates, terms, and functions that return one of these.
 
-All are seen from one place of a program, that of the subterm which is rewritten: free de Bruijn positions in them are
-those of that place.
+All arguments belong to one place of a program, that of the rewritten subterm: their free de Bruijn positions refer to
+the binders around that place.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from atl.errors import InvalidArgument
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
 Parameter: TypeAlias = Literal["index"] | Type
-"""What a function takes: an index, or a tensor of this type (seen from the place, outside of the function)."""
+"""A parameter of a function: an index, or a tensor of this type (an expression outside of the function)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A term or predicate under binders of its own: `Bound(0)` and `Local(0)` are the last parameters of each kind."""
+    """A term or predicate with parameters: `Bound(0)` and `Local(0)` are the last parameters of each sort."""
 
     parameters: tuple[Parameter, ...]
     body: Expr | Predicate
@@ -39,18 +39,18 @@ class Function:
 
 
 def of_indices(count: int) -> tuple[Parameter, ...]:
-    """The parameters of a function of so many indices."""
+    """Return the parameters of a function of `count` indices."""
     one: Parameter = "index"
     return (one,) * count
 
 
 def is_term(value: object) -> TypeGuard[Expr]:
-    """Whether this is a tensor expression."""
+    """Return whether this is a tensor expression."""
     return isinstance(value, get_args(Expr))
 
 
 def sort_of(argument: Argument) -> str:
-    """What an argument is: an index, a condition or a tensor; of a function, what it gives."""
+    """Return the sort of an argument, "index", "condition" or "tensor"; of a function, the sort of its result."""
     body = argument.body if isinstance(argument, Function) else argument
     if isinstance(body, Index):
         return "index"
@@ -66,7 +66,7 @@ def substituted(body: Expr, indices: tuple[Index, ...], tensors: tuple[Expr, ...
 @overload
 def substituted(body: Predicate, indices: tuple[Index, ...], tensors: tuple[Expr, ...]) -> Predicate: ...
 def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tuple[Expr, ...]) -> Expr | Predicate:
-    """The body of a function with its parameters replaced, all at once; the last values are those of position 0."""
+    """Substitute all parameters of a function's body at once; the last value replaces position 0."""
     count, tensor_count = len(indices), len(tensors)
 
     def on_leaf(leaf: Leaf, depth: int) -> Index:
@@ -91,14 +91,14 @@ def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tup
 
 
 def lifted(expression: Index, by: int) -> Index:
-    """The expression seen from under `by` more index binders."""
+    """Return the expression shifted under `by` more index binders."""
     if not by or not expression.loose:
         return expression
     return map_leaves(expression, lambda leaf: bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf))
 
 
 def as_surface(argument: Argument) -> object:
-    """Return an argument as a script gives it to `s.rw`: a surface value, or a Python function of surface values."""
+    """Return an argument in the form that `s.rw` accepts: a surface value, or a Python function of surface values."""
     match argument:
         case Index():
             return IndexExpr(argument)
@@ -113,11 +113,13 @@ def as_surface(argument: Argument) -> object:
 
 
 def applied(function: Function) -> Callable[..., Tensor | Condition]:
-    """The function as a Python function of surface values."""
+    """Return the function as a Python function of surface values."""
 
     def call(*given: object) -> Tensor | Condition:
         if len(given) != len(function.parameters):
-            raise InvalidArgument(f"a function of {len(function.parameters)} parameters is applied to {len(given)}")
+            raise InvalidArgument(
+                f"a function of {len(function.parameters)} parameters was called with {len(given)} arguments"
+            )
         indices: list[Index] = []
         tensors: list[Expr] = []
         for parameter, value in zip(function.parameters, given, strict=True):
@@ -132,7 +134,7 @@ def applied(function: Function) -> Callable[..., Tensor | Condition]:
 
 
 def abstracted(parameters: tuple[Parameter, ...], function: Callable[..., object]) -> Function:
-    """A Python function of surface values as a `Function`: it is called once, with variables."""
+    """Convert a Python function of surface values to a `Function`, by calling it once with variables."""
     variables: list[Var | TensorVar] = []
     for position, parameter in enumerate(parameters):
         uid = next(fresh_uid)

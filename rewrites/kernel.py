@@ -1,19 +1,28 @@
-"""The kernel: the one place that makes theorems.
+"""The kernel: the only module that makes theorems.
 
-A `Theorem` says that two programs with the same inputs are equal, under the assumptions of the second: the same shape,
-and the same values with padding read as zero, for all sizes and arrays that meet the assumptions. It is made here only:
-by reflexivity, from a rule at a path (congruence and an instance whose premises the prover has proved there), by
-symmetry and by transitivity. All that searches, matches or prints is elsewhere, and not trusted.
+A `Theorem` states that two programs with the same inputs are equal under the assumptions of its right side. Equal
+programs have the same shape and the same values, with padding read as zero, for all sizes and arrays that satisfy the
+assumptions. There are four ways to make a theorem:
 
-What is trusted, besides this file: what it takes as an argument (`rewrites.admission`) and how a rule is stated for it
-(`rewrites.rule`, `statement`, `stating`, `instantiation`, `kinds`, `named_operators`, and the operators of
-`atl.surface`); the terms and their forms (`atl.core`); what is known at a place and what must hold there
-(`atl.checks.scope`, `wellformed`), and how a part takes its place (`zipper`); the prover (`atl.prove`); and the rules
-themselves, each of which is proved or exhausted by tests. A user's own rule is taken once `rewrites.rule_checking` has judged
-it; a theorem that rests on one which is not proved for all sizes says so.
-What comes in by a call is made anew by the constructors, from its fields alone, or is refused: also a node that was
-put together past them. What Python cannot prevent is outside of this: whoever writes into what the kernel has taken or
-made, into a rule or into a module (`object.__setattr__`, a module's own dictionary) can make it say anything.
+- `reflexivity`: program = program.
+- `rewrite`: replace the subterm at a path by the other side of a rule's instance. The prover must prove the premises
+  with the facts known at that path. Congruence extends the equation to the whole program.
+- `symmetry` and `transitivity`.
+
+Search, matching and printing are done elsewhere and are not trusted. The trusted code is this file and
+
+- `rewrites.admission`: validates programs and arguments of rules;
+- `rewrites.rule`, `statement`, `stating`, `instantiation`, `kinds`, `named_operators`, and the operators of
+  `atl.surface`: declarations of rules and their instances;
+- `atl.core`: terms and their forms;
+- `atl.checks`: the facts known at a path (`scope`), well-formedness (`wellformed`), replacing a subterm (`zipper`);
+- `atl.prove`: the prover;
+- `rewrites.rules`: the rules, each of which the tests prove or exhaust. A user-defined rule is accepted after
+  `rewrites.rule_checking` has checked it; a theorem that uses an unproved one says so (`Theorem.caveat`).
+
+Everything that callers pass is rebuilt by the constructors from its fields, or refused, so nodes forged without the
+constructors do no harm. Python cannot prevent code from writing into private state, such as `object.__setattr__` on a
+theorem; such code can make the kernel state anything.
 """
 
 from __future__ import annotations
@@ -40,7 +49,7 @@ from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
 from rewrites.outputs import Outputs
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import caveat_of, check_judged, is_unproved, standing_of
+from rewrites.rule_checking.registry import caveat_of, check_use, is_unproved, status_of
 from rewrites.rules import RULES
 
 _KEY: Final = object()
@@ -48,9 +57,9 @@ _KEY: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class ProvedPremise:
-    """A premise of a step, seen from outside of all binders, and the layer of the prover that proved it.
+    """A premise of a step, outside of all binders, and the layer of the prover that proved it.
 
-    What must hold for the new program to have a meaning counts as one where only z3 proves it.
+    Well-formedness conditions of the new program are included if only z3 proves them.
     """
 
     premise: Predicate
@@ -60,7 +69,7 @@ class ProvedPremise:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rewrite: the rule and its direction, the path, the instantiation, and the premises that were proved."""
+    """One rewrite: the rule and its direction, the path, the arguments, and the premises that were proved."""
 
     rule: Rule
     reverse: bool
@@ -71,7 +80,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """Steps, the last one first: a theorem shares those of the theorem that it was made from."""
+    """A linked list of steps, last step first, so that theorems share the steps they have in common."""
 
     last: Step
     before: _Chain | None
@@ -84,7 +93,7 @@ class _Chain:
 
 
 class Theorem(Outputs):
-    """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right."""
+    """The theorem lhs = rhs, made only by this module. Its `steps` lead from the left side to the right side."""
 
     __slots__ = ("_at", "_chain", "_changed", "_lhs", "_provenance", "_rhs")
 
@@ -99,11 +108,11 @@ class Theorem(Outputs):
     ) -> None:
         if key is not _KEY:
             raise NotATheorem(
-                "a theorem is made by the kernel only",
+                "only the kernel makes theorems",
                 required="rewrites.kernel.reflexivity, then rewrite, symmetry, transitivity",
             )
         self._lhs, self._rhs, self._chain, self._provenance = lhs, rhs, chain, provenance
-        # The body of the right side is what the zipper is a place of; `rhs` may still hold an earlier one.
+        # The zipper holds the body of the right side. `_rhs` is brought up to date when `rhs` is read.
         self._at, self._changed = at, at is not None
 
     @property
@@ -118,13 +127,11 @@ class Theorem(Outputs):
         return self._rhs
 
     def with_rhs(self, key: object, at: Zipper, chain: _Chain | None) -> Theorem:
-        """The theorem whose right side is the whole that this is a place of."""
+        """Return the theorem with the term that this zipper belongs to as its right side."""
         return Theorem(key, self._lhs, self._rhs, chain, at=at)
 
-    def place(self, path: Path) -> Zipper | None:
-        """A place of the right side, if there is one: from the place that was asked for last it is not far to others
-        nearby.
-        """
+    def zipper_at(self, path: Path) -> Zipper | None:
+        """Return a zipper on the right side at a path, if the path exists. It moves there from the previous path."""
         at = self._at or whole(self._rhs.body, outermost(self._rhs))
         found = at.to(path)
         self._at = found or at
@@ -132,7 +139,7 @@ class Theorem(Outputs):
 
     @property
     def chain(self) -> _Chain | None:
-        """The steps as they are kept, the last one first."""
+        """The linked list of steps, last step first."""
         return self._chain
 
     @property
@@ -140,28 +147,28 @@ class Theorem(Outputs):
         return _steps(self._chain, None)
 
     def steps_after(self, earlier: Theorem) -> tuple[Step, ...]:
-        """Those that were taken after the ones of an earlier theorem, which this one was made from."""
+        """Return the steps that follow those of `earlier`, a theorem that this one was derived from."""
         return _steps(self._chain, earlier.chain)
 
     @property
     def unproved(self) -> tuple[Rule, ...]:
-        """The rules of a user's own that this rests on and that are not proved for all sizes: it holds if they do."""
+        """The user-defined rules used here that are not proved for all sizes. The theorem holds if they do."""
         return tuple(dict.fromkeys(step.rule for step in self.steps if is_unproved(step.rule)))
 
     @property
     def caveat(self) -> str:
-        """What has to be said wherever this theorem is shown: on which unproved rules it rests; "" where on none."""
+        """The warning to print with this theorem: the unproved rules it uses. "" if there are none."""
         return caveat_of(self.unproved)
 
     @property
     def provenance(self) -> tuple[object, ...]:
-        """What was said of how it came about, such as the calls of a session: not proved, and no part of what is."""
+        """Information about how the theorem was derived, such as the calls of a session. Not part of what is proved."""
         return self._provenance
 
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
-            "a theorem is not pickled: what is read back would be taken on trust",
-            required="theorem.save(path), and rewrites.load(path), which proves it again",
+            "a theorem cannot be pickled: reading it back would skip the proof",
+            required="theorem.save(path), and atl.load(path), which replays the proof",
         )
 
     def __copy__(self) -> Theorem:
@@ -176,7 +183,7 @@ class Theorem(Outputs):
 
 
 def _steps(chain: _Chain | None, end: _Chain | None) -> tuple[Step, ...]:
-    """The steps of a chain after those of another one that it goes on from."""
+    """Return the steps of a chain after those of `end`, which it extends."""
     found: list[Step] = []
     while chain is not None and chain is not end:
         found.append(chain.last)
@@ -185,7 +192,7 @@ def _steps(chain: _Chain | None, end: _Chain | None) -> tuple[Step, ...]:
 
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
-    """program = program, under its assumptions and the given ones, which are about its own sizes and arrays."""
+    """Return program = program, under its assumptions and the conditions `given` on its sizes and arrays."""
     start = admit_program(program)
     conditions: list[Predicate] = []
     for position, condition in enumerate(given):
@@ -197,45 +204,45 @@ def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
 
 
 def with_names_and_marks(theorem: Theorem, body: Expr) -> Theorem:
-    """The theorem with other names and marks on its right side: its body and this one are equal."""
+    """Return the theorem with the names and marks of `body`, which must equal the body of its right side."""
     return with_names_and_marks_at(theorem, (), body)
 
 
 def with_names_and_marks_at(theorem: Theorem, path: Path, part: Expr) -> Theorem:
-    """The theorem with other names and marks at a place of its right side: what stands there and this are equal."""
+    """Return the theorem with the names and marks of `part`, which must equal the subterm at `path`."""
     _check_theorem(theorem)
-    at = _place(theorem, _checked_path(path))
+    at = _zipper_at(theorem, _checked_path(path))
     made = admit_other_names(part, at.term)
     if made is None:
-        raise NotATheorem("another term stands there than the one it is to be shown as")
+        raise NotATheorem(f"the subterm at {list(path)} differs in more than names and marks")
     return theorem.with_rhs(_KEY, at.with_term(made), theorem.chain)
 
 
 def with_provenance(theorem: Theorem, provenance: Sequence[object]) -> Theorem:
-    """The theorem with what is said of how it came about."""
+    """Return the theorem with this provenance."""
     _check_theorem(theorem)
     return Theorem(_KEY, theorem.lhs, theorem.rhs, theorem.chain, tuple(provenance))
 
 
 def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, reverse: bool = False) -> Theorem:
-    """The theorem with the subterm at `path` of its right side replaced by the other side of an instance of the rule.
+    """Rewrite the subterm at `path` of the right side with an instance of the rule.
 
-    The subterm must be the instance's left side (its right one with `reverse`), up to names and the canonical form of
-    indices. The premises are proved with the facts that binders, guards and assumptions put in scope at the path.
+    The subterm must be the left side of the instance (the right side with `reverse`), up to names and the canonical
+    form of indices. Premises are proved with the facts that binders, guards and assumptions put in scope at the path.
 
-    Raises `NotEqual`, `PremiseFailed`, and `NotAdmitted` for arguments that no terms of the program are.
+    Raises `NotEqual`, `PremiseFailed`, and `NotAdmitted` for arguments that are not terms of the program.
     """
     _check_theorem(theorem)
     _check_rule(rule)
     reverse, path = bool(reverse), _checked_path(path)
-    at = _place(theorem, path)
+    at = _zipper_at(theorem, path)
     admitted: dict[str, Argument] = dict(arguments)
     for name, kind in rule.metavariables.items():
         if name in admitted:
             admitted[name] = admit(rule.name, name, kind, admitted[name], theorem.lhs.inputs)
             _check_bound(name, admitted[name], at.indices, at.tensors)
     after, proved = instance_at(rule, admitted, at.term, at.scope, reverse=reverse, place=path)
-    made, above = _put(rule, at, after)
+    made, above = _replace(rule, at, after)
     step = Step(rule, reverse, path, MappingProxyType(admitted), (*proved, *above))
     return theorem.with_rhs(_KEY, made, _Chain(step, theorem.chain))
 
@@ -250,13 +257,13 @@ def instance_at(
     thorough: bool = True,
     place: Path | None = None,
 ) -> tuple[Expr, tuple[ProvedPremise, ...]]:
-    """The other side of the rule's instance that the subterm is a side of, and its premises, proved in this scope.
+    """Return the other side of the rule's instance, and its premises, proved in this scope.
 
-    This is what a step says where it stands: the premises hold, the sides have one type, and what comes in has a
-    meaning. A search asks it of terms that stand in no program yet; it makes no theorem. Without `thorough` the slow
-    layers of the prover are not asked. Raises `NotEqual`, `PremiseFailed`.
+    Checks a step locally: the subterm is a side of the instance, the premises hold, both sides have the same type, and
+    the new side is well-formed. No theorem is made, so searches call this for terms that are not in a program yet.
+    Without `thorough` the slow layers of the prover are skipped. Raises `NotEqual`, `PremiseFailed`.
     """
-    check_judged(rule, arguments, subterm.type.dtype)
+    check_use(rule, arguments, subterm.type.dtype)
     instance = rule.instance(arguments, subterm.type.dtype)
     before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
     if before != subterm:
@@ -271,14 +278,14 @@ def instance_at(
 
 
 def symmetry(theorem: Theorem) -> Theorem:
-    """rhs = lhs."""
+    """Return rhs = lhs."""
     _check_theorem(theorem)
     turned = tuple(replace(step, reverse=not step.reverse) for step in reversed(theorem.steps))
     return Theorem(_KEY, theorem.rhs, theorem.lhs, _Chain.of(turned))
 
 
 def transitivity(first: Theorem, second: Theorem) -> Theorem:
-    """From a = b and b = c, a = c."""
+    """Return a = c from a = b and b = c."""
     _check_theorem(first)
     _check_theorem(second)
     if first.rhs != second.lhs:
@@ -288,16 +295,15 @@ def transitivity(first: Theorem, second: Theorem) -> Theorem:
 
 def _check_theorem(theorem: Theorem) -> None:
     if type(theorem) is not Theorem:
-        raise NotATheorem(f"{type(theorem).__name__} is no theorem", required="one that the kernel has made")
+        raise NotATheorem(f"{type(theorem).__name__} is not a theorem", required="a theorem made by the kernel")
 
 
 def _check_rule(rule: Rule) -> None:
-    """A rule is one of those that are proved, or a user's own that was judged, and not merely called so."""
-    if type(rule) is not Rule or (RULES.get(rule.name) is not rule and standing_of(rule) is None):
+    """Check that this is a rule of the catalogue itself, not only its name, or a registered user-defined rule."""
+    if type(rule) is not Rule or (RULES.get(rule.name) is not rule and status_of(rule) is None):
         raise NotATheorem(
-            f"{getattr(rule, 'name', None) or type(rule).__name__} is no rule of the catalogue",
-            required="one of rewrites.rules, each of which is proved or exhausted, or one of your own: "
-            "@rule of rewrites.user_rules",
+            f"{getattr(rule, 'name', None) or type(rule).__name__} is not a rule of the catalogue",
+            required="a rule of atl.rules, or a user-defined rule: @rule of rewrites.user_rules",
         )
 
 
@@ -308,40 +314,39 @@ def _checked_path(path: Path) -> Path:
     return positions
 
 
-def _place(theorem: Theorem, path: Path) -> Zipper:
-    """The place of the right side at a path, with what is known there (the context lemmas of §4.2.2)."""
-    found = theorem.place(path)
+def _zipper_at(theorem: Theorem, path: Path) -> Zipper:
+    """Return the zipper at a path of the right side, with the facts known there (the context lemmas of §4.2.2)."""
+    found = theorem.zipper_at(path)
     if found is None:
         raise NotEqual(f"the program has no subterm at {list(path)}", required="a path within the program")
     return found
 
 
 def _check_bound(name: str, argument: Argument, indices: int, tensors: int) -> None:
-    """An argument uses no more indices and lets than these, which stand around the place."""
+    """Check that an argument uses only the indices and lets bound around the place."""
     own = (argument.indices, argument.tensors) if isinstance(argument, Function) else (0, 0)
     body = argument.body if isinstance(argument, Function) else argument
     if body.loose > own[0] + indices or body.loose_tensors > own[1] + tensors:
         raise NotEqual(f"{name} uses an index or a tensor that is not bound at that place")
 
 
-def _put(rule: Rule, at: Zipper, after: Expr) -> tuple[Zipper, list[ProvedPremise]]:
-    """The whole term with the rewritten part in place (congruence), seen from the place up to which it was checked.
+def _replace(rule: Rule, at: Zipper, after: Expr) -> tuple[Zipper, list[ProvedPremise]]:
+    """Replace the subterm at a zipper by `after` (congruence). Return the zipper up to which terms were checked.
 
-    The new part's shape may be written in another way than the old one's, and the two may be equal only by facts of the
-    path. Wherever it is written in another way, each term above is checked again with the new part in it: by what is
-    known where that term stands, it must have a meaning, and its shape must equal the one it had. So is each term up to
-    the last that looks at more than the types of its parts. Of the terms above that one nothing can have changed.
+    The new subterm's shape may be written differently from the old one's, and be equal to it only by facts known at the
+    path. As long as the written type differs, each enclosing term is checked again: it must be well-formed by the facts
+    known at its own place, and its shape must equal its old shape. The same holds for every enclosing term up to the
+    last that depends on more than the types of its parts. The terms above that one cannot have changed.
 
-    The tensors that are bound above have in the rest of the program the types of their values, as they had before. So
-    they are looked at in the new part alone, until a part is written in another way: its term is then seen whole. That
-    may be larger than before, since the types of what it binds are written in it: what does not fit is built, and
-    refused.
+    Let-bound tensors keep the types of their values in the rest of the program, so only the new subterm is checked for
+    them. Once a written type has changed, the whole enclosing term is checked. It can be larger than before, because
+    the types of let-bound tensors are written in it; a term that exceeds the limits is built and refused.
     """
     proved: list[ProvedPremise] = []
     if not has_types_of(after, types_around(at.around(after.loose_tensors), after.loose_tensors)):
-        raise NotEqual(f"{rule.name} brings in a tensor that is bound around that place with another type than it has")
+        raise NotEqual(f"{rule.name} introduces a tensor of the program with a wrong type")
     if after.loose > at.indices or after.loose_tensors > at.tensors or after.free:
-        raise NotEqual(f"{rule.name} brings in an index or a tensor that is not bound at that place")
+        raise NotEqual(f"{rule.name} introduces an index or a tensor that is not bound at that place")
     made = at.with_term(after)
     while at.above is not None:
         changed = made.term.type != at.term.type
@@ -366,7 +371,7 @@ def _prove(rule: Rule, premise: Predicate, scope: Scope, *, thorough: bool = Tru
 
 
 def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
-    """The shapes of both sides are equal: where they are not written alike, it is a premise."""
+    """Return the goals that both sides have equal shapes: one for each extent that is written differently."""
     if before.type.rank != after.type.rank or before.type.dtype != after.type.dtype:
         raise NotEqual(f"the sides of {rule.name} have the types {before.type} and {after.type}")
     pairs = zip(before.type.shape, after.type.shape, strict=True)
@@ -374,7 +379,7 @@ def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
 
 
 def _check_wellformed(rule: Rule, after: Expr, scope: Scope, *, thorough: bool) -> Iterator[ProvedPremise]:
-    """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
+    """Check that the new side is well-formed: positive divisors, ranges with low <= high, equal shapes."""
     for _, at, here in parts_in_scope(after, scope):
         _check_bound_types(rule, at)
         yield from _check_node(rule, at, here, thorough=thorough)
@@ -383,11 +388,11 @@ def _check_wellformed(rule: Rule, after: Expr, scope: Scope, *, thorough: bool) 
 def _check_bound_types(rule: Rule, node: Expr) -> None:
     if not binds_by_type(node):
         names = ", ".join(names_given(node))
-        raise NotEqual(f"{rule.name} brings in the tensor {names} with another type than it has")
+        raise NotEqual(f"{rule.name} introduces the tensor {names} with a wrong type")
 
 
 def _check_node(rule: Rule, node: Expr, scope: Scope, *, thorough: bool = True) -> Iterator[ProvedPremise]:
-    """Raises what is not proved; gives what z3 has proved, which is to be seen."""
+    """Prove the conditions of a node. Yield those that only z3 proves. Raises `PremiseFailed`."""
     for obligation in obligations(node, scope):
         answer = prove(scope.facts, obligation.goal, thorough=thorough)
         if not isinstance(answer, Proved):

@@ -1,7 +1,8 @@
-"""What the metavariables of a rule range over: the annotations of its parameters.
+"""Kinds of metavariables: the annotations of a rule's parameters.
 
-While a rule is stated, an `Index` is an index expression of the surface language, a `Cond` a condition, and all others
-are tensors, or Python functions to one of these; to a type checker they are just that.
+When the function of a rule is called, an `Index` is an index expression of the surface language, a `Cond` a condition,
+and every other kind a tensor. Kinds with parameters are Python functions that return one of these. Type checkers see
+exactly these types.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from atl.surface.values import Condition, IndexExpr, Tensor
 Sort: TypeAlias = Literal["index", "condition", "tensor"]
 DEFAULT_GROUP: Final = "s"
 MOST_DIMENSIONS: Final = 8
-"""The most dimensions that a tensor metavariable may have besides those of its elements."""
+"""Maximum number of dimensions of a tensor metavariable, not counting those of its elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a metavariable ranges over.
+    """The kind of a metavariable.
 
-    A tensor has `rank` dimensions and then those of its element, whose number is the same for all metavariables of one
-    `group`; group "" is for tensors of exactly this rank. A function has `parameters`, indices or tensors.
+    A tensor has `rank` dimensions followed by those of its elements. The elements of all metavariables in one `group`
+    have the same rank; in group "" they are scalars. A function has `parameters`, which are indices or tensors.
     """
 
     sort: Sort
@@ -32,21 +33,21 @@ class Kind:
     parameters: tuple[Kind, ...] = ()
 
     def __getitem__(self, parameters: Kind | tuple[Kind, ...]) -> Kind:
-        """A function: `Body[Index]`, `Cond[Index]`."""
+        """Return the kind of a function: `Body[Index]`, `Cond[Index]`."""
         many = parameters if isinstance(parameters, tuple) else (parameters,)
         if self.sort == "index":
             raise InvalidArgument(
-                "a rule has no metavariable for functions to indices", required="Index, Body[Index], …"
+                "a metavariable cannot be a function that returns an index", required="Index, Body[Index], …"
             )
         return Kind(self.sort, self.rank, self.group, many)
 
     def of(self, group: str) -> Kind:
-        """The same, with elements of a rank of their own."""
+        """Return the same kind in another group, whose elements have an independent rank."""
         return Kind(self.sort, self.rank, group, self.parameters)
 
 
 def is_kind(value: object, *, nested: bool = False) -> bool:
-    """Return whether this is a kind that rules have metavariables of, made of plain values alone."""
+    """Return whether this is a valid kind, made of plain Python values."""
     if type(value) is not Kind or type(value.rank) is not int or type(value.parameters) is not tuple:
         return False
     plain = type(value.sort) is str and type(value.group) is str
@@ -66,12 +67,12 @@ if TYPE_CHECKING:
     Index: TypeAlias = IndexExpr
 
     class Cond(Condition, Generic[*_P]):
-        """A condition, or with parameters a function to conditions."""
+        """A condition, or with parameters a function that returns one."""
 
         def __call__(self, *at: Any) -> Condition: ...
 
     class Elem(Tensor, Generic[*_P]):
-        """A tensor, or with parameters a function to tensors."""
+        """A tensor, or with parameters a function that returns one."""
 
         def __call__(self, *at: Any) -> Tensor: ...
 
@@ -90,9 +91,9 @@ else:
     Index = Kind("index")
     """An index expression."""
     Cond = Kind("condition")
-    """A predicate; `Cond[Index]` is one of an index."""
+    """A predicate; `Cond[Index]` depends on an index."""
     Elem = Kind("tensor")
-    """A tensor of any rank: an element of another one."""
+    """A tensor of any rank: an element of another tensor."""
     Scalar = Kind("tensor", group="")
     """A tensor of rank 0."""
     Vector = Kind("tensor", rank=1)
@@ -102,7 +103,7 @@ else:
     Cube = Kind("tensor", rank=3)
     """A tensor of rank 3 or more."""
     Body = Elem
-    """With parameters: a function to tensors of any rank, `Body[Index]`, `Body[ElemT]`."""
-    # The same, with elements of ranks of their own.
+    """With parameters: a function that returns tensors of any rank, `Body[Index]`, `Body[ElemT]`."""
+    # The same kinds, with elements of independent ranks.
     ElemT, VectorT, MatrixT, BodyT = (kind.of("t") for kind in (Elem, Vector, Matrix, Body))
     ElemU, BodyU = (kind.of("u") for kind in (Elem, Body))

@@ -1,66 +1,56 @@
-"""What rules say and a person seldom writes: padding of a shape, literals of an element type, operations by name."""
+"""Term constructors used in rules: padding of a shape, literals of an element type, operations by name."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from atl.core import terms
 from atl.core.index import Index
-from atl.core.terms import (
-    OF_MONOID,
-    OPERATORS_BY_WORD,
-    BinaryOp,
-    Constant,
-    Monoid,
-    Padding,
-    Reshape,
-    Unary,
-    UnaryOp,
-)
 from atl.surface.values import IndexExpr, Tensor, arithmetic
 
 
 def padding(like: Tensor) -> Tensor:
-    """The node that stores nothing, of the type of a tensor."""
-    return Tensor(Padding(like.node.type))
+    """Return padding of the type of `like`: a node that stores nothing."""
+    return Tensor(terms.Padding(like.node.type))
 
 
 def literal(value: int, like: Tensor) -> Tensor:
-    """A literal of the element type of a tensor."""
-    return Tensor(Constant(value, like.dtype))
+    """Return a literal of the element type of `like`."""
+    return Tensor(terms.Constant(value, like.dtype))
 
 
-def unary(op: UnaryOp, a: Tensor) -> Tensor:
-    """The function of this name, element by element."""
-    return Tensor(Unary(op, a.node))
+def unary(op: terms.UnaryOp, a: Tensor) -> Tensor:
+    """Apply the function of this name to each element."""
+    return Tensor(terms.Unary(op, a.node))
 
 
-def binary(op: BinaryOp, a: Tensor, b: Tensor) -> Tensor:
-    """The operation of this name, element by element."""
+def binary(op: terms.BinaryOp, a: Tensor, b: Tensor) -> Tensor:
+    """Apply the operation of this name to each pair of elements."""
     return arithmetic(op, a, b)
 
 
-def folded(monoid: Monoid, a: Tensor, b: Tensor) -> Tensor:
-    """The operation that a monoid folds."""
-    return arithmetic(OF_MONOID[monoid], a, b)
+def folded(monoid: terms.Monoid, a: Tensor, b: Tensor) -> Tensor:
+    """Combine two tensors by the operation of a monoid."""
+    return arithmetic(terms.OF_MONOID[monoid], a, b)
 
 
-def moved(op: str, v: Tensor) -> Tensor:
-    """The reshape operator of this name that takes no amount."""
-    return _reshaped(op, (), v)
+def reshaped(op: str, v: Tensor) -> Tensor:
+    """Apply the reshape operator of this name, which takes no amount."""
+    return _reshape(op, (), v)
 
 
-def moved_by(op: str, k: IndexExpr, v: Tensor) -> Tensor:
-    """The reshape operator of this name with its amount."""
-    return _reshaped(op, (k.node,), v)
+def reshaped_by(op: str, k: IndexExpr, v: Tensor) -> Tensor:
+    """Apply the reshape operator of this name with an amount."""
+    return _reshape(op, (k.node,), v)
 
 
-def _reshaped(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
-    return Tensor(Reshape(OPERATORS_BY_WORD[op](*amounts), v.node))
+def _reshape(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
+    return Tensor(terms.Reshape(terms.OPERATORS_BY_WORD[op](*amounts), v.node))
 
 
 EXCHANGES: Final = ("transpose", "flatten")
-"""The reshape operators of two dimensions, which take no amount; they are linear."""
+"""Reshape operators on two dimensions, without an amount. They are linear."""
 AMOUNTS: Final = ("split", "padl", "padr", "truncl", "truncr")
-"""The reshape operators of one dimension, with one amount; they are linear."""
+"""Reshape operators on one dimension, with one amount. They are linear."""
 PADS_AND_TRUNCATIONS: Final = ("padl", "padr", "truncl", "truncr")
-"""Those of them that keep the rank."""
+"""The operators of `AMOUNTS` that keep the rank."""

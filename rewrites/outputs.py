@@ -1,4 +1,4 @@
-"""The files and displays of a theorem: methods that import what writes them, so that the kernel imports none of it."""
+"""Output methods of theorems. They import the writers lazily, so that the kernel does not depend on them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 
 class Outputs:
-    """The base of theorems, with the methods that write and display one."""
+    """Base class of `Theorem` with the methods that save and display it."""
 
     __slots__ = ()
 
     def save(self: Any, path: str | PathLike[str]) -> None:
-        """Writes a certificate, which `atl.load` replays with the kernel alone."""
+        """Save a certificate, which `atl.load` replays with the kernel."""
         from rewrites.certificates.certificate import save
 
         save(self, path)
 
     def as_python(self: Any) -> str:
-        """Returns the derivation as a script for a session."""
+        """Return the derivation as a Python script that uses a session."""
         from rewrites.session.script import as_python
 
         return as_python(self)
 
     def to_html(self: Any, path: str | PathLike[str], *, kernel: Any = None, target: str | None = None) -> None:
-        """Writes the derivation as a page for a browser, one file: its steps, why each holds, and the code at the end.
+        """Write the derivation as an HTML page: its steps, the reasons why they hold, and the generated code.
 
-        The code is that of `kernel`, or what `atl.compile` would make for `target`: by default for a GPU if the program
-        has marks for one, else C. `html.write` does the same, and says what it raises.
+        The code is that of `kernel`, or what `atl.compile` generates for `target`. The default target is CUDA if the
+        program has GPU marks, otherwise C. `atl.html.write` does the same, and documents the errors.
         """
         from atl import html
 

@@ -1,13 +1,13 @@
-"""Rules as data: a rule is a Python function that states an equation in the surface language.
+"""Rules: Python functions that state an equation in the surface language.
 
     @rule(family="access", source="§4.2.1")
     def get_gen(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
-        \"\"\"Reading one element of a generation computes only that element, where there is one.\"\"\"
+        \"\"\"Reading one element of a generation computes only that element; outside of its range it is padding.\"\"\"
         return equation(gen((lo, hi), e)[k], guard((0 <= k) & (k < hi - lo), e(lo + k)))
 
-The annotations say what each metavariable ranges over. The function is called once for each rank of elements; what it
-returns is kept as a `Statement`. From the statements come the rewrite in both directions, its proof obligation, its
-property test, its hash and its text in certificates.
+The annotations are the kinds of the metavariables. The function is called once for each rank of elements, and its
+result is stored as a `Statement`. The rewrite in both directions, its proof obligation, its property test, its hash and
+its text in certificates are all derived from the statements.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from rewrites.stating import stated
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
-OWN: Final = "own"
-"""The family of the rules that users state."""
+USER_FAMILY: Final = "user-defined"
+"""The family of user-defined rules."""
 
 
 MOST_RANK: Final = 10
-"""The largest rank of elements for which variables have room; rules are proved up to MAX_ELEMENT_RANK."""
+"""Maximum rank of elements, limited by the ids of variables; rules are proved up to MAX_ELEMENT_RANK."""
 
 
 class Statements(Mapping[Ranks, Statement]):
-    """The statements of a function by the ranks of elements, each made when it is first asked for, and once."""
+    """The statements of a rule's function by the ranks of elements, computed on first use and cached."""
 
     def __init__(self, function: Callable[..., Equation], metavariables: Mapping[str, Kind]) -> None:
         self.function = function
@@ -70,7 +70,7 @@ class Statements(Mapping[Ranks, Statement]):
             try:
                 self._known[ranks] = stated(self.function, self._metavariables, ranks)
             except ATLError:
-                self._known[ranks] = None  # elements of these ranks do not fit the rule
+                self._known[ranks] = None  # the rule has no statement at these ranks
         found = self._known[ranks]
         if found is None:
             raise KeyError(ranks)
@@ -85,9 +85,9 @@ class Statements(Mapping[Ranks, Statement]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """A named equation with metavariables, stated for each choice of ranks of elements that it is about.
+    """A named equation with metavariables. It has one statement for each supported choice of ranks of elements.
 
-    A corollary is `derived_from` other rules. `module` is where its function was written.
+    `law` describes the equation in words. A corollary is `derived_from` other rules. `module` defines its function.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Rule:
     def statement(self, arguments: Arguments) -> Statement:
         """Return the statement for the ranks of these arguments, one for each metavariable.
 
-        Raises `InvalidArgument` for missing and unknown arguments, `RankError` for ranks that the rule is not about.
+        Raises `InvalidArgument` for missing and unknown arguments, `RankError` for unsupported ranks.
         """
         missing = [name for name in self.metavariables if name not in arguments]
         unknown = [name for name in arguments if name not in self.metavariables]
@@ -120,23 +120,23 @@ class Rule:
         found = self.statements.get(ranks)
         if found is None:
             raise RankError(
-                f"the rule {self.name} is not stated for elements of rank {', '.join(map(str, ranks))}",
-                required=f"ranks that it is stated for: {ranks_text(self.statements)}",
+                f"the rule {self.name} has no statement for elements of rank {', '.join(map(str, ranks))}",
+                required=f"one of the ranks {ranks_text(self.statements)}",
             )
         return found
 
     def instance(self, arguments: Arguments, dtype: str | None = None) -> Equation:
-        """Return the equation for these arguments; what has no element type by them has `dtype`."""
+        """Return the equation for these arguments; `dtype` is the element type if they do not determine one."""
         return self.statement(arguments).instance(arguments, dtype)
 
     def premises(self, arguments: Arguments) -> tuple[Predicate, ...]:
-        """Return the premises of the equation for these arguments, without making its sides."""
+        """Return the premises of the equation for these arguments, without building its sides."""
         return self.statement(arguments).premises_for(arguments)
 
     @property
     def in_calls(self) -> str:
-        """The rule as calls of a session name it: a rule of the catalogue by its name, a user's own by itself."""
-        return self.name if self.family == OWN else f'"{self.name}"'
+        """The rule as written in calls of a session: the quoted name, or the bare name of a user-defined rule."""
+        return self.name if self.family == USER_FAMILY else f'"{self.name}"'
 
     def __deepcopy__(self, _: dict[int, object]) -> Rule:
         return self
@@ -145,13 +145,12 @@ class Rule:
         return replace(self)
 
     def __reduce__(self) -> NoReturn:
-        own = self.family == OWN
         raise InvalidArgument(
-            f"the rule {self.name} is not pickled: its equation is a function",
+            f"the rule {self.name} cannot be pickled: its equation is a function",
             required="the rule's name, by which another process finds it",
             suggestions=(
                 f"from {self.module} import {self.name}"
-                if own
+                if self.family == USER_FAMILY
                 else f'from rewrites import rules; rules["{self.name}"]',
             ),
         )
@@ -168,14 +167,14 @@ class Rule:
 
 
 def ranks_text(statements: Mapping[Ranks, Statement]) -> str:
-    """Return the ranks that statements are for, as text: "0, 1, 2" or "(0, 0), (0, 1)"."""
+    """Return the ranks of the statements as text: "0, 1, 2" or "(0, 0), (0, 1)"."""
     return ", ".join(str(ranks[0]) if len(ranks) == 1 else str(ranks) for ranks in statements) or "none"
 
 
 def rule(
     *, family: str, source: str = "", derived_from: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Equation]], Rule]:
-    """Declares a rule. `derived_from` makes it a corollary: the rules, in order, by which its sides are equal."""
+    """Declare a rule. `derived_from` makes it a corollary: it lists, in order, the rules that derive it."""
 
     def declare(function: Callable[..., Equation]) -> Rule:
         _check_new(function)
@@ -190,7 +189,7 @@ def rule(
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """Rules that differ in one name only, such as that of an operation."""
+    """Rules that differ only in one name, such as that of an operation."""
 
     rules: tuple[Rule, ...]
 
@@ -198,7 +197,7 @@ class Schema:
 def rules(
     *, named: str, over: Sequence[str], family: str, source: str = "", derived_from: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Equation]], Schema]:
-    """Declares a rule for each name that its first parameter is given; `named` says what they are called: "{}_swap"."""
+    """Declare one rule for each name in `over`, which the first parameter receives. `named` is a format: "{}_swap"."""
 
     def declare(function: Callable[..., Equation]) -> Schema:
         _check_new(function)
@@ -218,21 +217,24 @@ def rules(
 
 
 def _check_new(function: Callable[..., Equation]) -> None:
-    """Another declaration of the same name would silently take the place of the first one."""
+    """Refuse a second declaration of a name, which would silently replace the first."""
     if isinstance(function.__globals__.get(function.__name__), Rule | Schema):
         raise InvalidName(
-            f"there is a rule {function.__name__} in {function.__module__} already",
-            required="a name of its own for every rule",
+            f"{function.__module__} already declares a rule {function.__name__}",
+            required="a different name for every rule",
         )
 
 
 def is_name(value: object) -> bool:
-    """Return whether this may be the name of a rule or of a parameter."""
+    """Return whether this is a valid name of a rule or a parameter."""
     return type(value) is str and value.isidentifier()
 
 
 def metavariables_of(function: Callable[..., Equation], names: int = 0) -> dict[str, Kind]:
-    """Return the kinds of a rule's parameters, the first of which may be names. Raises `InvalidArgument`, `NameError`."""
+    """Return the kinds of a rule's parameters; the first `names` of them need none.
+
+    Raises `InvalidArgument`, `NameError`.
+    """
     kinds = inspect.get_annotations(function, eval_str=True)
     metavariables = {name: kind for name, kind in kinds.items() if name != "return"}
     wrong = [name for name, kind in list(metavariables.items())[names:] if not (is_name(name) and is_kind(kind))]
@@ -245,7 +247,7 @@ def metavariables_of(function: Callable[..., Equation], names: int = 0) -> dict[
 
 
 __all__ = [
-    "OWN",
+    "USER_FAMILY",
     "Body",
     "BodyT",
     "BodyU",

@@ -1,12 +1,12 @@
-"""Statements: a rule's equation with metavariables, for elements of certain ranks, and its instances by substitution.
+"""Statements: a rule's equation with metavariables at certain ranks of elements, and its instances by substitution.
 
-The Python function of a rule is called once for each choice of ranks. What it returns becomes a `Statement`: two terms
-and premises over metavariables, checked to be about these alone. An instance is made by substitution; the function is
-not called again. So what was judged, what is applied and what a certificate records are the same equation.
+The Python function of a rule is called once for each choice of ranks. Its result becomes a `Statement`: two terms and
+premises that contain only metavariables. An instance is made by substitution; the function is not called again. So the
+equation that was checked, the one that is applied and the one in a certificate are the same.
 
 In a statement an index metavariable is a `Var`, and so is each extent of a tensor metavariable. A tensor metavariable
-is a `Metavariable`, applied to the indices and tensors that it is a function of. A condition is a read of an array of
-truth values. Element types are variables as well, "?0", "?1", …: terms that meet in an operation share one.
+is a `Metavariable` applied to its index and tensor arguments. A condition is a read of an array of truth values.
+Element types are variables "?0", "?1", …; operands of one operation share a variable.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ from rewrites.instantiation import Argument, Arguments, Function, is_term, lifte
 from rewrites.kinds import Kind
 
 MAX_ELEMENT_RANK: Final = 4
-"""The largest rank of elements that rules are stated for."""
+"""Maximum rank of elements for which rules are checked."""
 _BASE: Final = 1 << 60
 _EACH: Final = 16
-"""The ids that one metavariable may use: its own, and those of its extents."""
+"""Number of ids reserved for one metavariable and its extents."""
 
 Ranks: TypeAlias = tuple[int, ...]
 """The rank of the elements of each group of metavariables, in the order of `groups_of`."""
 Extent: TypeAlias = tuple[str, int]
-"""A tensor metavariable, and a dimension of it."""
+"""A tensor metavariable and one of its dimensions."""
 ElementTypes: TypeAlias = Mapping[str, str]
-"""The element type that each type variable of a statement stands for."""
+"""The element type of each type variable of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """lhs = rhs, given the premises."""
+    """The equation lhs = rhs under the premises."""
 
     lhs: Expr
     rhs: Expr
@@ -84,12 +84,12 @@ def equation(lhs: object, rhs: object, premises: tuple[Predicate, ...] = ()) -> 
 
 
 def given(*conditions: Condition | bool) -> tuple[Predicate, ...]:
-    """Return the premises of an equation; each conjunct is one."""
+    """Return the premises of an equation, one for each conjunct."""
     return tuple(part for c in conditions for part in conjuncts(as_predicate(c)) if part != TRUE)
 
 
 def groups_of(metavariables: Mapping[str, Kind]) -> list[str]:
-    """Return the groups of tensor metavariables whose elements have one rank."""
+    """Return the groups of tensor metavariables; the elements of a group have the same rank."""
     return sorted({kind.group for kind in _kinds(metavariables) if kind.sort == "tensor" and kind.group})
 
 
@@ -104,14 +104,14 @@ def choices_of_ranks(metavariables: Mapping[str, Kind], most: int = MAX_ELEMENT_
 
 
 def ranks_of(metavariables: Mapping[str, Kind], arguments: Arguments) -> Ranks:
-    """Return the ranks of the elements of these arguments. Raises `RankError` where two of one group differ."""
+    """Return the ranks of the elements of these arguments. Raises `RankError` if two in a group differ."""
     found: dict[str, int] = {}
 
     def note(name: str, kind: Kind, rank: int) -> None:
         if kind.sort == "tensor" and kind.group and found.setdefault(kind.group, rank - kind.rank) != rank - kind.rank:
             raise RankError(
-                f"{name} has elements of rank {rank - kind.rank}, others of its kind of rank {found[kind.group]}",
-                required="elements of one rank for all metavariables of a kind",
+                f"{name} has elements of rank {rank - kind.rank}, other metavariables of rank {found[kind.group]}",
+                required="elements of the same rank for all metavariables of a group",
             )
 
     for name, kind in metavariables.items():
@@ -131,11 +131,10 @@ def ranks_of(metavariables: Mapping[str, Kind], arguments: Arguments) -> Ranks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """An equation with metavariables, for elements of certain ranks.
+    """An equation with metavariables, at certain ranks of elements.
 
-    `names` and `extents` say which metavariable, and which extent, each variable's id belongs to. `element_types` are
-    the type variables (or the one type) of each tensor metavariable, `parameter_types` those of each tensor that a
-    function takes.
+    `names` and `extents` map the id of each variable to its metavariable, or to its extent. `element_types` holds the
+    type variable or the concrete type of each tensor metavariable, `parameter_types` that of each tensor parameter.
     """
 
     metavariables: Mapping[str, Kind]
@@ -155,28 +154,28 @@ class Statement:
         object.__setattr__(self, "extents", MappingProxyType(variables.extents))
 
     def instance(self, arguments: Arguments, dtype: str | None = None) -> Equation:
-        """Return the equation for these arguments; what has no element type by them has `dtype`.
+        """Return the equation for these arguments; `dtype` is the element type if they do not determine one.
 
-        Raises `DtypeError`, `RankError` or `ShapeError` for arguments of which the sides cannot be made.
+        Raises `DtypeError`, `RankError` or `ShapeError` if the sides cannot be built from the arguments.
         """
         return _Instance(self, arguments, dtype).equation()
 
     def premises_for(self, arguments: Arguments) -> tuple[Predicate, ...]:
-        """Return the premises for these arguments, without making the sides."""
+        """Return the premises for these arguments, without building the sides."""
         return _Instance(self, arguments, None).premises()
 
     def types_of(self, arguments: Arguments, dtype: str | None = None) -> ElementTypes:
-        """Return the element type of each type variable for these arguments."""
+        """Return the element types that these arguments determine for the type variables."""
         return _Instance(self, arguments, dtype).types
 
     def choices_of_types(self) -> Iterator[ElementTypes]:
-        """Yield every choice of element types for the type variables."""
+        """Yield every assignment of element types to the type variables."""
         for chosen in product(DTYPES, repeat=len(self.type_variables)):
             yield dict(zip(self.type_variables, chosen, strict=True))
 
 
 class Variables:
-    """The variables of a statement: one for each metavariable, and one for each extent of a tensor."""
+    """The variables of a statement: one for each metavariable and for each extent of a tensor metavariable."""
 
     def __init__(self, metavariables: Mapping[str, Kind], ranks: Ranks) -> None:
         self.metavariables = metavariables
@@ -218,7 +217,7 @@ class Variables:
         return Var(uid, name) if name is not None and self.metavariables[name].sort == "index" else None
 
     def surface(self, name: str) -> object:
-        """Return what the function of the rule is given for a metavariable."""
+        """Return the value of a metavariable that the function of the rule is called with."""
         kind = self.metavariables[name]
         if kind.sort == "index":
             return IndexExpr(index(Var(self._uids[name], name)))
@@ -249,7 +248,7 @@ class Variables:
         if len(at) != wanted:
             raise InvalidArgument(
                 f"{name} takes {wanted} argument{'' if wanted == 1 else 's'}, {len(at)} given",
-                required="as many arguments as its annotation has parameters",
+                required="one argument for each parameter in its annotation",
             )
 
 
@@ -257,7 +256,7 @@ class Variables:
 
 
 def condition_variable(predicate: Predicate) -> tuple[str, tuple[Index, ...]] | None:
-    """Return the condition metavariable that this is, and the indices it is applied to; None for anything else."""
+    """Return the name and the indices of a condition metavariable; None for any other predicate."""
     if not isinstance(predicate, NonNegative):
         return None
     match predicate.expression.atom:
@@ -272,7 +271,7 @@ def map_predicate(
     on_index: Callable[[Index], Index],
     on_condition: Callable[[str, tuple[Index, ...]], Predicate],
 ) -> Predicate:
-    """Return a predicate of a statement with its indices and its condition metavariables replaced."""
+    """Replace the indices and the condition metavariables in a predicate of a statement."""
     for turned in (False, True):
         variable = condition_variable(negation(predicate) if turned else predicate)
         if variable is not None:
@@ -293,7 +292,7 @@ def map_predicate(
 
 
 class _Instance:
-    """Substitutes arguments for the metavariables of a statement."""
+    """Substitution of arguments for the metavariables of a statement."""
 
     def __init__(self, statement: Statement, arguments: Arguments, dtype: str | None) -> None:
         self.statement = statement
@@ -336,7 +335,7 @@ class _Instance:
         if wanted != dtype:
             raise DtypeError(
                 f"{name} has elements of {dtype}, where the rule has {wanted}",
-                required="one element type for all that meets in an operation",
+                required="operands of one element type",
                 suggestions=(f'atl.cast("{wanted}", …)',),
             )
 
@@ -367,7 +366,7 @@ class _Instance:
 
                 made = rebuild(at, child, lambda e: self._index(e, indices), lambda p: self._predicate(p, indices))
                 if made is not at:
-                    # The line that applies the rule, and not the one that first asked for the statement.
+                    # Point to the line that applies the rule, not to the first use of the cached statement.
                     object.__setattr__(made, "source", self._source)
                 return made
 
@@ -387,16 +386,16 @@ class _Instance:
         return made if dtype is None else strengthen(made, dtype)
 
     def _claim_shape(self, at: Metavariable, made: Expr, depth: int) -> None:
-        """Presume that a function gives tensors of one shape, as the statement has it.
+        """Require that a function returns tensors of one shape, as the statement assumes.
 
-        It is the shape for tensors of the types that the function declares. The tensors that it is applied to may have
-        others; and where the shape depends on an index, it is the shape at the first application.
+        The required shape is that of the function's body. It may depend on a parameter; then the shape at the first
+        application is required. A shape that is written differently becomes a premise.
         """
         for dimension, extent in enumerate(made.type.shape):
             if any(isinstance(atom, Bound) and atom.position < depth for atom in atoms(extent)):
                 raise ShapeError(
-                    f"the shape that {at.name} gives depends on an index that is bound in the rule",
-                    required="a function that gives tensors of one shape",
+                    f"the shape of the result of {at.name} depends on an index that is bound in the rule",
+                    required="a function that returns tensors of one shape",
                 )
             here = shift(extent, -depth, depth)
             claimed = self._fixed_extent(at.name, dimension)
@@ -409,9 +408,9 @@ class _Instance:
         same = equal(here, claimed)
         if same == FALSE:
             raise ShapeError(
-                f"{name} gives tensors of different shapes: a dimension is {show_index(here)} at one place of the rule"
-                f" and {show_index(claimed)} at another",
-                required="a function that gives tensors of one shape",
+                f"{name} returns tensors of different shapes: a dimension is {show_index(here)} at one place"
+                f" of the rule and {show_index(claimed)} at another",
+                required="a function that returns tensors of one shape",
             )
         return same
 
@@ -435,12 +434,12 @@ class _Instance:
         if found is None:
             raise ShapeError(
                 f"dimension {dimension} of {name} has an extent that depends on its index",
-                required="a function to tensors of one shape",
+                required="a function that returns tensors of one shape",
             )
         return found
 
     def _fixed_extent(self, name: str, dimension: int) -> Index | None:
-        """Return an extent of an argument; None where it depends on an index that the argument is a function of."""
+        """Return an extent of an argument; None if it depends on a parameter of the argument."""
         argument = self.arguments[name]
         own = argument.indices if isinstance(argument, Function) else 0
         body = _body(argument)
@@ -469,7 +468,7 @@ def _body(argument: Argument | None) -> Argument | None:
 
 
 def _raised(expression: Index, own: int, by: int) -> Index:
-    """Return an index of a function's body as it is seen from under more binders; its parameters stay."""
+    """Shift an index of a function's body under more binders; its parameters stay."""
 
     def leaf(at: Leaf) -> Index:
         return bound(at.position + by) if isinstance(at, Bound) and at.position >= own else index(at)
@@ -478,7 +477,7 @@ def _raised(expression: Index, own: int, by: int) -> Index:
 
 
 def shift_under(body: Expr, indices: int, tensors: int, own: int, own_tensors: int) -> Expr:
-    """Return the body of a function as it is seen from under more binders; its own parameters stay."""
+    """Shift the body of a function under more binders; its parameters stay."""
     if not indices and not tensors:
         return body
 

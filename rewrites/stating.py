@@ -1,4 +1,4 @@
-"""Makes statements of what the functions of rules return, and checks that they are about the metavariables alone."""
+"""Construction of statements from the functions of rules, with the check that they use only metavariables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
 from atl.checks.validation import check_class, validated_index, validated_predicate
+from atl.core import terms
 from atl.core.dtypes import ANY_DTYPE, BOOL, DTYPES, checked_dtype, is_variable
 from atl.core.index import Index, Read, Size, Var, atoms, read
 from atl.core.predicate import (
@@ -17,28 +18,6 @@ from atl.core.predicate import (
     conjuncts,
 )
 from atl.core.substitution import binds_by_type, rebuild
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import children
 from atl.errors import DtypeError, InvalidArgument, RankError, brief
 from atl.surface.numpy_forms import without_broadcasting
@@ -53,9 +32,9 @@ from rewrites.statement import (
 
 
 def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], ranks: Ranks) -> Statement:
-    """Call the function of a rule once, for elements of these ranks, and return what it states.
+    """Call the function of a rule once, for elements of these ranks, and return its statement.
 
-    Raises what the function raises, and `InvalidArgument` for what is not an equation about the metavariables alone.
+    Raises the errors of the function, and `InvalidArgument` for a result that is not an equation of metavariables.
     """
     variables = Variables(metavariables, ranks)
     with without_broadcasting():
@@ -68,23 +47,23 @@ def stated(function: Callable[..., object], metavariables: Mapping[str, Kind], r
 
 
 def checked(variables: Variables, made: Equation) -> Statement:
-    """Return an equation as a statement: made of the metavariables alone, with its element types as variables.
+    """Return an equation as a statement, with its element types as variables.
 
-    Raises `InvalidArgument` for what is made of anything else.
+    Raises `InvalidArgument` if the equation contains anything but metavariables.
     """
     return _Checked(variables).statement(made)
 
 
-# -- checking what a function states ----------------------------------------------------------------------------------
+# -- checks -----------------------------------------------------------------------------------------------------------
 
 _Class: TypeAlias = "str | int | tuple[str, int]"
-"""What has one element type: a type itself, a metavariable, a parameter of one, or a node by its number."""
+"""A member of an equivalence class of equal element types: a type, metavariable, parameter, or numbered node."""
 _ITSELF: Final = -1
-"""The position that stands for a metavariable itself among its parameters."""
+"""The position that denotes a metavariable itself rather than one of its parameters."""
 
 
 class _Checked:
-    """Checks that sides are about the metavariables alone, and finds which parts of them have one element type."""
+    """Checks that an equation uses only its metavariables, and infers which parts have equal element types."""
 
     def __init__(self, variables: Variables) -> None:
         self.variables = variables
@@ -110,7 +89,7 @@ class _Checked:
         lhs, rhs = (self._retyped(side, ()) for side in sides)
         for part in (lhs, rhs, *premises):
             if part.loose or part.loose_tensors:
-                raise _foreign("an index or a tensor that is bound outside of it")
+                raise _foreign("an index or a tensor that is bound outside of the rule")
         return Statement(
             MappingProxyType(dict(kinds)),
             variables.ranks,
@@ -122,7 +101,7 @@ class _Checked:
             tuple(dict.fromkeys(self._called.values())),
         )
 
-    # What has one element type is joined. A concrete type (a string of `DTYPES`) represents what it is joined with.
+    # Union-find of equal element types. A concrete type (a string of `DTYPES`) represents its class.
 
     def _root(self, of: _Class) -> _Class:
         while of in self._parents:
@@ -148,67 +127,67 @@ class _Checked:
             return root
         return self._called.setdefault(root, f"{ANY_DTYPE}{len(self._called)}")
 
-    def _class(self, term: Expr, around: tuple[_Class, ...]) -> _Class:
-        """Return what the elements of a term have one type with; `around` are those of the tensors bound around."""
+    def _class(self, term: terms.Expr, around: tuple[_Class, ...]) -> _Class:
+        """Return the class of a term's element type; `around` are the classes of the enclosing let-bound tensors."""
         check_class(term)
         match term:
-            case Metavariable():
+            case terms.Metavariable():
                 self._check_application(term)
                 for at, tensor in enumerate(term.tensors):
                     self._join((term.name, at), self._class(tensor, around))
                 return term.name, _ITSELF
-            case Constant(dtype=dtype) | Value(dtype=dtype) | Padding(Type(dtype)):
+            case terms.Constant(dtype=dtype) | terms.Value(dtype=dtype) | terms.Padding(terms.Type(dtype)):
                 number = next(self._numbers)
                 return number if dtype is None or is_variable(dtype) else self._join(number, checked_dtype(dtype))
-            case Local(position):
+            case terms.Local(position):
                 if position >= len(around):
-                    raise _foreign("a tensor that is bound outside of it")
+                    raise _foreign("a tensor that is bound outside of the rule")
                 return around[-1 - position]
-            case Cast(dtype, operand):
+            case terms.Cast(dtype, operand):
                 self._class(operand, around)
                 return dtype
-            case Let(value, body):
+            case terms.Let(value, body):
                 return self._class(body, (*around, self._class(value, around)))
-            case Binary(_, left, right) | Select(_, left, right) | Concat(left, right):
+            case terms.Binary(_, left, right) | terms.Select(_, left, right) | terms.Concat(left, right):
                 return self._join(self._class(left, around), self._class(right, around))
-            case Gen() | Reduce() | Guard() | Access() | Unary() | Reshape():
+            case terms.Gen() | terms.Reduce() | terms.Guard() | terms.Access() | terms.Unary() | terms.Reshape():
                 (child,) = children(term)
                 return self._class(child.expr, around)
-            case Input(array):
+            case terms.Input(array):
                 raise _foreign(array.name)
-            case TensorVar(_, name):
+            case terms.TensorVar(_, name):
                 raise _foreign(name)
             case _:
                 assert_never(term)
 
-    def _retyped(self, term: Expr, around: tuple[str, ...]) -> Expr:
-        """Return the term with type variables, made again by its constructors; nodes are numbered as `_class` does."""
+    def _retyped(self, term: terms.Expr, around: tuple[str, ...]) -> terms.Expr:
+        """Rebuild the term with type variables. Nodes are numbered in the same order as in `_class`."""
         match term:
-            case Metavariable():
+            case terms.Metavariable():
                 tensors = tuple(self._retyped(tensor, around) for tensor in term.tensors)
-                of = Type(self._dtype((term.name, _ITSELF)), self.variables.types[term.name].shape)
+                of = terms.Type(self._dtype((term.name, _ITSELF)), self.variables.types[term.name].shape)
                 indices = tuple(map(self._index, term.indices))
-                return Metavariable(self.variables.uid(term.name), term.name, of, indices, tensors)
-            case Constant(value):
-                return Constant(value, self._dtype(next(self._numbers)))
-            case Value(value):
-                return Value(self._index(value), self._dtype(next(self._numbers)))
-            case Padding(Type(_, shape)):
-                return Padding(Type(self._dtype(next(self._numbers)), tuple(map(self._index, shape))))
-            case Local(position, Type(_, shape)):
-                return Local(position, Type(around[-1 - position], tuple(map(self._index, shape))))
-            case Let(value, body, name, mark):
+                return terms.Metavariable(self.variables.uid(term.name), term.name, of, indices, tensors)
+            case terms.Constant(value):
+                return terms.Constant(value, self._dtype(next(self._numbers)))
+            case terms.Value(value):
+                return terms.Value(self._index(value), self._dtype(next(self._numbers)))
+            case terms.Padding(terms.Type(_, shape)):
+                return terms.Padding(terms.Type(self._dtype(next(self._numbers)), tuple(map(self._index, shape))))
+            case terms.Local(position, terms.Type(_, shape)):
+                return terms.Local(position, terms.Type(around[-1 - position], tuple(map(self._index, shape))))
+            case terms.Let(value, body, name, mark):
                 made = self._retyped(value, around)
-                bound = Let(made, self._retyped(body, (*around, str(made.type.dtype))), name, mark)
+                bound = terms.Let(made, self._retyped(body, (*around, str(made.type.dtype))), name, mark)
                 if not binds_by_type(bound):
-                    raise _foreign(f"the let-bound {name} with another type than its value has")
+                    raise _foreign(f"the let-bound {name} with a type that differs from its value's")
                 return bound
             case _:
                 return rebuild(term, lambda child: self._retyped(child.expr, around), self._index, self._predicate)
 
-    # -- what a statement may be made of
+    # -- contents of a statement
 
-    def _check_application(self, term: Metavariable) -> None:
+    def _check_application(self, term: terms.Metavariable) -> None:
         variables = self.variables
         kind = variables.metavariables.get(term.name)
         known = kind is not None and kind.sort == "tensor" and term.uid == variables.uid(term.name)
@@ -216,11 +195,11 @@ class _Checked:
             raise _foreign(term.name)
         tensors = [parameter for parameter in kind.parameters if parameter.sort == "tensor"]
         if len(term.indices) + len(term.tensors) != len(kind.parameters) or len(term.tensors) != len(tensors):
-            raise _foreign(f"{term.name} with other arguments than it takes")
+            raise _foreign(f"{term.name} with wrong arguments")
         for parameter, tensor in zip(tensors, term.tensors, strict=True):
             if tensor.type.rank != variables.rank(parameter):
                 raise RankError(
-                    f"{term.name} is given a tensor of rank {tensor.type.rank}",
+                    f"{term.name} is applied to a tensor of rank {tensor.type.rank}",
                     required=f"a tensor of rank {variables.rank(parameter)}",
                 )
 
@@ -250,6 +229,6 @@ class _Checked:
 def _foreign(what: str) -> InvalidArgument:
     return InvalidArgument(
         f"a rule uses {what}, which is not one of its parameters",
-        required="sides and premises that are made of the parameters alone",
+        required="sides and premises that contain only the parameters",
         suggestions=("make it a parameter of the rule, for instance n: Index",),
     )

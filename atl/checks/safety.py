@@ -8,20 +8,8 @@ from dataclasses import replace
 from atl import errors
 from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope, reads, scope_of_child
 from atl.checks.wellformed import Obligation, positive_divisors, undischarged
+from atl.core import predicate as pred
 from atl.core.index import ZERO, Array, Index, Size
-from atl.core.predicate import (
-    All,
-    Any,
-    NonNegative,
-    NonZero,
-    Predicate,
-    Zero,
-    conjunction,
-    conjuncts,
-    disjunction,
-    negation,
-    within,
-)
 from atl.core.program import Program, checked_program
 from atl.core.terms import Access, Expr, Input, Local
 from atl.core.traversal import Path, children, conditions_in, unconditional_indices
@@ -85,7 +73,7 @@ def _described(tensor: Expr) -> str:
 
 def _in_range(what: str, position: Index, extent: Index) -> Obligation:
     return Obligation(
-        within(ZERO, position, extent),
+        pred.within(ZERO, position, extent),
         errors.UnsafeAccess,
         "an access at {0} to {1}, of extent {2}, goes out of bounds",
         "0 <= {0} < {2}",
@@ -113,7 +101,7 @@ def _indices_in_range(position: Index, extent: Index) -> tuple[str, ...]:
     return (f"indices of {{1}} range from 0 to {extent - 1}{last}",)
 
 
-def has_meaning(expression: Index, proves: Callable[[Predicate], bool]) -> bool:
+def has_meaning(expression: Index, proves: Callable[[pred.Predicate], bool]) -> bool:
     """Return whether all divisors are proved positive and all reads are proved in bounds.
 
     Such an expression may be evaluated speculatively, even where its value is not needed.
@@ -149,15 +137,15 @@ def safe_scope_of_child(expr: Expr, position: int, scope: Scope) -> Scope:
     part, inside = children(expr)[position].part, scope_of_child(expr, position, scope)
     if part.assumes is not None:
         condition = getattr(expr, part.assumes)
-        safe = safely_tested(negation(condition) if part.negated else condition, scope)
-        return replace(inside, facts=scope.assume(scope.predicate(conjunction(safe))).facts)
+        safe = safely_tested(pred.negation(condition) if part.negated else condition, scope)
+        return replace(inside, facts=scope.assume(scope.predicate(pred.conjunction(safe))).facts)
     bounds = (scope.index(getattr(expr, at)) for binder in part.indices for at in (binder.low, binder.high))
     return inside if all(_proved(reads_in(bound), scope) for bound in bounds) else replace(inside, facts=scope.facts)
 
 
-def safely_tested(condition: Predicate, scope: Scope) -> list[Predicate]:
+def safely_tested(condition: pred.Predicate, scope: Scope) -> list[pred.Predicate]:
     """Return the conjuncts that can be tested in sequence, where the reads of each are safe given the previous ones."""
-    left, tested = list(conjuncts(condition)), list[Predicate]()
+    left, tested = list(pred.conjuncts(condition)), list[pred.Predicate]()
     while left:
         safe = next((part for part in left if _proved(_reads_in_predicate(scope.predicate(part), scope), scope)), None)
         if safe is None:
@@ -172,23 +160,23 @@ def _proved(needed: Iterable[Obligation], scope: Scope) -> bool:
     return all(proves(scope.facts, each.goal) for each in needed)
 
 
-def _reads_in_predicate(predicate: Predicate, scope: Scope) -> Iterator[Obligation]:
+def _reads_in_predicate(predicate: pred.Predicate, scope: Scope) -> Iterator[Obligation]:
     """Yield the obligations for the reads of a predicate, which is tested from left to right with short-circuiting."""
-    known: list[Predicate] = []
+    known: list[pred.Predicate] = []
     match predicate:
-        case NonNegative(expression) | Zero(expression) | NonZero(expression):
+        case pred.NonNegative(expression) | pred.Zero(expression) | pred.NonZero(expression):
             yield from reads_in(expression)
-        case All(parts):
+        case pred.All(parts):
             for part in parts:
                 yield from _under(known, _reads_in_predicate(part, scope))
                 known.append(part)
-        case Any(parts):
+        case pred.Any(parts):
             for part in parts:
                 yield from _under(known, _reads_in_predicate(part, scope))
-                known.append(negation(part))
+                known.append(pred.negation(part))
 
 
-def _under(known: list[Predicate], needed: Iterator[Obligation]) -> Iterator[Obligation]:
+def _under(known: list[pred.Predicate], needed: Iterator[Obligation]) -> Iterator[Obligation]:
     """Yield each obligation under the assumption of the known predicates: known => goal."""
     for obligation in needed:
-        yield replace(obligation, goal=disjunction((*(negation(part) for part in known), obligation.goal)))
+        yield replace(obligation, goal=pred.disjunction((*(pred.negation(part) for part in known), obligation.goal)))

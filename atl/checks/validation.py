@@ -17,38 +17,10 @@ from typing import Final, TypeVar, assert_never, get_args
 from weakref import ref
 
 from atl.core import dtypes
+from atl.core import index as ix
+from atl.core import predicate as pred
 from atl.core.forms import Formed, Role, Slot, slots_of
-from atl.core.index import (
-    ONE,
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Size,
-    Var,
-    Xor,
-    exclusive_or,
-    extremum,
-    floordiv,
-    index,
-    linear,
-    read,
-)
 from atl.core.node import Node, malformed
-from atl.core.predicate import (
-    All,
-    Any,
-    NonNegative,
-    NonZero,
-    Predicate,
-    Zero,
-    conjunction,
-    disjunction,
-    is_predicate,
-    map_indices,
-)
 from atl.core.substitution import binds_by_type
 from atl.core.terms import CONSTRUCTORS, OPERATORS, Expr, ReshapeOp, Type
 from atl.core.traversal import names_given
@@ -64,7 +36,7 @@ _PLAIN: Final[dict[Role, tuple[type, ...]]] = {
 """Classes of plain field values. Subclasses are refused, because their methods could return varying results."""
 # Compared by id, because an untrusted class may define equality of classes.
 _TERMS: Final = frozenset(map(id, CONSTRUCTORS))
-_ATOMS: Final = frozenset(map(id, get_args(AnyAtom)))
+_ATOMS: Final = frozenset(map(id, get_args(ix.AnyAtom)))
 _OPERATORS: Final = frozenset(map(id, OPERATORS))
 _known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
 """Validated node of each live object, by its id; None if the object itself came out of the validation."""
@@ -101,23 +73,23 @@ def _plain(slot: Slot, value: Anything) -> Anything:
     return value
 
 
-def validated_index(expression: Index) -> Index:
+def validated_index(expression: ix.Index) -> ix.Index:
     """Return the validated index expression. Raises `ExtentError` for a constant divisor below one."""
-    if type(expression) is not Index:
+    if type(expression) is not ix.Index:
         raise malformed("an index expression", expression, "an index expression")
     return _once(expression, _index)
 
 
-def validated_predicate(predicate: Predicate) -> Predicate:
+def validated_predicate(predicate: pred.Predicate) -> pred.Predicate:
     """Return the validated condition."""
-    if not is_predicate(predicate):
+    if not pred.is_predicate(predicate):
         raise malformed("a condition", predicate, "a comparison of indices, or a combination of comparisons")
     return _once(predicate, _predicate)
 
 
-def validated_array(array: Array) -> Array:
+def validated_array(array: ix.Array) -> ix.Array:
     """Return the validated declaration."""
-    if type(array) is not Array:
+    if type(array) is not ix.Array:
         raise malformed("an input", array, "the declaration of an array")
     return _once(array, _array)
 
@@ -169,23 +141,23 @@ def _remember(node: Node, made: Node | None) -> None:
     _known[number] = ref(node, lambda _: forget(number, None)), made
 
 
-def _predicate(given: Predicate) -> Predicate:
+def _predicate(given: pred.Predicate) -> pred.Predicate:
     match given:
-        case All():
-            return conjunction(map(validated_predicate, _several(given, *_read(given))))
-        case Any():
-            return disjunction(map(validated_predicate, _several(given, *_read(given))))
-        case NonNegative() | Zero() | NonZero():
+        case pred.All():
+            return pred.conjunction(map(validated_predicate, _several(given, *_read(given))))
+        case pred.Any():
+            return pred.disjunction(map(validated_predicate, _several(given, *_read(given))))
+        case pred.NonNegative() | pred.Zero() | pred.NonZero():
             validated_index(*_read(given))  # checks the field
-            return map_indices(given, _copy)
+            return pred.map_indices(given, _copy)
         case _:
             assert_never(given)
 
 
-def _copy(expression: Index) -> Index:
+def _copy(expression: ix.Index) -> ix.Index:
     """Return the validated expression as a new object, so that `map_indices` rebuilds the condition."""
     made = validated_index(expression)
-    return linear(((1, made),)) if made is expression else made
+    return ix.linear(((1, made),)) if made is expression else made
 
 
 def _term(term: Expr) -> Expr:
@@ -245,41 +217,41 @@ def _operator(op: ReshapeOp) -> Formed:
     return type(op)(**_remade_fields(op))
 
 
-def _array(array: Array) -> Array:
+def _array(array: ix.Array) -> ix.Array:
     name, extents, dtype, low, high, monotonic, between = _read(array)
     shape = tuple(map(validated_index, _several(array, extents)))
     first, end = (None if bound is None else validated_index(bound) for bound in (low, high))
-    return Array(name, shape, dtype, first, end, monotonic, None if between is None else validated_array(between))
+    return ix.Array(name, shape, dtype, first, end, monotonic, None if between is None else validated_array(between))
 
 
-def _index(expression: Index) -> Index:
+def _index(expression: ix.Index) -> ix.Index:
     (terms,) = _read(expression)
     total = []
     for term in _several(expression, terms):
         if type(term) is not tuple or len(term) != 2 or type(term[0]) is not tuple or type(term[1]) is not int:
             raise malformed("an index expression", term, "products of atoms with integers as coefficients")
-        total.append((term[1], prod(map(_atom, term[0]), start=ONE)))
-    return linear(total)
+        total.append((term[1], prod(map(_atom, term[0]), start=ix.ONE)))
+    return ix.linear(total)
 
 
-def _atom(atom: AnyAtom) -> Index:
+def _atom(atom: ix.AnyAtom) -> ix.Index:
     """Return the validated atom as an expression. Raises `InvalidArgument` for other classes."""
     if id(type(atom)) not in _ATOMS:
         raise malformed("an index expression", atom, "sizes, indices, quotients, extrema, exclusive ors and reads")
     values = _read(atom)
-    if type(atom) is Size:
-        return index(Size(*values))
-    if type(atom) is Bound:
-        return index(Bound(*values))
-    if type(atom) is Var:
-        return index(Var(*values))
-    if type(atom) is Xor:
-        return exclusive_or(*map(validated_index, _several(atom, values[0])))
+    if type(atom) is ix.Size:
+        return ix.index(ix.Size(*values))
+    if type(atom) is ix.Bound:
+        return ix.index(ix.Bound(*values))
+    if type(atom) is ix.Var:
+        return ix.index(ix.Var(*values))
+    if type(atom) is ix.Xor:
+        return ix.exclusive_or(*map(validated_index, _several(atom, values[0])))
     first, second = values
-    if type(atom) is Quotient:
-        return floordiv(validated_index(first), validated_index(second))
-    if type(atom) is Extremum:
+    if type(atom) is ix.Quotient:
+        return ix.floordiv(validated_index(first), validated_index(second))
+    if type(atom) is ix.Extremum:
         if first not in ("min", "max") or not _several(atom, second):
             raise malformed("an extremum", first, '"min" or "max", and choices')
-        return extremum(first, *map(validated_index, second))
-    return read(validated_array(first), tuple(map(validated_index, _several(atom, second))))
+        return ix.extremum(first, *map(validated_index, second))
+    return ix.read(validated_array(first), tuple(map(validated_index, _several(atom, second))))

@@ -13,41 +13,12 @@ from typing import assert_never
 
 from atl import errors
 from atl.checks.scope import Scope, outermost, parts_in_scope
+from atl.core import terms
 from atl.core.declared import bounds_of
 from atl.core.index import ZERO, Index, Read, Size, shift
 from atl.core.predicate import FALSE, Predicate, at_most, equal, less, negation, within
 from atl.core.program import Program
 from atl.core.results import total
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    PadLeft,
-    PadRight,
-    Place,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    Split,
-    TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Path, divisors, indices_in, never_negative
 from atl.prove import Facts, Proved, Refuted, contradictory, prove, proves
 from atl.text.printing import place_of, show_predicate
@@ -177,7 +148,7 @@ def _given(scope: Scope) -> str:
     return f"  (known here: {', '.join(facts[:8])}{', …' if len(facts) > 8 else ''})" if facts else ""
 
 
-def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
+def obligations(expr: terms.Expr, scope: Scope) -> Iterator[Obligation]:
     """Yield the obligations of a node, without those of its parts."""
     for expression in indices_in(expr):
         if divisors(expression):
@@ -187,7 +158,7 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
             shape = getattr(expr, part.field).type.shape
             yield from _shape_outside(tuple(shift(extent, -len(part.indices)) for extent in shape), scope)
     match expr:
-        case Gen(low, high):
+        case terms.Gen(low, high):
             yield Obligation(
                 at_most(scope.index(low), scope.index(high)),
                 errors.ExtentError,
@@ -196,34 +167,62 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
                 (scope.index(low), scope.index(high)),
                 ("write atl.imax({0}, {1}) for an empty range",),
             )
-        case Binary(op, left, right):
+        case terms.Binary(op, left, right):
             yield from _same_shape(scope, f"'{op}'", left, right, 0)
-        case Select(_, left, right):
+        case terms.Select(_, left, right):
             yield from _same_shape(scope, "select", left, right, 0)
-        case Concat(left, right):
+        case terms.Concat(left, right):
             yield from _same_shape(scope, "concat", left, right, 1)
-        case Reduce(monoid, _, _, body) if monoid != "sum":
+        case terms.Reduce(monoid, _, _, body) if monoid != "sum":
             yield from _all_stored(monoid, body)
-        case Reshape(op, operand):
+        case terms.Reshape(op, operand):
             yield from _amount(op, operand, scope)
-        case Padding(of):
+        case terms.Padding(of):
             yield from _extents_of_padding(scope.shape(of))
-        case Reduce() | Guard() | Let() | Access() | Unary() | Cast() | Value() | Constant():
+        case (
+            terms.Reduce()
+            | terms.Guard()
+            | terms.Let()
+            | terms.Access()
+            | terms.Unary()
+            | terms.Cast()
+            | terms.Value()
+            | terms.Constant()
+        ):
             return  # defined whenever their indices and parts are
-        case Input() | Local() | TensorVar() | Metavariable():
+        case terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable():
             return  # checked at the declaration or binder
         case _:
             assert_never(expr)
 
 
-def inspects_subterms(expr: Expr) -> bool:
+def inspects_subterms(expr: terms.Expr) -> bool:
     """Return whether the obligations of a node depend on more than its fields and the types of its parts."""
     match expr:
-        case Reduce():
+        case terms.Reduce():
             return True  # bodies of some reductions must not contain guards
-        case Gen() | Guard() | Let() | Access() | Unary() | Binary() | Select() | Cast() | Concat() | Reshape():
+        case (
+            terms.Gen()
+            | terms.Guard()
+            | terms.Let()
+            | terms.Access()
+            | terms.Unary()
+            | terms.Binary()
+            | terms.Select()
+            | terms.Cast()
+            | terms.Concat()
+            | terms.Reshape()
+        ):
             return False
-        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
+        case (
+            terms.Input()
+            | terms.Local()
+            | terms.TensorVar()
+            | terms.Metavariable()
+            | terms.Constant()
+            | terms.Value()
+            | terms.Padding()
+        ):
             return False
         case _:
             assert_never(expr)
@@ -285,7 +284,7 @@ def _declared_positive(expression: Index) -> tuple[str, ...]:
     return ('declare it with atl.sizes("{0}", min=1)',) if isinstance(expression.atom, Size) else ()
 
 
-def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) -> Iterator[Obligation]:
+def _same_shape(scope: Scope, what: str, left: terms.Expr, right: terms.Expr, first: int) -> Iterator[Obligation]:
     mine, other = scope.shape(left.type), scope.shape(right.type)
     for dimension, (a, b) in enumerate(zip(mine, other, strict=True)):
         if dimension >= first and a != b:
@@ -298,28 +297,28 @@ def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) ->
             )
 
 
-def stores_everything(body: Expr) -> bool:
+def stores_everything(body: terms.Expr) -> bool:
     """Return whether a reduction other than a sum may have this body: it contains no guard, padding or placed term."""
     return next(_all_stored("max", body), None) is None
 
 
-def _all_stored(monoid: str, body: Expr) -> Iterator[Obligation]:
+def _all_stored(monoid: str, body: terms.Expr) -> Iterator[Obligation]:
     """Yield the obligations that a reduction other than a sum has no padding in its body.
 
     Padding reads as zero, which would silently enter the result. Arithmetic, reads, let-bound tensors and sums are
     computed values and are accepted.
     """
     match body:
-        case Guard():
+        case terms.Guard():
             yield _unstored(
                 monoid,
                 "a guard",
                 "its zero",
                 "write atl.select(p, e, neutral) with the neutral value where p is false",
             )
-        case Padding():
+        case terms.Padding():
             yield _unstored(monoid, "padding", "its zeros", "write the values to be reduced")
-        case Reshape(op=Place()):
+        case terms.Reshape(op=terms.Place()):
             yield _unstored(
                 monoid,
                 "a placed term",
@@ -327,16 +326,18 @@ def _all_stored(monoid: str, body: Expr) -> Iterator[Obligation]:
                 "write atl.gen(n, lambda k: atl.select(k == i, e, neutral)) with the neutral value elsewhere",
                 "bind a sum of placed terms with a let around the reduction, and read its elements",
             )
-        case Gen(body=inner) | Let(body=inner) | Reshape(operand=inner):
+        case terms.Gen(body=inner) | terms.Let(body=inner) | terms.Reshape(operand=inner):
             yield from _all_stored(monoid, inner)
-        case Reduce(other, body=inner):
+        case terms.Reduce(other, body=inner):
             yield from _all_stored(monoid, inner) if other != "sum" else ()
-        case Concat(left, right):
+        case terms.Concat(left, right):
             yield from _all_stored(monoid, left)
             yield from _all_stored(monoid, right)
-        case Access() | Unary() | Binary() | Select() | Cast():
+        case terms.Access() | terms.Unary() | terms.Binary() | terms.Select() | terms.Cast():
             return
-        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
+        case (
+            terms.Input() | terms.Local() | terms.TensorVar() | terms.Metavariable() | terms.Constant() | terms.Value()
+        ):
             return
         case _:
             assert_never(body)
@@ -354,9 +355,9 @@ def _unstored(monoid: str, what: str, zeros: str, *advice: str) -> Obligation:
     )
 
 
-def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
+def _amount(op: terms.ReshapeOp, operand: terms.Expr, scope: Scope) -> Iterator[Obligation]:
     match op:
-        case Split(by):
+        case terms.Split(by):
             amount = scope.index(by)
             yield Obligation(
                 less(ZERO, amount),
@@ -366,7 +367,7 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
                 (amount,),
                 _declared_positive(amount),
             )
-        case PadLeft(by) | PadRight(by):
+        case terms.PadLeft(by) | terms.PadRight(by):
             amount = scope.index(by)
             yield Obligation(
                 at_most(ZERO, amount),
@@ -376,7 +377,7 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
                 (amount,),
                 ("truncate to drop elements: atl.truncl, atl.truncr",),
             )
-        case TruncateLeft(by) | TruncateRight(by):
+        case terms.TruncateLeft(by) | terms.TruncateRight(by):
             amount, extent = scope.index(by), scope.index(operand.type.shape[0])
             for low, high in ((ZERO, amount), (amount, extent)):
                 yield Obligation(
@@ -387,7 +388,7 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
                     (amount, extent, low, high),
                     ("to keep k elements, drop {1} - k",),
                 )
-        case Place(extent, at):
+        case terms.Place(extent, at):
             whole, position = scope.index(extent), scope.index(at)
             yield Obligation(
                 within(ZERO, position, whole),
@@ -401,7 +402,7 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
                 ),
                 ("the positions range from 0 to {1} - 1",),
             )
-        case Transpose() | Flatten():
+        case terms.Transpose() | terms.Flatten():
             return
         case _:
             assert_never(op)

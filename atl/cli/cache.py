@@ -38,14 +38,14 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from lowering.cache.entries import entries, location, superfluous
+    from lowering.cache.entries import entries, evictable, location
 
     older, most = _age(arguments.older_than), _bytes(arguments.down_to)
     clears = arguments.what == "clear"
     if not clears and (most is not None or arguments.dry_run):
         raise InvalidArgument("--down-to and --dry-run apply only to clear", required="atl cache clear")
     found = [entry for entry in entries() if arguments.name is None or arguments.name in entry.name]
-    chosen = superfluous(found, older_than=older, most=most)
+    chosen = evictable(found, older_than=older, most=most)
     if clears and not arguments.dry_run:
         return _clear(chosen, as_json=arguments.json)
     _sort(chosen, arguments.sort)

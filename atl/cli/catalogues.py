@@ -26,7 +26,7 @@ def _declare_rules(parser: argparse.ArgumentParser) -> None:
 def _rules(arguments: argparse.Namespace) -> int:
     from rewrites import rules
     from rewrites.errors import unknown_name
-    from rewrites.rules.grades import grade
+    from rewrites.rules.bounded import status_name
 
     if unknown := [name for name in arguments.names if name not in rules]:
         raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")
@@ -45,13 +45,13 @@ def _rules(arguments: argparse.Namespace) -> int:
         print("\n\n".join(described(rule) for rule in chosen))
     else:
         for rule in chosen:
-            print(f"{rule.family:16} {rule.name:24} grade {grade(rule.name)}  {rule.law}")
+            print(f"{rule.family:16} {rule.name:24} {status_name(rule.name):7}  {rule.law}")
     return 0
 
 
 def _rule_as_data(rule: Rule) -> dict[str, Any]:
-    from rewrites.rule_checking.graded import grade_text
-    from rewrites.rules.grades import grade
+    from rewrites.rule_checking.registry import status_text
+    from rewrites.rules.bounded import status_name
     from rewrites.session.rule_text import premises_text, side_text
 
     return {
@@ -63,8 +63,8 @@ def _rule_as_data(rule: Rule) -> dict[str, Any]:
         "right": side_text(rule, reverse=True, rank=0),
         "parameters": list(rule.metavariables),
         "premises": premises_text(rule),
-        "grade": grade(rule.name),
-        "known": grade_text(rule),
+        "status": status_name(rule.name),
+        "status_text": status_text(rule),
         "derived_from": list(dict.fromkeys(rule.derived_from)),
     }
 
@@ -84,7 +84,7 @@ def _tactics(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         print(catalogue.markdown(), end="")
         return 0
-    own = [] if arguments.own is None else list(catalogue.own_tactics(read(arguments.own).tactics))
+    own = [] if arguments.own is None else list(catalogue.user_tactics(read(arguments.own).tactics))
     entries = {entry.name: entry for entry in (*catalogue.entries(), *own)}
     if unknown := [name for name in arguments.names if name not in entries]:
         raise unknown_name("tactic", unknown[0], entries, required="a name that `atl tactics` lists")
@@ -104,7 +104,7 @@ def _entry_as_data(entry: Entry) -> dict[str, str]:
 
 
 RULES = Command(
-    "rules", "List the rewrite rules with their equations and grades", _declare_rules, _rules,
+    "rules", "List the rewrite rules with their equations and proof status", _declare_rules, _rules,
     ("atl rules get_gen guard_true", "atl rules get_gen", "atl rules --json"),
 )  # fmt: skip
 TACTICS = Command(

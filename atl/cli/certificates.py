@@ -30,11 +30,11 @@ def _declare_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from rewrites.certificates.verdict import judge
+    from rewrites.certificates.verdict import verify
 
     verdicts = []
     for file in with_progress(arguments.files, "checking"):
-        verdict = judge(file, smt=not arguments.no_smt, formats=_format)
+        verdict = verify(file, smt=not arguments.no_smt, formats=_format)
         verdicts.append(verdict)
         if not arguments.json:
             _print_verdict(verdict, with_smt=not arguments.no_smt)
@@ -67,9 +67,9 @@ def _print_verdict(verdict: Verdict, *, with_smt: bool) -> None:
 def _as_data(verdict: Verdict) -> dict[str, Any]:
     from atl.text.printing import show_program
 
-    if isinstance(verdict.judged, ATLError):
-        return {"file": verdict.file, "accepted": False, "error": error_as_data(verdict.judged)}
-    theorem = verdict.judged
+    if isinstance(verdict.result, ATLError):
+        return {"file": verdict.file, "accepted": False, "error": error_as_data(verdict.result)}
+    theorem = verdict.result
     return {
         "file": verdict.file,
         "accepted": True,
@@ -79,7 +79,7 @@ def _as_data(verdict: Verdict) -> dict[str, Any]:
             {"rule": step.rule.name, "direction": "reverse" if step.reverse else "forward", "path": list(step.path)}
             for step in theorem.steps
         ],
-        "grades": dict(verdict.grades),
+        "status": dict(verdict.rule_status),
         "unproved": [rule.name for rule in theorem.unproved],
         "decided_by_z3": verdict.decided_by_z3,
     }

@@ -37,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
         for section in demonstrate(arguments.image, arguments.out, ascii=ascii_symbols, scheduled=_scheduled):
             if arguments.verbose:
                 print(bold(f"{len(done) + 1}. {section.title}"))
-                print(wrapped(section.said))
+                print(wrapped(section.explanation))
                 print(f"\n{indent(section.shown.rstrip(), '    ')}\n" if section.shown else "", flush=True)
             elif section.brief or not section.passed:
                 print(f"{section.title}\n{indent(section.shown.rstrip(), '    ')}", flush=True)

@@ -58,11 +58,11 @@ def _search(arguments: argparse.Namespace) -> int:
     from atl.files.programs import load_program
     from atl.text.printing import show_program
     from rewrites import reschedule
-    from rewrites.egraph import choose, searched
+    from rewrites.egraph import choose, find_schedules
 
     s = reschedule(load_program(arguments.program))
     sizes, tiles = _numbers_of(arguments.size or [], arguments.tiles)
-    found, choices = searched(
+    found, choices = find_schedules(
         s.goal, cost=arguments.cost or "traffic", sizes=sizes, tiles=tiles, limit=arguments.limit,
         watch=None if arguments.quiet else lambda progress: print(progress, file=sys.stderr),
     )  # fmt: skip

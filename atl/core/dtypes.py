@@ -55,10 +55,12 @@ def written(dtype: str | None) -> str:
 
 
 def is_integer(dtype: str | None) -> bool:
+    """Check for an integer type."""
     return dtype in INTEGERS
 
 
 def bits(dtype: str) -> int:
+    """Return the size of an element in bits."""
     return 8 if dtype == BOOL else int(dtype.lstrip("floatin"))
 
 

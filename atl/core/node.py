@@ -49,6 +49,7 @@ def _forget(held: ref[Identity]) -> None:
 
 
 def identity(key: Hashable) -> Identity:
+    """Return the identity shared by all live nodes with this key."""
     held = _identities.get(key)
     found = None if held is None else held()
     if found is None:
@@ -230,6 +231,7 @@ def deserialised(entries: tuple[Serialised, ...]) -> Node:
 
 
 def check_limits(depth: int, size: int, what: str) -> None:
+    """Raise `TooLarge` for a node that is too deep or too large."""
     if depth > MAX_DEPTH:
         raise TooLarge(
             f"this {what} is more than {MAX_DEPTH} levels deep",

@@ -11,19 +11,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final, TypeAlias, TypeGuard
 
-from atl.core.index import (
-    ONE,
-    AnyAtom,
-    Array,
-    Index,
-    Leaf,
-    Order,
-    atoms,
-    linear,
-    map_leaves,
-    polynomial,
-    value_of,
-)
+from atl.core import index as ix
 from atl.core.node import Node, malformed
 
 
@@ -31,7 +19,7 @@ from atl.core.node import Node, malformed
 class NonNegative(Node):
     """expression >= 0."""
 
-    expression: Index
+    expression: ix.Index
 
     def __post_init__(self) -> None:
         _need_index(self.expression)
@@ -42,7 +30,7 @@ class NonNegative(Node):
 class Zero(Node):
     """expression = 0, with the sign for which the first coefficient is positive."""
 
-    expression: Index
+    expression: ix.Index
 
     def __post_init__(self) -> None:
         _need_index(self.expression)
@@ -53,7 +41,7 @@ class Zero(Node):
 class NonZero(Node):
     """expression != 0, with the sign for which the first coefficient is positive."""
 
-    expression: Index
+    expression: ix.Index
 
     def __post_init__(self) -> None:
         _need_index(self.expression)
@@ -96,7 +84,7 @@ def is_predicate(value: object) -> TypeGuard[Predicate]:
 
 
 def _need_index(given: object) -> None:
-    if type(given) is not Index:
+    if type(given) is not ix.Index:
         raise malformed("a comparison", given, "an index expression")
 
 
@@ -109,18 +97,18 @@ TRUE: Final = All(())
 FALSE: Final = Any(())
 
 
-def non_negative(expression: Index) -> Predicate:
+def non_negative(expression: ix.Index) -> Predicate:
     """Return expression >= 0, decided if it is constant, with the constant term tightened for integers."""
     value = expression.constant
     if value is not None:
         return TRUE if value >= 0 else FALSE
     common = gcd(*(coefficient for monomial, coefficient in expression.terms if monomial))
     if common > 1:
-        expression = polynomial({monomial: coefficient // common for monomial, coefficient in expression.terms})
+        expression = ix.polynomial({monomial: coefficient // common for monomial, coefficient in expression.terms})
     return NonNegative(expression)
 
 
-def zero(expression: Index) -> Predicate:
+def zero(expression: ix.Index) -> Predicate:
     """Return expression = 0, decided if it is constant or if divisibility of the constant term rules it out."""
     value = expression.constant
     if value is not None:
@@ -130,7 +118,7 @@ def zero(expression: Index) -> Predicate:
         return FALSE
     sign = 1 if expression.terms[0][1] > 0 else -1
     if common * sign != 1:
-        expression = polynomial(
+        expression = ix.polynomial(
             {monomial: sign * (coefficient // common) for monomial, coefficient in expression.terms}
         )
     return Zero(expression)
@@ -179,33 +167,37 @@ def disjunction(predicates: Iterable[Predicate]) -> Predicate:
     return next(iter(kept)) if len(kept) == 1 else Any(tuple(kept))
 
 
-def truth(element: Index) -> Predicate:
+def truth(element: ix.Index) -> Predicate:
     """Return the condition that an element of a Boolean input is true."""
     return non_negative(element - 1)
 
 
-def at_most(a: Index, b: Index) -> Predicate:
+def at_most(a: ix.Index, b: ix.Index) -> Predicate:
+    """Return a <= b."""
     return non_negative(b - a)
 
 
-def less(a: Index, b: Index) -> Predicate:
-    return non_negative(linear(((1, b), (-1, a), (-1, ONE))))
+def less(a: ix.Index, b: ix.Index) -> Predicate:
+    """Return a < b."""
+    return non_negative(ix.linear(((1, b), (-1, a), (-1, ix.ONE))))
 
 
-def equal(a: Index, b: Index) -> Predicate:
+def equal(a: ix.Index, b: ix.Index) -> Predicate:
+    """Return a = b."""
     return zero(a - b)
 
 
-def within(low: Index, expression: Index, high: Index) -> Predicate:
+def within(low: ix.Index, expression: ix.Index, high: ix.Index) -> Predicate:
     """Return low <= expression < high."""
     return conjunction((at_most(low, expression), less(expression, high)))
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
+    """Return the conjuncts of a predicate."""
     return predicate.parts if isinstance(predicate, All) else (predicate,)
 
 
-def map_indices(predicate: Predicate, function: Callable[[Index], Index]) -> Predicate:
+def map_indices(predicate: Predicate, function: Callable[[ix.Index], ix.Index]) -> Predicate:
     """Apply `function` to the expression of every literal."""
     match predicate:
         case NonNegative(expression):
@@ -223,11 +215,12 @@ def map_indices(predicate: Predicate, function: Callable[[Index], Index]) -> Pre
             return disjunction(map_indices(part, function) for part in parts)
 
 
-def substitute(predicate: Predicate, leaf: Callable[[Leaf], Index]) -> Predicate:
-    return map_indices(predicate, lambda expression: map_leaves(expression, leaf))
+def substitute(predicate: Predicate, leaf: Callable[[ix.Leaf], ix.Index]) -> Predicate:
+    """Replace the leaves of every literal."""
+    return map_indices(predicate, lambda expression: ix.map_leaves(expression, leaf))
 
 
-def expressions(predicate: Predicate) -> Iterable[Index]:
+def expressions(predicate: Predicate) -> Iterable[ix.Index]:
     """Yield the expression of every literal."""
     match predicate:
         case NonNegative(expression) | Zero(expression) | NonZero(expression):
@@ -237,31 +230,33 @@ def expressions(predicate: Predicate) -> Iterable[Index]:
                 yield from expressions(part)
 
 
-def atoms_of(predicate: Predicate) -> tuple[AnyAtom, ...]:
+def atoms_of(predicate: Predicate) -> tuple[ix.AnyAtom, ...]:
     """Return the distinct atoms of the predicate, nested atoms before those that contain them, cached in the node."""
-    known: tuple[AnyAtom, ...] | None = getattr(predicate, "inside", None)
+    known: tuple[ix.AnyAtom, ...] | None = getattr(predicate, "inside", None)
     if known is None:
-        known = tuple(dict.fromkeys(atom for expression in expressions(predicate) for atom in atoms(expression)))
+        known = tuple(dict.fromkeys(atom for expression in expressions(predicate) for atom in ix.atoms(expression)))
         object.__setattr__(predicate, "inside", known)
     return known
 
 
-def holds(predicate: Predicate, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> bool:
+def holds(
+    predicate: Predicate, leaf: Callable[[ix.Leaf], int], element: Callable[[ix.Array, tuple[int, ...]], int]
+) -> bool:
     """Evaluate the predicate from left to right, with short-circuit evaluation."""
     match predicate:
         case NonNegative(expression):
-            return value_of(expression, leaf, element) >= 0
+            return ix.value_of(expression, leaf, element) >= 0
         case Zero(expression):
-            return value_of(expression, leaf, element) == 0
+            return ix.value_of(expression, leaf, element) == 0
         case NonZero(expression):
-            return value_of(expression, leaf, element) != 0
+            return ix.value_of(expression, leaf, element) != 0
         case All(parts):
             return all(holds(part, leaf, element) for part in parts)
         case Any(parts):
             return any(holds(part, leaf, element) for part in parts)
 
 
-def predicate_order(predicate: Predicate) -> Order:
+def predicate_order(predicate: Predicate) -> ix.Order:
     """Return a sort key for predicates that is the same in every run."""
     match predicate:
         case NonNegative(expression):

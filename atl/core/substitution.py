@@ -222,6 +222,7 @@ def _retyped(body: Expr, position: int, of: Type) -> Expr:
 
 
 def map_type(of: Type, on_index: Callable[[Index], Index]) -> Type:
+    """Apply a function to the extents of a type."""
     shape = tuple(on_index(extent) for extent in of.shape)
     return of if all(new is old for new, old in zip(shape, of.shape, strict=True)) else Type(of.dtype, shape)
 

@@ -208,7 +208,7 @@ def _statement(proof: ProofTrace) -> Html:
     )
     facts = [
         f"{counted(len(proof.calls), 'call')}, {counted(len(steps), 'step')}"
-        if proof.told
+        if proof.from_session
         else counted(len(steps), "step"),
         *([graded] if steps else []),
         f"{counted(sum(len(step.reasons) for step in steps), 'premise')} proved",

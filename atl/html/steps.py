@@ -198,11 +198,11 @@ def _rule(step: StepTrace) -> Html:
             role="group",
             aria_label="its equation",
         ),
-        element("p", "given ", [[", " if at else None, element("code", each)] for at, each in enumerate(step.asks)])
-        if step.asks
+        element("p", "given ", [[", " if at else None, element("code", each)] for at, each in enumerate(step.premises)])
+        if step.premises
         else None,
         element("p", source, class_="quiet") if source else None,
-        element("p", step.grade, class_="grade"),
+        element("p", step.status, class_="status"),
         class_="card",
     )
 

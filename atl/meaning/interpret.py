@@ -15,40 +15,10 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from atl.core import dtypes
+from atl.core import dtypes, terms
 from atl.core.index import Bound, Index, Leaf, Size, value_of
 from atl.core.predicate import Predicate, holds
 from atl.core.program import Program
-from atl.core.terms import (
-    OF_MONOID,
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    PadLeft,
-    PadRight,
-    Place,
-    Reduce,
-    Reshape,
-    Select,
-    Split,
-    TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Unary,
-    Value,
-)
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge, brief
 from atl.meaning.arguments import bind, check_rank, index_elements
 from atl.meaning.results import split_results
@@ -90,7 +60,7 @@ class Environment:
     def with_tensor(self, tensor: Elements[Any]) -> Environment:
         return Environment(self.sizes, self.indices, (*self.tensors, tensor))
 
-    def relevant_to(self, term: Expr) -> Relevant:
+    def relevant_to(self, term: terms.Expr) -> Relevant:
         """Return the part of the environment on which the term depends."""
         indices, tensors = len(self.indices) - term.loose, len(self.tensors) - term.loose_tensors
         return (self.indices[indices:], self.tensors[tensors:])
@@ -183,64 +153,64 @@ class _Interpreter(Generic[E]):
         self._arrays = arrays
         self._element = index_elements(arrays)
         self._scalars = scalars
-        self._denotations: dict[Expr, ElementAt[E]] = {}
-        self._tensors: dict[Expr, dict[Relevant, Elements[E]]] = {}
+        self._denotations: dict[terms.Expr, ElementAt[E]] = {}
+        self._tensors: dict[terms.Expr, dict[Relevant, Elements[E]]] = {}
 
-    def meaning(self, term: Expr) -> ElementAt[E]:
+    def meaning(self, term: terms.Expr) -> ElementAt[E]:
         found = self._denotations.get(term)
         if found is None:
             found = self._denotations[term] = self._meaning(term)
         return found
 
-    def _meaning(self, term: Expr) -> ElementAt[E]:
+    def _meaning(self, term: terms.Expr) -> ElementAt[E]:
         scalars, dtype = self._scalars, _dtype(term)
         match term:
-            case Input(array):
+            case terms.Input(array):
                 data = self._arrays[array.name]
                 return lambda env, at: scalars.element(data[at], dtype)
-            case Local(position):
+            case terms.Local(position):
                 return self._computed(lambda env, at: env.tensors[~position].at(at), dtype)
-            case TensorVar(name=name) | Metavariable(name=name):
+            case terms.TensorVar(name=name) | terms.Metavariable(name=name):
                 raise EscapedIndex(f"the tensor {name} has no value here", required="a closed term")
-            case Constant(literal):
+            case terms.Constant(literal):
                 return lambda env, at: scalars.constant(literal, dtype)
-            case Value(expression):
+            case terms.Value(expression):
                 value = self.index(expression)
                 return lambda env, at: scalars.from_index(value(env), dtype)
-            case Gen(low, _, body):
+            case terms.Gen(low, _, body):
                 start, inner = self.index(low), self.meaning(body)
                 return lambda env, at: inner(env.with_index(start(env) + at[0]), at[1:])
-            case Reduce():
+            case terms.Reduce():
                 return self._fold(term)
-            case Guard(predicate, body):
+            case terms.Guard(predicate, body):
                 test, inner = self.test(predicate), self.meaning(body)
                 return lambda env, at: inner(env, at) if test(env) else PAD
-            case Let(bound, body):
+            case terms.Let(bound, body):
                 tensor, inner = self.shared(bound), self.meaning(body)
                 return lambda env, at: inner(env.with_tensor(tensor(env)), at)
-            case Access():
+            case terms.Access():
                 return self._access(term)
-            case Unary(function, operand):
+            case terms.Unary(function, operand):
                 x = self.read(operand)
                 return lambda env, at: scalars.unary(function, dtype, x(env, at))
-            case Binary(op, left, right):
+            case terms.Binary(op, left, right):
                 x, y = self.read(left), self.read(right)
                 return lambda env, at: scalars.binary(op, dtype, x(env, at), y(env, at))
-            case Select(predicate, left, right):
+            case terms.Select(predicate, left, right):
                 test, x, y = self.test(predicate), self.read(left), self.read(right)
                 return lambda env, at: x(env, at) if test(env) else y(env, at)
-            case Cast(_, operand):
+            case terms.Cast(_, operand):
                 x, source = self.read(operand), _dtype(operand)
                 return lambda env, at: scalars.cast(dtype, source, x(env, at))
-            case Concat(left, right):
+            case terms.Concat(left, right):
                 first, second, n = self.meaning(left), self.meaning(right), self.index(left.type.shape[0])
                 return lambda env, at: first(env, at) if at[0] < n(env) else second(env, (at[0] - n(env), *at[1:]))
-            case Padding():
+            case terms.Padding():
                 return lambda env, at: PAD
-            case Reshape():
+            case terms.Reshape():
                 return self._reshape(term)
 
-    def read(self, term: Expr) -> Callable[[Environment, Positions], E]:
+    def read(self, term: terms.Expr) -> Callable[[Environment, Positions], E]:
         """Return the denotation with padding as zero, as arithmetic reads it."""
         return self._computed(self.meaning(term), _dtype(term))
 
@@ -253,7 +223,7 @@ class _Interpreter(Generic[E]):
 
         return element
 
-    def shared(self, term: Expr) -> Callable[[Environment], Elements[E]]:
+    def shared(self, term: terms.Expr) -> Callable[[Environment], Elements[E]]:
         """Return a function to the term's elements, shared by environments that agree on its free variables."""
         inner, made = self.meaning(term), self._tensors.setdefault(term, {})
 
@@ -268,11 +238,11 @@ class _Interpreter(Generic[E]):
 
         return tensor
 
-    def _access(self, term: Access) -> ElementAt[E]:
+    def _access(self, term: terms.Access) -> ElementAt[E]:
         """Denote a read: zero for padding and outside the tensor."""
         operand, n, position = term.tensor, self.index(term.tensor.type.shape[0]), self.index(term.index)
         zero = self._scalars.constant(0, _dtype(term))
-        if isinstance(operand, (Access, Input, Local)):
+        if isinstance(operand, (terms.Access, terms.Input, terms.Local)):
             inner = self.meaning(operand)
         else:
             tensor = self.shared(operand)
@@ -285,10 +255,10 @@ class _Interpreter(Generic[E]):
 
         return element
 
-    def _fold(self, term: Reduce) -> ElementAt[E]:
+    def _fold(self, term: terms.Reduce) -> ElementAt[E]:
         """Denote a fold: padding for a sum of only padding, and for an empty fold. Other padding is zero."""
         scalars, dtype, monoid = self._scalars, _dtype(term), term.monoid
-        op, neutral, zero = OF_MONOID[monoid], scalars.neutral(monoid, dtype), scalars.constant(0, dtype)
+        op, neutral, zero = terms.OF_MONOID[monoid], scalars.neutral(monoid, dtype), scalars.constant(0, dtype)
         low, high, inner = self.index(term.low), self.index(term.high), self.meaning(term.body)
         start = () if neutral is None else (neutral,)
 
@@ -302,15 +272,15 @@ class _Interpreter(Generic[E]):
 
         return element
 
-    def _reshape(self, term: Reshape) -> ElementAt[E]:
+    def _reshape(self, term: terms.Reshape) -> ElementAt[E]:
         inner, shape = self.meaning(term.operand), term.operand.type.shape
         match term.op:
-            case Transpose():
+            case terms.Transpose():
                 return lambda env, at: inner(env, (at[1], at[0], *at[2:]))
-            case Flatten():
+            case terms.Flatten():
                 m = self.index(shape[1])
                 return lambda env, at: inner(env, (*divmod(at[0], m(env)), *at[1:]))
-            case Split(by):
+            case terms.Split(by):
                 n, k = self.index(shape[0]), self.index(by)
 
                 def piece(env: Environment, at: Positions) -> E | Pad:
@@ -318,18 +288,18 @@ class _Interpreter(Generic[E]):
                     return inner(env, (i, *at[2:])) if i < n(env) else PAD
 
                 return piece
-            case PadLeft(by):
+            case terms.PadLeft(by):
                 k = self.index(by)
                 return lambda env, at: inner(env, (at[0] - k(env), *at[1:])) if at[0] >= k(env) else PAD
-            case PadRight():
+            case terms.PadRight():
                 n = self.index(shape[0])
                 return lambda env, at: inner(env, at) if at[0] < n(env) else PAD
-            case TruncateLeft(by):
+            case terms.TruncateLeft(by):
                 k = self.index(by)
                 return lambda env, at: inner(env, (at[0] + k(env), *at[1:]))
-            case TruncateRight():
+            case terms.TruncateRight():
                 return inner
-            case Place(_, position):
+            case terms.Place(_, position):
                 place = self.index(position)
                 return lambda env, at: inner(env, at[1:]) if at[0] == place(env) else PAD
             case _:
@@ -359,7 +329,7 @@ class _Interpreter(Generic[E]):
         return lambda env: holds(predicate, env.leaf, self._element)
 
 
-def _dtype(term: Expr) -> str:
+def _dtype(term: terms.Expr) -> str:
     return term.type.dtype or dtypes.DEFAULT
 
 

@@ -16,42 +16,11 @@ from typing import Any, Final, TypeAlias, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from atl.core import dtypes
+from atl.core import dtypes, terms
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero
 from atl.core.predicate import Any as AnyOf
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    BinaryOp,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Monoid,
-    Padding,
-    PadLeft,
-    PadRight,
-    Place,
-    Reduce,
-    Reshape,
-    Select,
-    Split,
-    TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Unary,
-    Value,
-)
 from atl.errors import EscapedIndex, OutOfMemory
 from atl.meaning.arguments import bind, check_rank
 from atl.meaning.results import split_results
@@ -156,9 +125,9 @@ class _Evaluator:
     def __init__(self, sizes: Mapping[str, int], arrays: Mapping[str, Numbers]) -> None:
         self._sizes = sizes
         self._arrays = arrays
-        self._outer_tensors: dict[tuple[object, ...], tuple[Expr, tuple[_Tensor, ...], _Tensor]] = {}
+        self._outer_tensors: dict[tuple[object, ...], tuple[terms.Expr, tuple[_Tensor, ...], _Tensor]] = {}
 
-    def whole(self, term: Expr, env: _Environment, shape: tuple[int, ...]) -> Numbers:
+    def whole(self, term: terms.Expr, env: _Environment, shape: tuple[int, ...]) -> Numbers:
         """Return all elements of a term outside loops, computed box by box."""
         try:
             out = np.zeros(shape, _dtype(term))
@@ -174,59 +143,59 @@ class _Evaluator:
             out[tuple(slice(r.start, r.stop) for r in box)] = values
         return out
 
-    def meaning(self, term: Expr, env: _Environment, at: At) -> Found:
+    def meaning(self, term: terms.Expr, env: _Environment, at: At) -> Found:
         dtype = _dtype(term)
         match term:
-            case Input(array):
+            case terms.Input(array):
                 return self._not_padding(_element(self._arrays[array.name], at).astype(dtype, copy=False), env)
-            case Local(position):
+            case terms.Local(position):
                 return self._not_padding(_read(env.tensors[~position], env.axes, at), env)
-            case TensorVar(name=name) | Metavariable(name=name):
+            case terms.TensorVar(name=name) | terms.Metavariable(name=name):
                 raise EscapedIndex(f"the tensor {name} has no value here", required="a closed term")
-            case Constant(literal):
+            case terms.Constant(literal):
                 return self._not_padding(np.asarray(_MACHINE.constant(literal, dtype)), env)
-            case Value(expression):
+            case terms.Value(expression):
                 return self._not_padding(np.asarray(self.index(expression, env), np.int64).astype(dtype), env)
-            case Gen(low, _, body):
+            case terms.Gen(low, _, body):
                 return self.meaning(body, env.with_index(self.index(low, env) + at[0]), at[1:])
-            case Reduce():
+            case terms.Reduce():
                 return self._fold(term, env, at)
-            case Guard(predicate, body):
+            case terms.Guard(predicate, body):
                 test = self.test(predicate, env)
                 return _masked(self.meaning(body, env.where(test), at), test)
-            case Let(bound, body):
+            case terms.Let(bound, body):
                 return self.meaning(body, replace(env, tensors=(*env.tensors, self._let_tensor(bound, env))), at)
-            case Access(operand, index):
+            case terms.Access(operand, index):
                 reached, n = self.index(index, env), self.index(operand.type.shape[0], env)
                 there = (reached >= 0) & (reached < n)
                 values, _ = self.meaning(operand, env.where(there), (reached, *at))
                 return self._not_padding(np.where(there, values, np.zeros((), dtype)), env)
-            case Unary(function, operand):
+            case terms.Unary(function, operand):
                 return self._not_padding(_MACHINE.unary(function, dtype, self.meaning(operand, env, at)[0]), env)
-            case Binary(op, left, right):
+            case terms.Binary(op, left, right):
                 x, y = self.meaning(left, env, at)[0], self.meaning(right, env, at)[0]
                 return self._not_padding(_binary(op, dtype, x, y), env)
-            case Select(predicate, left, right):
+            case terms.Select(predicate, left, right):
                 test = self.test(predicate, env)
                 x, y = self.meaning(left, env.where(test), at)[0], self.meaning(right, env.where(~test), at)[0]
                 return self._not_padding(np.where(test, x, y), env)
-            case Cast(_, operand):
+            case terms.Cast(_, operand):
                 return self._not_padding(_cast(dtype, self.meaning(operand, env, at)[0]), env)
-            case Concat(left, right):
+            case terms.Concat(left, right):
                 n = self.index(left.type.shape[0], env)
                 before = at[0] < n
                 x, known = self.meaning(left, env.where(before), at)
                 y, other = self.meaning(right, env.where(~before), (at[0] - n, *at[1:]))
                 return np.where(before, x, y), np.where(before, known, other)
-            case Padding():
+            case terms.Padding():
                 return _with_all_axes(np.zeros((), dtype), env), _with_all_axes(np.array(False), env)
-            case Reshape():
+            case terms.Reshape():
                 return self._reshape(term, env, at)
 
     def _not_padding(self, values: Any, env: _Environment) -> Found:
         return _with_all_axes(values, env), _with_all_axes(np.array(True), env)
 
-    def _let_tensor(self, bound: Expr, env: _Environment) -> _Tensor:
+    def _let_tensor(self, bound: terms.Expr, env: _Environment) -> _Tensor:
         """Evaluate a let-bound tensor. A tensor outside loops is evaluated once for all boxes."""
         extents = [self.index(extent, env) for extent in bound.type.shape]
         tensors = env.tensors[len(env.tensors) - bound.loose_tensors :]
@@ -243,7 +212,7 @@ class _Evaluator:
         values, _ = self.meaning(bound, env.with_axes(len(longest)), at)
         return _Tensor(values, env.axes)
 
-    def _fold(self, term: Reduce, env: _Environment, at: At) -> Found:
+    def _fold(self, term: terms.Reduce, env: _Environment, at: At) -> Found:
         """Evaluate a fold along a new axis, block by block."""
         dtype, monoid = _dtype(term), term.monoid
         neutral = _MACHINE.neutral(monoid, dtype)
@@ -264,32 +233,32 @@ class _Evaluator:
             total = _folded(monoid, dtype, total, values)
         return np.where(stored, total, np.zeros((), dtype)), stored
 
-    def _reshape(self, term: Reshape, env: _Environment, at: At) -> Found:
+    def _reshape(self, term: terms.Reshape, env: _Environment, at: At) -> Found:
         shape = term.operand.type.shape
         match term.op:
-            case Transpose():
+            case terms.Transpose():
                 return self.meaning(term.operand, env, (at[1], at[0], *at[2:]))
-            case Flatten():
+            case terms.Flatten():
                 m = np.maximum(self.index(shape[1], env), 1)
                 return self.meaning(term.operand, env, (at[0] // m, at[0] % m, *at[1:]))
-            case Split(by):
+            case terms.Split(by):
                 whole = at[0] * self.index(by, env) + at[1]
                 return self._where(term.operand, env, whole < self.index(shape[0], env), (whole, *at[2:]))
-            case PadLeft(by):
+            case terms.PadLeft(by):
                 k = self.index(by, env)
                 return self._where(term.operand, env, at[0] >= k, (at[0] - k, *at[1:]))
-            case PadRight():
+            case terms.PadRight():
                 return self._where(term.operand, env, at[0] < self.index(shape[0], env), at)
-            case TruncateLeft(by):
+            case terms.TruncateLeft(by):
                 return self.meaning(term.operand, env, (at[0] + self.index(by, env), *at[1:]))
-            case TruncateRight():
+            case terms.TruncateRight():
                 return self.meaning(term.operand, env, at)
-            case Place(_, position):
+            case terms.Place(_, position):
                 return self._where(term.operand, env, at[0] == self.index(position, env), at[1:])
             case _:
                 assert_never(term.op)
 
-    def _where(self, operand: Expr, env: _Environment, there: Truths, at: At) -> Found:
+    def _where(self, operand: terms.Expr, env: _Environment, there: Truths, at: At) -> Found:
         return _masked(self.meaning(operand, env.where(there), at), there)
 
     # -- indices ------------------------------------------------------------------------------------------------------
@@ -382,7 +351,7 @@ def _read(tensor: _Tensor, axes: int, at: At) -> Numbers:
     return _element(tensor.values, (*positions, *at))
 
 
-def _binary(op: BinaryOp, dtype: str, x: Numbers, y: Numbers) -> Numbers:
+def _binary(op: terms.BinaryOp, dtype: str, x: Numbers, y: Numbers) -> Numbers:
     match op:
         case "div":
             return np.where(y == 0, np.zeros((), dtype), np.divide(x, np.where(y == 0, np.ones((), dtype), y)))
@@ -404,7 +373,7 @@ def _cast(dtype: str, x: Numbers) -> Numbers:
     return out
 
 
-def _folded(monoid: Monoid, dtype: str, total: Numbers, values: Numbers) -> Numbers:
+def _folded(monoid: terms.Monoid, dtype: str, total: Numbers, values: Numbers) -> Numbers:
     match monoid:
         case "sum":
             return np.asarray(total + np.sum(values, axis=-1, dtype=dtype))
@@ -416,5 +385,5 @@ def _folded(monoid: Monoid, dtype: str, total: Numbers, values: Numbers) -> Numb
             return np.asarray(np.minimum(total, np.min(values, axis=-1)))
 
 
-def _dtype(term: Expr) -> str:
+def _dtype(term: terms.Expr) -> str:
     return term.type.dtype or dtypes.DEFAULT

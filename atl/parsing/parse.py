@@ -26,7 +26,7 @@ from typing import Final, TypeVar, get_args
 
 from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
-from atl.core import dtypes
+from atl.core import dtypes, terms
 from atl.core.declared import MONOTONIC_NOTATION, bool_array
 from atl.core.index import Array, Index, Monotonicity, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
@@ -35,28 +35,6 @@ from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
 from atl.core.results import Result, total
 from atl.core.substitution import map_type
-from atl.core.terms import (
-    OPERATORS_BY_WORD,
-    Access,
-    BinaryOp,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    Type,
-    Unary,
-    UnaryOp,
-    Value,
-)
 from atl.errors import DtypeError, InvalidArgument, Location, ShapeError, brief
 from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
@@ -66,8 +44,8 @@ from atl.text.names import BINDERS, INFIX, RESERVED, Level
 T = TypeVar("T")
 
 _PRECEDENCE: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
-_OPERATIONS: Final[dict[str, BinaryOp]] = {"max": "max", "min": "min", **{sign: op for op, sign in INFIX.items()}}
-_UNARY: Final[dict[str, UnaryOp]] = {op: op for op in get_args(UnaryOp) if op != "neg"}
+_OPERATIONS: Final[dict[str, terms.BinaryOp]] = {"max": "max", "min": "min", **{sign: op for op, sign in INFIX.items()}}
+_UNARY: Final[dict[str, terms.UnaryOp]] = {op: op for op in get_args(terms.UnaryOp) if op != "neg"}
 _FUNCTIONS: Final = ("select", "cast", "value", "padding", *_UNARY)
 
 
@@ -90,7 +68,7 @@ def parse(text: str) -> Program:
     return _whole(_Reader(text), _Reader.program)
 
 
-def parse_expr(text: str, *, inputs: Iterable[Array] = (), sizes: Iterable[str] | None = None) -> Expr:
+def parse_expr(text: str, *, inputs: Iterable[Array] = (), sizes: Iterable[str] | None = None) -> terms.Expr:
     """Parse a tensor expression. Without `sizes`, every unknown name is a size."""
     return _whole(_Reader(text, inputs, None if sizes is None else set(sizes)), _Reader.expression)
 
@@ -117,7 +95,7 @@ def _whole(reader: _Reader, read: Callable[[_Reader], T]) -> T:
 class _Header:
     """The declared type of the body and the declared results, with the place of the declaration."""
 
-    type: Type
+    type: terms.Type
     results: tuple[Result, ...]
     start: Token
     stop: int
@@ -127,7 +105,7 @@ class _Header:
         return Location(text, self.start.start, self.stop)
 
 
-def _of_shape(name: str, found: Type) -> str:
+def _of_shape(name: str, found: terms.Type) -> str:
     return f"the body of {name} has the shape ({', '.join(map(str, found.shape))})"
 
 
@@ -236,10 +214,10 @@ class _Reader(IndexReader):
         self.expect(")", "after the upper bound, which is not included")
         return low, high
 
-    def _type(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> Type:
+    def _type(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> terms.Type:
         dtype = None if self.sees("[") else self._dtype(checked)
         shape = tuple(self.list_of(self.index, "]", "extents")) if self.accept("[") else ()
-        return Type(dtype, shape)
+        return terms.Type(dtype, shape)
 
     def _dtype(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> str:
         token = self.next
@@ -252,7 +230,7 @@ class _Reader(IndexReader):
     def _header(self) -> _Header:
         """Parse the type of the result, or the names and types of several results in parentheses."""
         start = self.next
-        found: list[tuple[Result, Type]] = []
+        found: list[tuple[Result, terms.Type]] = []
         if not self.accept("("):
             return _Header(self._type(), (), start, self.last.stop)
 
@@ -273,7 +251,7 @@ class _Reader(IndexReader):
 
         self.list_of(one, ")", "results")
         results = tuple(each for each, _ in found)
-        return _Header(Type(found[0][1].dtype, (total(results),)), results, start, self.last.stop)
+        return _Header(terms.Type(found[0][1].dtype, (total(results),)), results, start, self.last.stop)
 
     def _given(self) -> list[Predicate]:
         if self.next.kind != "name" or self.next.text != "given":
@@ -286,7 +264,7 @@ class _Reader(IndexReader):
 
     def _check_type(self, made: Program, header: _Header) -> None:
         """Check the declared type of the result against the body."""
-        computed, declared_type = Type(made.dtype, made.type.shape), header.type
+        computed, declared_type = terms.Type(made.dtype, made.type.shape), header.type
         if declared_type.dtype != computed.dtype:
             raise DtypeError(
                 f"the body of {made.name} has elements of type {computed.dtype}, not {declared_type.dtype}",
@@ -303,7 +281,7 @@ class _Reader(IndexReader):
 
     # -- expressions --------------------------------------------------------------------------------------------------
 
-    def expression(self, at_least: int = Level.BINDER) -> Expr:
+    def expression(self, at_least: int = Level.BINDER) -> terms.Expr:
         """Parse a tensor expression with operators of at least this precedence."""
         start = self.next.start
         left = self._prefix()
@@ -320,14 +298,14 @@ class _Reader(IndexReader):
             with self.placed(start):
                 left = _binary(token.text, left, right)
 
-    def _access(self, tensor: Expr, start: int) -> Expr:
+    def _access(self, tensor: terms.Expr, start: int) -> terms.Expr:
         self.advance()
         for position in self.list_of(self.index, "]", "indices"):
             with self.placed(start):
-                tensor = Access(tensor, position)
+                tensor = terms.Access(tensor, position)
         return tensor
 
-    def _prefix(self) -> Expr:
+    def _prefix(self) -> terms.Expr:
         token = self.next
         match token.kind, token.text:
             case "number", _:
@@ -340,7 +318,7 @@ class _Reader(IndexReader):
                 return self._binder()
             case "word", "let":
                 return self._let()
-            case "word", word if word in OPERATORS_BY_WORD:
+            case "word", word if word in terms.OPERATORS_BY_WORD:
                 return self._reshape()
             case "symbol", "-":
                 return self._minus()
@@ -358,23 +336,23 @@ class _Reader(IndexReader):
             case _:
                 raise self.error(f"expected a tensor expression, found {token}", required="an expression")
 
-    def _literal(self, *, negative: bool = False) -> Expr:
+    def _literal(self, *, negative: bool = False) -> terms.Expr:
         token = self.advance()
         value: int | float = int(token.text) if token.text.isdigit() else float(token.text)
         with self.placed(token.start):
-            return Constant(-value if negative else value, self._suffix())
+            return terms.Constant(-value if negative else value, self._suffix())
 
     def _suffix(self) -> str | None:
         return self._dtype() if self.accept(":") else None
 
-    def _minus(self) -> Expr:
+    def _minus(self) -> terms.Expr:
         sign = self.advance()
         if self.next.start == sign.stop and self.next.kind == "number":
             return self._literal(negative=True)
         operand = self.expression(Level.POSTFIX)
-        return Unary("neg", operand)
+        return terms.Unary("neg", operand)
 
-    def _extreme(self) -> Expr:
+    def _extreme(self) -> terms.Expr:
         token = self.advance()
         self.advance()
         left = self.expression()
@@ -384,7 +362,7 @@ class _Reader(IndexReader):
         with self.placed(token.start):
             return _binary(token.text, left, right)
 
-    def _binder(self) -> Expr:
+    def _binder(self) -> terms.Expr:
         start = self.advance()
         monoid = BINDERS[start.text]
         self.expect("[", "before the range")
@@ -403,10 +381,10 @@ class _Reader(IndexReader):
         self.indices.pop()
         with self.placed(start.start):
             if monoid is None:
-                return Gen(low, high, body, name, mark)
-            return Reduce(monoid, low, high, body, name, mark)
+                return terms.Gen(low, high, body, name, mark)
+            return terms.Reduce(monoid, low, high, body, name, mark)
 
-    def _let(self) -> Expr:
+    def _let(self) -> terms.Expr:
         self.advance()
         name = self.name("a tensor")
         mark = self.mark(LetMark)
@@ -419,9 +397,9 @@ class _Reader(IndexReader):
         self.tensors.append((name, value.type, len(self.indices)))
         body = self.expression()
         self.tensors.pop()
-        return Let(value, body, name, mark)
+        return terms.Let(value, body, name, mark)
 
-    def _guard(self) -> Expr:
+    def _guard(self) -> terms.Expr:
         self.advance()
         condition = self.condition()
         self.expect("]", "after the condition of a guard")
@@ -429,12 +407,12 @@ class _Reader(IndexReader):
             raise self.error(
                 f"expected '·' or '.' after the condition of a guard, found {self.next}", required="[p] . e"
             )
-        return Guard(condition, self.expression(Level.GUARD))
+        return terms.Guard(condition, self.expression(Level.GUARD))
 
-    def _reshape(self) -> Expr:
+    def _reshape(self) -> terms.Expr:
         """Parse a reshape operator with its amounts, in prefix form or as a call, split(k, e)."""
         token = self.advance()
-        of = OPERATORS_BY_WORD[token.text]
+        of = terms.OPERATORS_BY_WORD[token.text]
         wanted = len(of.form.indices)
         amounts: list[Index] = []
         called = False
@@ -453,12 +431,12 @@ class _Reader(IndexReader):
         if called:
             self.expect(")", "after the operand")
         with self.placed(token.start):
-            return Reshape(of(*amounts), operand)
+            return terms.Reshape(of(*amounts), operand)
 
-    def _function(self) -> Expr:
+    def _function(self) -> terms.Expr:
         token = self.advance()
         self.advance()
-        made: Expr
+        made: terms.Expr
         with self.placed(token.start):
             match token.text:
                 case "select":
@@ -467,31 +445,31 @@ class _Reader(IndexReader):
                     left = self.expression()
                     self.expect(",", "between the operands")
                     first, second = agree(left, self.expression())
-                    made = Select(condition, first, second)
+                    made = terms.Select(condition, first, second)
                 case "cast":
                     dtype = self._dtype()
                     self.expect(",", "after the element type")
                     operand = self.expression()
-                    made = strengthen(operand, dtype) if operand.type.dtype is None else Cast(dtype, operand)
+                    made = strengthen(operand, dtype) if operand.type.dtype is None else terms.Cast(dtype, operand)
                 case "value":
                     position = self.index()
                     self.expect(")", "after the index")
-                    return Value(position, self._suffix())
+                    return terms.Value(position, self._suffix())
                 case "padding":
-                    made = Padding(Type(None, ()) if self.sees(")") else self._type())
+                    made = terms.Padding(terms.Type(None, ()) if self.sees(")") else self._type())
                 case _:
-                    made = Unary(_UNARY[token.text], self.expression())
+                    made = terms.Unary(_UNARY[token.text], self.expression())
             self.expect(")", "after the operands")
         return made
 
-    def _tensor_name(self) -> Expr:
+    def _tensor_name(self) -> terms.Expr:
         token = self.advance()
         name = token.text
         for position, (known, of, depth) in enumerate(reversed(self.tensors)):
             if known == name:
-                return Local(position, _shifted(of, len(self.indices) - depth))
+                return terms.Local(position, _shifted(of, len(self.indices) - depth))
         if name in self.arrays:
-            return Input(self.arrays[name])
+            return terms.Input(self.arrays[name])
         if self.sees("(") and name not in self.indices:
             raise self.unknown(token, "function", (*_FUNCTIONS, *RESERVED))
         scalar = (f"write value({name}) to compute with the value of an index",)
@@ -500,12 +478,12 @@ class _Reader(IndexReader):
         raise self.unknown(token, "tensor", tensors, *(scalar if is_index else ()))
 
 
-def _shifted(of: Type, binders: int) -> Type:
+def _shifted(of: terms.Type, binders: int) -> terms.Type:
     """Return a type as seen under `binders` more index binders."""
     return map_type(of, lambda extent: shift(extent, binders))
 
 
-def _binary(sign: str, left: Expr, right: Expr) -> Expr:
+def _binary(sign: str, left: terms.Expr, right: terms.Expr) -> terms.Expr:
     if sign == "++":
-        return Concat(*agree(left, right))
+        return terms.Concat(*agree(left, right))
     return arithmetic(_OPERATIONS[sign], left, right)

@@ -13,33 +13,14 @@ from functools import reduce
 from operator import xor
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import (
-    ZERO,
-    AnyAtom,
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    constant,
-    exclusive_or,
-    floordiv,
-    index,
-    linear,
-    polynomial,
-)
+from atl.core import index as ix
 from atl.core.predicate import NonNegative, Predicate, Zero, conjuncts, expressions, non_negative, zero
 from atl.prove.facts import Facts
 
 MAX_BITS: Final = 24
 """Maximum number of bits of a variable that are considered separately."""
 
-Bit: TypeAlias = tuple[Leaf, int]
+Bit: TypeAlias = tuple[ix.Leaf, int]
 Form: TypeAlias = frozenset[Bit]
 """A sum over F2 of bits."""
 
@@ -49,9 +30,9 @@ class Value:
     """The sum of weight · form, plus a rest that does not consist of bits."""
 
     weights: dict[Form, int]
-    rest: Index
+    rest: ix.Index
 
-    def least(self) -> Index:
+    def least(self) -> ix.Index:
         """Return a lower bound for all values of the bits."""
         return self.rest + sum(min(weight, 0) for weight in self.weights.values())
 
@@ -76,27 +57,27 @@ def by_bits(facts: Facts, goal: Predicate) -> Predicate | None:
 
 def _contains_bits(goal: Predicate) -> bool:
     """Return True if the goal contains an exclusive or, or a quotient by a power of two."""
-    return any(_power(atom) for part in expressions(goal) for atom in atoms(part))
+    return any(_power(atom) for part in expressions(goal) for atom in ix.atoms(part))
 
 
 def _equates_bits(facts: Facts, goal: Predicate) -> bool:
     """Return True if the goal is an equality, and some fact is an equality with an exclusive or."""
     equalities = (fact for fact in facts.predicates if isinstance(fact, Zero)) if isinstance(goal, Zero) else ()
-    return any(isinstance(atom, Xor) for fact in equalities for part in expressions(fact) for atom in atoms(part))
+    return any(isinstance(atom, ix.Xor) for fact in equalities for part in expressions(fact) for atom in ix.atoms(part))
 
 
-def _power(atom: AnyAtom) -> int:
+def _power(atom: ix.AnyAtom) -> int:
     """Return the number of bits that a quotient drops, or of the last part of an exclusive or (1 if not constant)."""
-    if isinstance(atom, Quotient):
+    if isinstance(atom, ix.Quotient):
         divisor = atom.denominator.constant or 0
         return divisor.bit_length() - 1 if divisor > 1 and not divisor & (divisor - 1) else 0
-    if isinstance(atom, Xor):
+    if isinstance(atom, ix.Xor):
         return (atom.parts[-1].constant or 1).bit_length()
     return 0
 
 
-def _parts(atom: AnyAtom) -> tuple[Index, ...]:
-    return atom.parts if isinstance(atom, Xor) else (atom.numerator,) if isinstance(atom, Quotient) else ()
+def _parts(atom: ix.AnyAtom) -> tuple[ix.Index, ...]:
+    return atom.parts if isinstance(atom, ix.Xor) else (atom.numerator,) if isinstance(atom, ix.Quotient) else ()
 
 
 # -- expressions as bits ----------------------------------------------------------------------------------------------
@@ -108,54 +89,54 @@ class _Reading:
 
     facts: Facts
     goal: Predicate
-    extents: dict[Leaf, int] = field(default_factory=dict)
+    extents: dict[ix.Leaf, int] = field(default_factory=dict)
     decomposed: frozenset[Hashable] = frozenset()
     bits: int = 0
-    done: dict[AnyAtom, Value] = field(default_factory=dict)
+    done: dict[ix.AnyAtom, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.extents = dict(_extents(self.facts))
         asked = [self.goal, *(fact for fact in self.facts.predicates if isinstance(fact, Zero))]
-        found = [atom for each in asked for part in expressions(each) for atom in atoms(part) if _power(atom)]
-        self.decomposed = frozenset(leaf for atom in found for part in _parts(atom) for leaf in atoms(part))
+        found = [atom for each in asked for part in expressions(each) for atom in ix.atoms(part) if _power(atom)]
+        self.decomposed = frozenset(leaf for atom in found for part in _parts(atom) for leaf in ix.atoms(part))
         largest = max(self.extents.values(), default=0)
         self.bits = min(max([*map(_power, found), largest]), MAX_BITS)
 
-    def value(self, expression: Index) -> Value:
+    def value(self, expression: ix.Index) -> Value:
         weights: dict[Form, int] = {}
-        rest: list[tuple[int, Index]] = []
+        rest: list[tuple[int, ix.Index]] = []
         for monomial, coefficient in expression.terms:
             if len(monomial) != 1:
-                rest.append((coefficient, polynomial({monomial: 1})))
+                rest.append((coefficient, ix.polynomial({monomial: 1})))
                 continue
             part = self._atom(monomial[0])
             rest.append((coefficient, part.rest))
             _accumulate(weights, ((form, coefficient * weight) for form, weight in part.weights.items()))
-        return Value(weights, linear(rest))
+        return Value(weights, ix.linear(rest))
 
-    def _atom(self, atom: AnyAtom) -> Value:
+    def _atom(self, atom: ix.AnyAtom) -> Value:
         found = self.done.get(atom)
         if found is None:
             found = self.done[atom] = self._new(atom)
         return found
 
-    def _new(self, atom: AnyAtom) -> Value:
+    def _new(self, atom: ix.AnyAtom) -> Value:
         match atom:
-            case Size() | Bound() | Var():
+            case ix.Size() | ix.Bound() | ix.Var():
                 known = self.extents.get(atom)
                 if known is None and atom not in self.decomposed:
-                    return Value({}, index(atom))
+                    return Value({}, ix.index(atom))
                 count = self.bits if known is None else known
-                high = floordiv(index(atom), constant(1 << count)) if known is None else ZERO
+                high = ix.floordiv(ix.index(atom), ix.constant(1 << count)) if known is None else ix.ZERO
                 return Value({frozenset([(atom, k)]): 1 << k for k in range(count)}, high * (1 << count))
-            case Quotient(numerator, _):
+            case ix.Quotient(numerator, _):
                 bits = _power(atom)
                 out = None if not bits else _shifted(self.value(numerator), bits)
-                return out or Value({}, index(atom))
-            case Xor(parts):
-                return self._exclusive_or(parts) or Value({}, index(atom))
-            case Extremum() | Read():
-                return Value({}, index(atom))
+                return out or Value({}, ix.index(atom))
+            case ix.Xor(parts):
+                return self._exclusive_or(parts) or Value({}, ix.index(atom))
+            case ix.Extremum() | ix.Read():
+                return Value({}, ix.index(atom))
         assert_never(atom)
 
     def folded(self, value: Value) -> Value:
@@ -166,24 +147,24 @@ class _Reading:
             count = self.bits if known is None else known
             alone = [weights.get(frozenset([(leaf, k)]), 0) for k in range(count)]
             top = alone[-1]
-            high = Quotient(index(leaf), constant(1 << count))
+            high = ix.Quotient(ix.index(leaf), ix.constant(1 << count))
             above = next((factor for monomial, factor in rest.terms if monomial == (high,)), 0)
             if not top or (known is None and above != 2 * top):
                 continue
             first = next((k for k in reversed(range(count)) if alone[k] << (count - 1 - k) != top), -1) + 1
-            whole = floordiv(index(leaf), constant(1 << first)) * alone[first]
-            rest = rest - index(high) * above + whole
+            whole = ix.floordiv(ix.index(leaf), ix.constant(1 << first)) * alone[first]
+            rest = rest - ix.index(high) * above + whole
             for k in range(first, count):
                 del weights[frozenset([(leaf, k)])]
         return Value(weights, rest)
 
-    def _exclusive_or(self, parts: Sequence[Index]) -> Value | None:
+    def _exclusive_or(self, parts: Sequence[ix.Index]) -> Value | None:
         strings = [_string(self.value(part)) for part in parts]
         known = [each for each in strings if each is not None]
         if len(known) < len(parts):
             return None
         length = max(len(each.bits) for each in known)
-        if any(each.high != ZERO and len(each.bits) < length for each in known):
+        if any(each.high != ix.ZERO and len(each.bits) < length for each in known):
             return None
         weights: dict[Form, int] = {}
         offset = 0
@@ -193,7 +174,7 @@ class _Reading:
             odd = sum(one for _, one in at) % 2
             offset += odd << k
             _accumulate(weights, [(form, (-1 if odd else 1) << k)])
-        high = exclusive_or(*(each.high for each in known))
+        high = ix.exclusive_or(*(each.high for each in known))
         return Value(weights, high * (1 << length) + offset)
 
 
@@ -206,24 +187,27 @@ def _accumulate(weights: dict[Form, int], more: Iterable[tuple[Form, int]]) -> N
             weights.pop(form, None)
 
 
-def _extents(facts: Facts) -> Iterator[tuple[Leaf, int]]:
+def _extents(facts: Facts) -> Iterator[tuple[ix.Leaf, int]]:
     """Yield the non-negative leaves with a constant upper bound, and the bit length of this bound."""
-    most: dict[Leaf, int] = {}
-    non_negative_leaves: set[Leaf] = set()
+    most: dict[ix.Leaf, int] = {}
+    non_negative_leaves: set[ix.Leaf] = set()
     for fact in facts.predicates:
         for part in conjuncts(fact):
             if not isinstance(part, NonNegative):
                 continue
             ((monomial, factor), *_) = part.expression.terms or (((), 0),)
             leaf = monomial[0] if len(monomial) == 1 else None
-            if not isinstance(leaf, Size | Bound | Var) or (part.expression - factor * index(leaf)).constant is None:
+            if (
+                not isinstance(leaf, ix.Size | ix.Bound | ix.Var)
+                or (part.expression - factor * ix.index(leaf)).constant is None
+            ):
                 continue
             if factor == 1 and part.expression.offset <= 0:
                 non_negative_leaves.add(leaf)
             elif factor == -1:
                 most[leaf] = min(most.get(leaf, part.expression.offset), part.expression.offset)
     for leaf, value in most.items():
-        if (leaf in non_negative_leaves or isinstance(leaf, Size)) and 0 <= value < 1 << MAX_BITS:
+        if (leaf in non_negative_leaves or isinstance(leaf, ix.Size)) and 0 <= value < 1 << MAX_BITS:
             yield leaf, value.bit_length()
 
 
@@ -240,7 +224,7 @@ def _shifted(value: Value, bits: int) -> Value | None:
     last = (offset + sum(max(weight, 0) for weight in low)) // step
     if first != last:
         return None
-    return Value(out, polynomial({monomial: factor // step for monomial, factor in whole}) + first)
+    return Value(out, ix.polynomial({monomial: factor // step for monomial, factor in whole}) + first)
 
 
 @dataclass(slots=True)
@@ -248,7 +232,7 @@ class _String:
     """Bits from the lowest up, each as a form and a flag for adding 1, and the number above these bits."""
 
     bits: list[tuple[Form, bool]]
-    high: Index
+    high: ix.Index
 
 
 def _string(value: Value) -> _String | None:
@@ -273,7 +257,7 @@ def _string(value: Value) -> _String | None:
     if any(offset >> place & 1 for place in places):
         return None
     bits = [places.get(k, (frozenset(), bool(offset >> k & 1))) for k in range(length)]
-    high = polynomial({monomial: factor >> length for monomial, factor in above.terms}) + (offset >> length)
+    high = ix.polynomial({monomial: factor >> length for monomial, factor in above.terms}) + (offset >> length)
     return _String(bits, high)
 
 

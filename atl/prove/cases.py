@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from atl.core.index import (
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Monomial,
-    Quotient,
-    Size,
-    Var,
-    atoms,
-    constant,
-    extremum,
-    factor_of,
-    index,
-)
+from atl.core import index as ix
 from atl.core.predicate import All, Any, NonNegative, Predicate, atoms_of, negation, non_negative, substitute
 from atl.prove.facts import Facts
 
@@ -47,17 +33,17 @@ def split_remainders(facts: Facts, goal: Predicate) -> list[Case]:
     The cases contain no such quotient. Return an empty list if the goal has none.
     """
     for variable, divisor in _divided(goal):
-        whole = index(Var(_WHOLE + variable.uid, variable.name))
-        return [_substituted(facts, goal, variable, whole * divisor + constant(rest)) for rest in range(divisor)]
+        whole = ix.index(ix.Var(_WHOLE + variable.uid, variable.name))
+        return [_substituted(facts, goal, variable, whole * divisor + ix.constant(rest)) for rest in range(divisor)]
     return []
 
 
-def _divided(goal: Predicate) -> Iterator[tuple[Var, int]]:
+def _divided(goal: Predicate) -> Iterator[tuple[ix.Var, int]]:
     """Yield (variable, divisor) for each quotient by a small number in the goal."""
     for atom in atoms_of(goal):
-        if isinstance(atom, Quotient) and 1 < (divisor := atom.denominator.constant or 0) <= LARGEST_DIVISOR:
-            for variable in dict.fromkeys(each for each in atoms(atom.numerator) if isinstance(each, Var)):
-                factor = factor_of(atom.numerator, variable)
+        if isinstance(atom, ix.Quotient) and 1 < (divisor := atom.denominator.constant or 0) <= LARGEST_DIVISOR:
+            for variable in dict.fromkeys(each for each in ix.atoms(atom.numerator) if isinstance(each, ix.Var)):
+                factor = ix.factor_of(atom.numerator, variable)
                 if factor is not None and factor.constant is not None and abs(factor.constant) == 1:
                     yield variable, divisor
 
@@ -69,35 +55,35 @@ def with_plain_limits(facts: Facts) -> Facts:
     return facts if all(new is old for new, old in zip(found, facts.predicates, strict=True)) else Facts(tuple(found))
 
 
-def _least(facts: Facts) -> Iterator[tuple[Monomial, int]]:
+def _least(facts: Facts) -> Iterator[tuple[ix.Monomial, int]]:
     """Yield leaves with constant lower bounds."""
     for fact in facts.predicates:
         if isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2:
             leaf = next((monomial[0] for monomial, _ in fact.expression.terms if len(monomial) == 1), None)
-            rest = None if leaf is None else (fact.expression - index(leaf)).constant
-            if rest is not None and isinstance(leaf, Size | Bound | Var):
+            rest = None if leaf is None else (fact.expression - ix.index(leaf)).constant
+            if rest is not None and isinstance(leaf, ix.Size | ix.Bound | ix.Var):
                 yield (leaf,), -rest
 
 
-def _plain(fact: Predicate, known: Mapping[Monomial, int]) -> Predicate:
+def _plain(fact: Predicate, known: Mapping[ix.Monomial, int]) -> Predicate:
     if not isinstance(fact, NonNegative):
         return fact
     for monomial, factor in fact.expression.terms:
-        if factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Extremum) or monomial[0].kind != "max":
+        if factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], ix.Extremum) or monomial[0].kind != "max":
             continue
-        rest = fact.expression - index(monomial[0])
+        rest = fact.expression - ix.index(monomial[0])
         most = [factor * known[at] for at, factor in rest.terms if factor < 0 and at in known]
         if len(most) < sum(1 for at, _ in rest.terms if at):
             continue
         reach = rest.offset + sum(most)
         possible = [choice for choice in monomial[0].choices if choice.constant is None or choice.constant + reach >= 0]
         if 0 < len(possible) < len(monomial[0].choices):
-            return non_negative(extremum("max", *possible) + rest)
+            return non_negative(ix.extremum("max", *possible) + rest)
     return fact
 
 
-def _substituted(facts: Facts, goal: Predicate, variable: Var, value: Index) -> Case:
-    def leaf(at: Leaf) -> Index:
-        return value if at == variable else index(at)
+def _substituted(facts: Facts, goal: Predicate, variable: ix.Var, value: ix.Index) -> Case:
+    def leaf(at: ix.Leaf) -> ix.Index:
+        return value if at == variable else ix.index(at)
 
     return Facts().assume(*(substitute(fact, leaf) for fact in facts.predicates)), substitute(goal, leaf)

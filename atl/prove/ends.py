@@ -12,23 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
-from atl.core.index import (
-    ONE,
-    ZERO,
-    AnyAtom,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    floordiv,
-    index,
-    polynomial,
-)
+from atl.core import index as ix
 from atl.core.predicate import NonNegative, Predicate, at_most, less
 from atl.prove.facts import Facts
 
@@ -39,7 +23,7 @@ FIRST_DIGIT: Final = -(1 << 40)
 """First id of the variables for digits; other variables do not have such ids."""
 
 
-def is_least_at_ends(facts: Facts, expression: Index, can_prove: Callable[[Predicate], bool]) -> bool:
+def is_least_at_ends(facts: Facts, expression: ix.Index, can_prove: Callable[[Predicate], bool]) -> bool:
     """Return True if the expression is proved non-negative; `can_prove` answers simple queries under the facts."""
     search = _Ends(facts, cache(can_prove))
     return search.never_negative(search.in_digits(expression), frozenset())
@@ -49,11 +33,11 @@ def is_least_at_ends(facts: Facts, expression: Index, can_prove: Callable[[Predi
 class _Ends:
     facts: Facts
     can_prove: Callable[[Predicate], bool]
-    digits: dict[AnyAtom, Index] = field(default_factory=dict)
+    digits: dict[ix.AnyAtom, ix.Index] = field(default_factory=dict)
     """Variables for remainders, with their divisors."""
     left: int = MAX_SUBSTITUTIONS
 
-    def never_negative(self, e: Index, done: frozenset[AnyAtom]) -> bool:
+    def never_negative(self, e: ix.Index, done: frozenset[ix.AnyAtom]) -> bool:
         """Return True if the expression is proved non-negative after replacing the variables not in `done`."""
         if self._sign(e) > 0:
             return True
@@ -70,86 +54,86 @@ class _Ends:
                 self.left -= 1
                 if self.left < 0:
                     return False
-                if eliminated.isdisjoint(atoms(end)) and self.never_negative(rest + multiple * end, eliminated):
+                if eliminated.isdisjoint(ix.atoms(end)) and self.never_negative(rest + multiple * end, eliminated):
                     return True
             return False
         return False
 
-    def _variables(self, e: Index) -> list[AnyAtom]:
+    def _variables(self, e: ix.Index) -> list[ix.AnyAtom]:
         """Return the atoms with ranges, innermost first, as an inner range may contain outer variables."""
         found = dict.fromkeys(atom for monomial, _ in e.terms for atom in monomial if _varies(atom))
-        return sorted(found, key=lambda atom: (atom not in self.digits, isinstance(atom, Quotient), _depth(atom)))
+        return sorted(found, key=lambda atom: (atom not in self.digits, isinstance(atom, ix.Quotient), _depth(atom)))
 
-    def _sign(self, e: Index) -> int:
+    def _sign(self, e: ix.Index) -> int:
         """Return 1 for >= 0 and -1 for <= 0, by the signs of the terms; 0 for unknown."""
         signs = {value > 0 for _, value in e.terms}
         if len(signs) > 1 or not all(self._is_non_negative(atom) for monomial, _ in e.terms for atom in monomial):
             return 0
         return 1 if signs != {False} else -1
 
-    def _is_non_negative(self, atom: AnyAtom) -> bool:
-        return isinstance(atom, Size) or atom in self.digits or self.can_prove(NonNegative(index(atom)))
+    def _is_non_negative(self, atom: ix.AnyAtom) -> bool:
+        return isinstance(atom, ix.Size) or atom in self.digits or self.can_prove(NonNegative(ix.index(atom)))
 
-    def _is_positive(self, divisor: Index) -> bool:
+    def _is_positive(self, divisor: ix.Index) -> bool:
         """Return True if a divisor is positive. Constants are checked even under contradictory facts."""
-        return divisor.constant > 0 if divisor.constant is not None else self.can_prove(less(ZERO, divisor))
+        return divisor.constant > 0 if divisor.constant is not None else self.can_prove(less(ix.ZERO, divisor))
 
     # -- ranges ------------------------------------------------------------------------------------------------------
 
-    def _ends(self, variable: AnyAtom, *, up: bool) -> Iterator[Index]:
+    def _ends(self, variable: ix.AnyAtom, *, up: bool) -> Iterator[ix.Index]:
         """Yield upper (`up`) or lower bounds of the variable."""
         if variable in self.digits:
-            yield self.digits[variable] - ONE if up else ZERO
-        elif isinstance(variable, Quotient):
+            yield self.digits[variable] - ix.ONE if up else ix.ZERO
+        elif isinstance(variable, ix.Quotient):
             yield from self._ends_of_quotient(variable, up=up)
         else:
             yield from self._ends_in_facts(variable, up=up)
 
-    def _ends_in_facts(self, variable: AnyAtom, *, up: bool) -> Iterator[Index]:
+    def _ends_in_facts(self, variable: ix.AnyAtom, *, up: bool) -> Iterator[ix.Index]:
         for fact in self.facts.predicates:
             if isinstance(fact, NonNegative):
                 multiple, rest = _collected(fact.expression, variable)
-                if multiple == (-ONE if up else ONE):
+                if multiple == (-ix.ONE if up else ix.ONE):
                     yield rest if up else -rest
 
-    def _ends_of_quotient(self, quotient: Quotient, *, up: bool) -> Iterator[Index]:
+    def _ends_of_quotient(self, quotient: ix.Quotient, *, up: bool) -> Iterator[ix.Index]:
         yield from self._ends_in_facts(quotient, up=up)
         a, b = quotient.numerator, quotient.denominator
         if not self._is_positive(b):
             return
         if not up:
-            if self.can_prove(at_most(ZERO, a)):
-                yield ZERO
+            if self.can_prove(at_most(ix.ZERO, a)):
+                yield ix.ZERO
             return
         for leaf in self._variables(a):
             multiple, rest = _collected(a, leaf)
-            if multiple == ONE:
+            if multiple == ix.ONE:
                 for end in self._ends_in_facts(leaf, up=True):
                     # This is end // b, written as the ceiling of the next number, minus 1.
-                    yield floordiv(rest + end + b, b, positive=True) - ONE
+                    yield ix.floordiv(rest + end + b, b, positive=True) - ix.ONE
 
     # -- digits ------------------------------------------------------------------------------------------------------
 
-    def in_digits(self, e: Index) -> Index:
+    def in_digits(self, e: ix.Index) -> ix.Index:
         """Replace a variable in the numerator a of a quotient by the digits of a = b * (a // b) + digit."""
-        split: set[AnyAtom] = set()
+        split: set[ix.AnyAtom] = set()
         for quotient in [*dict.fromkeys(atom for monomial, _ in e.terms for atom in monomial)]:
-            if not isinstance(quotient, Quotient) or not self._is_positive(quotient.denominator):
+            if not isinstance(quotient, ix.Quotient) or not self._is_positive(quotient.denominator):
                 continue
             for leaf in self._variables(quotient.numerator):
                 multiple, rest = _collected(quotient.numerator, leaf)
                 times, others = _collected(e, leaf)
-                if multiple == ONE and times is not None and times.terms and leaf not in split:
+                if multiple == ix.ONE and times is not None and times.terms and leaf not in split:
                     split.add(leaf)
-                    digit = Var(FIRST_DIGIT - len(self.digits), "digit")
+                    digit = ix.Var(FIRST_DIGIT - len(self.digits), "digit")
                     self.digits[digit] = quotient.denominator
-                    whole = quotient.denominator * index(quotient) + index(digit) - rest
+                    whole = quotient.denominator * ix.index(quotient) + ix.index(digit) - rest
                     e = others + times * whole
                     break
         return e
 
 
-def _collected(e: Index, variable: AnyAtom) -> tuple[Index | None, Index]:
+def _collected(e: ix.Index, variable: ix.AnyAtom) -> tuple[ix.Index | None, ix.Index]:
     """Return the coefficient of the variable (None if it occurs in a power) and the other terms."""
     multiple, rest = {}, {}
     for monomial, value in e.terms:
@@ -161,20 +145,22 @@ def _collected(e: Index, variable: AnyAtom) -> tuple[Index | None, Index]:
         if variable in left:
             return None, e
         multiple[left] = value
-    return polynomial(multiple), polynomial(rest)
+    return ix.polynomial(multiple), ix.polynomial(rest)
 
 
-def _varies(atom: AnyAtom) -> bool:
+def _varies(atom: ix.AnyAtom) -> bool:
     """Return True for variables and quotients with variables in the numerator."""
-    return isinstance(atom, Var | Bound) or (isinstance(atom, Quotient) and any(map(_varies, atoms(atom.numerator))))
+    return isinstance(atom, ix.Var | ix.Bound) or (
+        isinstance(atom, ix.Quotient) and any(map(_varies, ix.atoms(atom.numerator)))
+    )
 
 
-def _depth(atom: AnyAtom) -> int:
+def _depth(atom: ix.AnyAtom) -> int:
     """Return a sort key that is smaller for inner variables."""
     match atom:
-        case Bound(position):
+        case ix.Bound(position):
             return position
-        case Var(uid):
+        case ix.Var(uid):
             return -uid
-        case Size() | Quotient() | Extremum() | Xor() | Read():
+        case ix.Size() | ix.Quotient() | ix.Extremum() | ix.Xor() | ix.Read():
             return 0

@@ -7,23 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias, assert_never
 
+from atl.core import index as ix
 from atl.core.declared import bounds_of
-from atl.core.index import (
-    AnyAtom,
-    Array,
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    index,
-    map_leaves,
-)
 from atl.core.node import Identity, identity
 from atl.core.predicate import NonNegative, Predicate, atoms_of, conjuncts, map_indices
 from atl.core.traversal import never_negative
@@ -104,7 +89,7 @@ def _longer(before: Identity, predicates: Iterable[Predicate]) -> Identity:
 EMPTY = Facts()
 
 
-def has_only_non_negative_terms(facts: Facts, expression: Index) -> bool:
+def has_only_non_negative_terms(facts: Facts, expression: ix.Index) -> bool:
     """Return True if `expression` is a polynomial of non-negative atoms with positive coefficients.
 
     An example is 4*i + crd[p], if 0 <= i is a fact and the elements of crd are declared to be non-negative.
@@ -114,14 +99,14 @@ def has_only_non_negative_terms(facts: Facts, expression: Index) -> bool:
     )
 
 
-def _is_non_negative(facts: Facts, atom: AnyAtom) -> bool:
+def _is_non_negative(facts: Facts, atom: ix.AnyAtom) -> bool:
     match atom:
-        case Size():
+        case ix.Size():
             return True
-        case Read(array) if array.low is not None and never_negative(array.low):
+        case ix.Read(array) if array.low is not None and never_negative(array.low):
             return True  # an element outside the array is zero
-        case Read() | Bound() | Var() | Quotient() | Extremum() | Xor():
-            return NonNegative(index(atom)).identity in facts.known
+        case ix.Read() | ix.Bound() | ix.Var() | ix.Quotient() | ix.Extremum() | ix.Xor():
+            return NonNegative(ix.index(atom)).identity in facts.known
         case _:
             assert_never(atom)
 
@@ -155,40 +140,40 @@ def topics_of(predicate: Predicate) -> Topics:
     return frozenset(found)
 
 
-def _collect(among: Iterable[AnyAtom], found: set[Hashable]) -> None:
+def _collect(among: Iterable[ix.AnyAtom], found: set[Hashable]) -> None:
     for atom in among:
         match atom:
-            case Size() | Bound() | Var():
+            case ix.Size() | ix.Bound() | ix.Var():
                 found.add(atom)
-            case Read(array):
+            case ix.Read(array):
                 found.add(array.name)
                 for part in declared(array):
-                    _collect(atoms(part), found)
-            case Quotient() | Extremum() | Xor():
+                    _collect(ix.atoms(part), found)
+            case ix.Quotient() | ix.Extremum() | ix.Xor():
                 pass
             case _:
                 assert_never(atom)
 
 
-def declared(array: Array) -> Iterable[Index]:
+def declared(array: ix.Array) -> Iterable[ix.Index]:
     """Return the expressions in an array's declaration: its shape and the bounds of its elements."""
     return (*array.shape, *(fact.bound for fact in bounds_of(array)))
 
 
-def renumbered(facts: Facts, goal: Predicate) -> tuple[Facts, Predicate, Sequence[Var]]:
+def renumbered(facts: Facts, goal: Predicate) -> tuple[Facts, Predicate, Sequence[ix.Var]]:
     """Return the query with its variables numbered 0, 1, …, and the original variables.
 
     Queries from different loops are then equal and share a memo entry. Variables keep their order,
     because the order of terms and the search depend on it.
     """
-    numbered, variables = _numbered(facts, frozenset(one for one in topics_of(goal) if isinstance(one, Var)))
+    numbered, variables = _numbered(facts, frozenset(one for one in topics_of(goal) if isinstance(one, ix.Var)))
     return numbered, _with_numbers(goal, topics_of(goal), variables), variables
 
 
 @lru_cache(maxsize=4096)
-def _numbered(facts: Facts, others: frozenset[Var]) -> tuple[Facts, tuple[Var, ...]]:
-    """Number the variables of the facts and `others`, and return the facts and the original variables."""
-    occurring = {topic for topics in facts.topics for topic in topics if isinstance(topic, Var)}
+def _numbered(facts: Facts, others: frozenset[ix.Var]) -> tuple[Facts, tuple[ix.Var, ...]]:
+    """Assign numbers to the variables of the facts and `others`, and return the facts and the original variables."""
+    occurring = {topic for topics in facts.topics for topic in topics if isinstance(topic, ix.Var)}
     variables = tuple(sorted(occurring | others, key=lambda one: one.uid))
     if all(variable.uid == number for number, variable in enumerate(variables)):
         return facts, variables
@@ -196,18 +181,18 @@ def _numbered(facts: Facts, others: frozenset[Var]) -> tuple[Facts, tuple[Var, .
     return Facts(tuple(_with_numbers(fact, topics, variables) for fact, topics in numbered)), variables
 
 
-def _with_numbers(predicate: Predicate, topics: Topics, variables: Sequence[Var]) -> Predicate:
+def _with_numbers(predicate: Predicate, topics: Topics, variables: Sequence[ix.Var]) -> Predicate:
     """Replace each variable in a predicate by its position in `variables`."""
     changed = tuple((one, number) for number, one in enumerate(variables) if one.uid != number and one in topics)
     return _renumbered(predicate, changed) if changed else predicate
 
 
 @lru_cache(maxsize=8192)
-def _renumbered(predicate: Predicate, numbers: tuple[tuple[Var, int], ...]) -> Predicate:
-    after: dict[Leaf, Index] = {one: index(Var(number, one.name)) for one, number in numbers}
+def _renumbered(predicate: Predicate, numbers: tuple[tuple[ix.Var, int], ...]) -> Predicate:
+    after: dict[ix.Leaf, ix.Index] = {one: ix.index(ix.Var(number, one.name)) for one, number in numbers}
 
-    def leaf(one: Leaf) -> Index:
-        return after[one] if one in after else index(one)
+    def leaf(one: ix.Leaf) -> ix.Index:
+        return after[one] if one in after else ix.index(one)
 
     # Keep quotients as they are: dead code may divide by zero.
-    return map_indices(predicate, lambda e: map_leaves(e, leaf, lambda a, b: index(Quotient(a, b))))
+    return map_indices(predicate, lambda e: ix.map_leaves(e, leaf, lambda a, b: ix.index(ix.Quotient(a, b))))

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
+from atl.core import predicate as pred
 from atl.core.index import (
     ZERO,
     AnyAtom,
@@ -28,22 +29,6 @@ from atl.core.index import (
     map_leaves,
 )
 from atl.core.node import Identity
-from atl.core.predicate import (
-    FALSE,
-    TRUE,
-    All,
-    NonNegative,
-    Predicate,
-    Zero,
-    atoms_of,
-    conjuncts,
-    expressions,
-    less,
-    map_indices,
-    negation,
-    non_negative,
-    substitute,
-)
 from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
@@ -77,7 +62,7 @@ _memo: Final[dict[Key, Answer]] = {}
 _smt: Final[ContextVar[bool]] = ContextVar("smt", default=True)
 
 
-def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
+def prove(facts: Facts, goal: pred.Predicate, *, thorough: bool = True) -> Answer:
     """Decide whether the facts imply the goal, for all integers (and sizes >= 0).
 
     `Proved` is a proof, and `Refuted` contains numbers that were checked. A quotient is defined only if its divisor
@@ -89,15 +74,15 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     return Refuted(answer.model.named(_variables(facts, goal))) if isinstance(answer, Refuted) else answer
 
 
-def proves(facts: Facts, goal: Predicate, *, thorough: bool = True) -> bool:
+def proves(facts: Facts, goal: pred.Predicate, *, thorough: bool = True) -> bool:
     """Return True if the goal is proved, and False if it is refuted or unknown."""
     return isinstance(_decide(facts, goal, thorough), Proved)
 
 
-def _decide(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+def _decide(facts: Facts, goal: pred.Predicate, thorough: bool) -> Answer:
     """Decide a query with the memo. A model may use the variable names of an equal earlier query."""
-    known = goal.identity is TRUE.identity or goal.identity in facts.known
-    if known or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
+    known = goal.identity is pred.TRUE.identity or goal.identity in facts.known
+    if known or (isinstance(goal, pred.NonNegative) and never_negative(goal.expression)):
         statistics.trivial += 1
         return Proved("trivial")
     key = (facts.identity, goal.identity, thorough, _smt.get())
@@ -106,15 +91,17 @@ def _decide(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
         statistics.memo += 1
         return found
     answer = (
-        _decide_conjunction(facts, goal, thorough) if isinstance(goal, All) else _decide_simple(facts, goal, thorough)
+        _decide_conjunction(facts, goal, thorough)
+        if isinstance(goal, pred.All)
+        else _decide_simple(facts, goal, thorough)
     )
     _remember(key, answer)
     return answer
 
 
-def _variables(facts: Facts, goal: Predicate) -> Iterator[Var]:
+def _variables(facts: Facts, goal: pred.Predicate) -> Iterator[Var]:
     for predicate in (*facts.predicates, goal):
-        yield from (atom for atom in atoms_of(predicate) if isinstance(atom, Var))
+        yield from (atom for atom in pred.atoms_of(predicate) if isinstance(atom, Var))
 
 
 @contextmanager
@@ -143,7 +130,7 @@ def contradictory(facts: Facts) -> bool | None:
 
     `prove(facts, FALSE)` returns the same answer with the integers.
     """
-    match prove(facts, FALSE):
+    match prove(facts, pred.FALSE):
         case Proved():
             return True
         case Refuted():
@@ -165,7 +152,7 @@ def _remember(key: Key, answer: Answer) -> None:
     _memo[key] = answer
 
 
-def _decide_conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
+def _decide_conjunction(facts: Facts, goal: pred.All, thorough: bool) -> Answer:
     """Prove each part separately; a refuted part decides the answer."""
     worst: Answer = Proved("trivial")
     for part in goal.parts:
@@ -182,7 +169,7 @@ def _decide_conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
     return worst
 
 
-def _by_cases(facts: Facts, goal: Predicate) -> bool:
+def _by_cases(facts: Facts, goal: pred.Predicate) -> bool:
     """Split an open query into cases, and return True if all of them are proved."""
     alternative = split_alternatives(facts, goal)
     if alternative is not None:
@@ -191,7 +178,7 @@ def _by_cases(facts: Facts, goal: Predicate) -> bool:
     return bool(cases) and all(isinstance(prove(*case, thorough=False), Proved) for case in cases)
 
 
-def _decide_simple(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+def _decide_simple(facts: Facts, goal: pred.Predicate, thorough: bool) -> Answer:
     """Decide a goal that is not a conjunction. Quick queries ignore irrelevant facts, and then are never refuted."""
     near = facts if thorough else relevant(facts, goal)
     if near is facts:
@@ -200,7 +187,7 @@ def _decide_simple(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     return answer if isinstance(answer, Proved) else Unknown("the quick layers of the prover found no proof")
 
 
-def _decide_connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+def _decide_connected(facts: Facts, goal: pred.Predicate, thorough: bool) -> Answer:
     """Decide the goal from the connected facts, and check the other facts for contradictions.
 
     A goal without leaves is decided from the facts connected to the first fact.
@@ -210,7 +197,7 @@ def _decide_connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     answer = _decide_numbered(near, goal, thorough)
     if isinstance(answer, Proved) or not rest.predicates:
         return answer
-    match _decide(rest, FALSE, thorough):
+    match _decide(rest, pred.FALSE, thorough):
         case Proved(layer):
             return Proved(layer, vacuous=True)
         case Refuted(model):
@@ -219,7 +206,7 @@ def _decide_connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
             return Unknown(reason) if isinstance(answer, Refuted) else answer
 
 
-def _decide_numbered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+def _decide_numbered(facts: Facts, goal: pred.Predicate, thorough: bool) -> Answer:
     """Decide a query with its variables numbered, so that renamed queries share a memo entry."""
     numbered, numbered_goal, variables = renumbered(facts, goal)
     key = (numbered.identity, numbered_goal.identity, thorough, _smt.get())
@@ -244,17 +231,17 @@ class _Query:
     """
 
     facts: Facts
-    goal: Predicate
+    goal: pred.Predicate
     thorough: bool
     simplified: bool = False
     as_written: bool = False
 
     def answer(self) -> Answer:
-        if any(isinstance(atom, Xor) for atom in atoms_of(self.goal)) and self._by_bits(thorough=False):
+        if any(isinstance(atom, Xor) for atom in pred.atoms_of(self.goal)) and self._by_bits(thorough=False):
             return self._proved("linear")
-        if isinstance(self.goal, NonNegative) and has_only_non_negative_terms(self.facts, self.goal.expression):
+        if isinstance(self.goal, pred.NonNegative) and has_only_non_negative_terms(self.facts, self.goal.expression):
             return self._proved("linear")
-        original = self.facts.predicates, negation(self.goal)
+        original = self.facts.predicates, pred.negation(self.goal)
         predicates = original if self.as_written else self._divided_out()
         solution = _solve_equalities(*predicates)
         table, known, denied = Table(), System(), System()
@@ -294,7 +281,7 @@ class _Query:
         if (model := self._sampled(samples, LAST_TRIES, table, solution)) is not None:
             return Refuted(model)
         if not self.simplified and (simpler := self._simpler()) != self.goal:
-            if simpler == TRUE:
+            if simpler == pred.TRUE:
                 return self._proved("linear")
             answer = _Query(self.facts, simpler, thorough=True, simplified=True).answer()
             if isinstance(answer, Refuted) and not realisable(self._arrays(table), answer.model):
@@ -314,7 +301,7 @@ class _Query:
 
     def _with_solved(self, solution: _Solution) -> bool:
         """Prove the goal after substituting solved equalities, as this may cancel parts of an exclusive or."""
-        if not solution.solved or not any(isinstance(atom, Xor) for atom in atoms_of(self.goal)):
+        if not solution.solved or not any(isinstance(atom, Xor) for atom in pred.atoms_of(self.goal)):
             return False
         facts, goal = list(self.facts.predicates), self.goal
         for leaf, value in solution.solved:
@@ -322,20 +309,20 @@ class _Query:
             goal = _substituted(goal, leaf, value)
         return isinstance(prove(Facts().assume(*facts), goal, thorough=self.thorough), Proved)
 
-    def _divided_out(self) -> tuple[tuple[Predicate, ...], Predicate]:
+    def _divided_out(self) -> tuple[tuple[pred.Predicate, ...], pred.Predicate]:
         """Return the facts and the negated goal, with multiples of positive divisors taken out of quotients.
 
         For example, (n + k) // k becomes n // k + 1.
         """
-        original = self.facts.predicates, negation(self.goal)
+        original = self.facts.predicates, pred.negation(self.goal)
         facts, denied = original
         if not any(map(_may_be_divided_out, (*facts, denied))):
             return original
-        everything = [expression for predicate in (*facts, denied) for expression in expressions(predicate)]
+        everything = [expression for predicate in (*facts, denied) for expression in pred.expressions(predicate)]
         found = {divisor: None for expression in everything for divisor in divisors(expression)}
         # Use only facts without quotients, so that this query does not recur.
         plain = self.facts.only(lambda fact: not _divides(fact))
-        positive = {d for d in found if proves(plain, less(ZERO, d), thorough=False)}
+        positive = {d for d in found if proves(plain, pred.less(ZERO, d), thorough=False)}
         if not positive:
             return original
 
@@ -344,26 +331,26 @@ class _Query:
                 return index(Quotient(a, b))  # an undefined quotient
             return divide_out(a, b) if b in positive else floordiv(a, b)
 
-        def taken_out(predicate: Predicate) -> Predicate:
+        def taken_out(predicate: pred.Predicate) -> pred.Predicate:
             if not _may_be_divided_out(predicate):
                 return predicate
-            return map_indices(predicate, lambda e: map_leaves(e, index, divide))
+            return pred.map_indices(predicate, lambda e: map_leaves(e, index, divide))
 
         return tuple(taken_out(fact) for fact in facts), taken_out(denied)
 
     def _at_ends(self) -> bool:
         """Prove a nonlinear inequality at the ends of the variables' ranges."""
-        if not isinstance(self.goal, NonNegative):
+        if not isinstance(self.goal, pred.NonNegative):
             return False
         nonlinear = any(len(monomial) > 1 for monomial, _ in self.goal.expression.terms)
         return nonlinear and is_least_at_ends(self.facts, self.goal.expression, self._can_prove)
 
-    def _can_prove(self, predicate: Predicate) -> bool:
+    def _can_prove(self, predicate: pred.Predicate) -> bool:
         return proves(self.facts, predicate, thorough=False)
 
-    def _simpler(self) -> Predicate:
+    def _simpler(self) -> pred.Predicate:
         """Return the goal with its quotients, minima and maxima simplified by the quick layers."""
-        return map_indices(self.goal, lambda expression: reduced(expression, self._can_prove))
+        return pred.map_indices(self.goal, lambda expression: reduced(expression, self._can_prove))
 
     def _sampled(self, samples: Search, tries: int, table: Table, solution: _Solution) -> Model | None:
         sample = samples.sample(tries)
@@ -376,7 +363,7 @@ class _Query:
             statistics.linear += 1
         else:
             statistics.z3 += 1
-        return Proved(layer, self.goal == FALSE or _inconsistent(self.facts))
+        return Proved(layer, self.goal == pred.FALSE or _inconsistent(self.facts))
 
     def _by_z3(self, table: Table, whole: System, solution: _Solution) -> Answer:
         if not _smt.get():
@@ -409,7 +396,7 @@ class _Query:
         if len(related.predicates) == len(self.facts.predicates) or all(len(each) < 2 for each in table.monomials):
             return False
         few, system = Table(), System()
-        for predicate in (*related.predicates, negation(self.goal)):
+        for predicate in (*related.predicates, pred.negation(self.goal)):
             read_predicate(few, predicate, system)
         return isinstance(solve(few, system, defined=False, steps=STEPS_AGAIN), Contradiction)
 
@@ -442,7 +429,7 @@ class _Query:
     def _arrays(self, table: Table) -> Iterator[Array]:
         """Yield the arrays that are read in the query, also if a substitution removed the read."""
         for predicate in (*self.facts.predicates, self.goal):
-            yield from (atom.array for atom in atoms_of(predicate) if isinstance(atom, Read))
+            yield from (atom.array for atom in pred.atoms_of(predicate) if isinstance(atom, Read))
         yield from (atom.array for atom in table.atoms.values() if isinstance(atom, Read))
 
 
@@ -461,9 +448,9 @@ def _inconsistent(facts: Facts) -> bool:
     return found
 
 
-def _may_be_divided_out(predicate: Predicate) -> bool:
+def _may_be_divided_out(predicate: pred.Predicate) -> bool:
     """Return True if dividing out may change a quotient of the predicate."""
-    return any(map(_contains_multiple, atoms_of(predicate)))
+    return any(map(_contains_multiple, pred.atoms_of(predicate)))
 
 
 def _contains_multiple(atom: AnyAtom) -> bool:
@@ -476,9 +463,9 @@ def _contains_multiple(atom: AnyAtom) -> bool:
     )
 
 
-def _divides(predicate: Predicate) -> bool:
+def _divides(predicate: pred.Predicate) -> bool:
     """Return True if the predicate contains a quotient."""
-    return any(isinstance(atom, Quotient) for atom in atoms_of(predicate))
+    return any(isinstance(atom, Quotient) for atom in pred.atoms_of(predicate))
 
 
 # -- equalities -------------------------------------------------------------------------------------------------------
@@ -488,21 +475,21 @@ def _divides(predicate: Predicate) -> bool:
 class _Solution:
     """The predicates after substituting the leaves that equalities determine."""
 
-    facts: Sequence[Predicate]
-    denied: Predicate
+    facts: Sequence[pred.Predicate]
+    denied: pred.Predicate
     solved: Sequence[tuple[Leaf, Index]]
 
 
-def _solve_equalities(facts: Sequence[Predicate], denied: Predicate) -> _Solution:
+def _solve_equalities(facts: Sequence[pred.Predicate], denied: pred.Predicate) -> _Solution:
     """Substitute each leaf that an equality determines, also inside quotients and reads."""
-    left = [*facts, *conjuncts(denied)]
+    left = [*facts, *pred.conjuncts(denied)]
     declaring = {leaf for predicate in left for leaf in _declaring(predicate)}
     solved: list[tuple[Leaf, Index]] = []
     position = 0
     while position < len(left):
         predicate = left[position]
         position += 1
-        if not isinstance(predicate, Zero) or (found := _solvable(predicate.expression, declaring)) is None:
+        if not isinstance(predicate, pred.Zero) or (found := _solvable(predicate.expression, declaring)) is None:
             continue
         leaf, value = found
         try:
@@ -512,20 +499,20 @@ def _solve_equalities(facts: Sequence[Predicate], denied: Predicate) -> _Solutio
         left = replaced
         solved.append((leaf, value))
         if isinstance(leaf, Size):
-            left.append(non_negative(value))
+            left.append(pred.non_negative(value))
         position = 0
     if not solved:
         return _Solution(facts, denied, solved)
-    return _Solution(left, TRUE, solved)
+    return _Solution(left, pred.TRUE, solved)
 
 
-def _substituted(predicate: Predicate, leaf: Leaf, value: Index) -> Predicate:
-    return substitute(predicate, lambda other: value if other == leaf else index(other))
+def _substituted(predicate: pred.Predicate, leaf: Leaf, value: Index) -> pred.Predicate:
+    return pred.substitute(predicate, lambda other: value if other == leaf else index(other))
 
 
-def _declaring(predicate: Predicate) -> Iterator[AnyAtom]:
+def _declaring(predicate: pred.Predicate) -> Iterator[AnyAtom]:
     """Yield the atoms in the declarations of arrays that are read; these sizes are not substituted."""
-    for atom in atoms_of(predicate):
+    for atom in pred.atoms_of(predicate):
         if isinstance(atom, Read):
             for part in declared(atom.array):
                 yield from atoms(part)

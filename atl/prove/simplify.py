@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from atl.core import predicate as pred
 from atl.core.index import Index
-from atl.core.predicate import (
-    FALSE,
-    TRUE,
-    All,
-    Any,
-    NonNegative,
-    NonZero,
-    Predicate,
-    Zero,
-    conjunction,
-    disjunction,
-    map_indices,
-    negation,
-)
 from atl.prove.facts import Facts
 from atl.prove.prover import proves
 from atl.prove.reduction import reduced
@@ -33,39 +20,39 @@ def simplify(facts: Facts, expression: Index) -> Index:
     return reduced(expression, lambda predicate: holds(facts, predicate))
 
 
-def simplify_predicate(facts: Facts, predicate: Predicate) -> Predicate:
+def simplify_predicate(facts: Facts, predicate: pred.Predicate) -> pred.Predicate:
     """Return a predicate equivalent to `predicate` wherever the facts hold.
 
     Decided parts are dropped. Parts are processed left to right: each part of a conjunction is a fact for the later
     parts, and so is the negation of each part of a disjunction.
     """
     match predicate:
-        case All(parts):
-            kept: list[Predicate] = []
+        case pred.All(parts):
+            kept: list[pred.Predicate] = []
             for part in parts:
                 simpler = simplify_predicate(facts, part)
-                if simpler == FALSE:
-                    return FALSE
+                if simpler == pred.FALSE:
+                    return pred.FALSE
                 kept.append(simpler)
                 facts = facts.assume(simpler)
-            return conjunction(kept)
-        case Any(parts):
+            return pred.conjunction(kept)
+        case pred.Any(parts):
             kept = []
             for part in parts:
                 simpler = simplify_predicate(facts, part)
-                if simpler == TRUE:
-                    return TRUE
+                if simpler == pred.TRUE:
+                    return pred.TRUE
                 kept.append(simpler)
-                facts = facts.assume(negation(simpler))
-            return disjunction(kept)
-        case NonNegative() | Zero() | NonZero():
-            simpler = map_indices(predicate, lambda expression: simplify(facts, expression))
+                facts = facts.assume(pred.negation(simpler))
+            return pred.disjunction(kept)
+        case pred.NonNegative() | pred.Zero() | pred.NonZero():
+            simpler = pred.map_indices(predicate, lambda expression: simplify(facts, expression))
             if holds(facts, simpler):
-                return TRUE
-            return FALSE if holds(facts, negation(simpler)) else simpler
+                return pred.TRUE
+            return pred.FALSE if holds(facts, pred.negation(simpler)) else simpler
     assert_never(predicate)
 
 
-def holds(facts: Facts, goal: Predicate) -> bool:
+def holds(facts: Facts, goal: pred.Predicate) -> bool:
     """Return True if the quick layers of the prover prove the goal."""
     return proves(facts, goal, thorough=False)

@@ -11,24 +11,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeAlias
 
+from atl.core import terms
 from atl.core.index import ONE, ZERO, Index, Var, ceildiv, constant, index
 from atl.core.literals import agree, arithmetic
 from atl.core.marks import LoopMark
 from atl.core.substitution import close, fresh_uid, instantiate
-from atl.core.terms import (
-    Access,
-    Binary,
-    BinaryOp,
-    Expr,
-    Gen,
-    Monoid,
-    Reduce,
-    Reshape,
-    Transpose,
-    Unary,
-    UnaryOp,
-    Value,
-)
 from atl.errors import InvalidArgument, RankError, ShapeError, brief
 
 Shape: TypeAlias = tuple[Index, ...]
@@ -38,28 +25,34 @@ Cut: TypeAlias = tuple[Index | None, Index | None, int]
 _NAMES = "ijlpqrstuvwabcdefgh"
 
 
-def over(shape: Shape, body: Callable[[Sequence[Index]], Expr], make: Callable[..., Expr] | None = None) -> Expr:
+def over(
+    shape: Shape, body: Callable[[Sequence[Index]], terms.Expr], make: Callable[..., terms.Expr] | None = None
+) -> terms.Expr:
     """Return the generation of body(indices) over a shape; `make` builds another binder instead."""
     variables = [Var(next(fresh_uid), _NAMES[at % len(_NAMES)]) for at in range(len(shape))]
     node = body([index(variable) for variable in variables])
     for variable, extent in zip(reversed(variables), reversed(shape), strict=True):
         inside = close(node, variable)
-        node = Gen(ZERO, extent, inside, variable.name) if make is None else make(ZERO, extent, inside, variable.name)
+        node = (
+            terms.Gen(ZERO, extent, inside, variable.name)
+            if make is None
+            else make(ZERO, extent, inside, variable.name)
+        )
     return node
 
 
-def element(e: Expr, at: Sequence[Index]) -> Expr:
+def element(e: terms.Expr, at: Sequence[Index]) -> terms.Expr:
     """Return the access of a tensor at some indices."""
     for position in at:
-        e = Access(e, position)
+        e = terms.Access(e, position)
     return e
 
 
-def within(e: Expr, at: Sequence[Index]) -> Expr:
+def within(e: terms.Expr, at: Sequence[Index]) -> terms.Expr:
     """Return the access at indices that are in range: for a generation, its instantiated body (`get_gen`)."""
     for position in at:
-        plain = isinstance(e, Gen) and e.low == ZERO and e.mark is LoopMark.NONE
-        e = instantiate(e.body, position) if plain and isinstance(e, Gen) else Access(e, position)
+        plain = isinstance(e, terms.Gen) and e.low == ZERO and e.mark is LoopMark.NONE
+        e = instantiate(e.body, position) if plain and isinstance(e, terms.Gen) else terms.Access(e, position)
     return e
 
 
@@ -79,7 +72,7 @@ def without_broadcasting() -> Iterator[None]:
         _BROADCASTING_DISABLED.reset(before)
 
 
-def broadcast(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+def broadcast(left: terms.Expr, right: terms.Expr) -> tuple[terms.Expr, terms.Expr]:
     """Broadcast two tensors as NumPy does: add leading dimensions, and repeat along extents of 1.
 
     If neither is needed, the tensors are returned unchanged, and the program must prove that their extents are equal.
@@ -118,7 +111,7 @@ def _spreads(a: Index, b: Index) -> bool:
     return a != b and ONE in (a, b)
 
 
-def _spread(e: Expr, shape: Shape) -> Expr:
+def _spread(e: terms.Expr, shape: Shape) -> terms.Expr:
     own = e.type.shape
     return e if own == shape else over(shape, lambda at: within(e, _read_at(own, shape, at)))
 
@@ -130,7 +123,7 @@ def _listed(shape: Shape) -> str:
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
-def matmul(left: Expr, right: Expr) -> Expr:
+def matmul(left: terms.Expr, right: terms.Expr) -> terms.Expr:
     """Return `A @ B` as in NumPy: for vectors, matrices, and stacks of matrices, which are broadcast."""
     a, b = left.type.shape, right.type.shape
     if not a or not b:
@@ -152,13 +145,13 @@ def matmul(left: Expr, right: Expr) -> Expr:
     rank = len(outer)
     rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
 
-    def entry(at: Sequence[Index]) -> Expr:
+    def entry(at: Sequence[Index]) -> terms.Expr:
         stack, i, j = at[:rank], at[rank : rank + len(rows)], at[rank + len(rows) :]
         first, second = _read_at(a[:-2], outer, stack), _read_at(b[:-2], outer, stack)
         return over(
             (inner,),
-            lambda p: Binary("mul", *agree(within(left, [*first, *i, *p]), within(right, [*second, *p, *j]))),
-            lambda low, high, body, _: Reduce("sum", low, high, body, "k"),
+            lambda p: terms.Binary("mul", *agree(within(left, [*first, *i, *p]), within(right, [*second, *p, *j]))),
+            lambda low, high, body, _: terms.Reduce("sum", low, high, body, "k"),
         )
 
     return over((*outer, *rows, *columns), entry)
@@ -167,7 +160,7 @@ def matmul(left: Expr, right: Expr) -> Expr:
 # -- reductions -------------------------------------------------------------------------------------------------------
 
 
-def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object, *, mean: bool = False) -> Expr:
+def folded(monoid: terms.Monoid, e: terms.Expr, axis: object, keepdims: object, *, mean: bool = False) -> terms.Expr:
     """Return a reduction such as `A.sum(axis=…)` along one axis, several, or all; `keepdims` keeps them with extent 1.
 
     With `mean`, the result is divided by the number of elements.
@@ -178,15 +171,17 @@ def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object, *, mean: boo
         raise InvalidArgument(f"keepdims={brief(keepdims)}", required="keepdims=True or keepdims=False")
     kept = tuple(extent for at, extent in enumerate(shape) if at not in axes)
 
-    def result(at: Sequence[Index]) -> Expr:
+    def result(at: Sequence[Index]) -> terms.Expr:
         outer = list(at)
 
-        def term(inner: Sequence[Index]) -> Expr:
+        def term(inner: Sequence[Index]) -> terms.Expr:
             left, summed = iter(outer), iter(inner)
             return within(e, [next(summed) if dimension in axes else next(left) for dimension in range(len(shape))])
 
-        total = over(tuple(shape[a] for a in axes), term, lambda lo, hi, body, _: Reduce(monoid, lo, hi, body, "k"))
-        return Binary("div", *agree(total, _counted(e, axes))) if mean else total
+        total = over(
+            tuple(shape[a] for a in axes), term, lambda lo, hi, body, _: terms.Reduce(monoid, lo, hi, body, "k")
+        )
+        return terms.Binary("div", *agree(total, _counted(e, axes))) if mean else total
 
     made = over(kept, result)
     if not keepdims:
@@ -195,12 +190,12 @@ def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object, *, mean: boo
     return over(whole, lambda at: within(made, [i for d, i in enumerate(at) if d not in axes]))
 
 
-def _counted(e: Expr, axes: Sequence[int]) -> Expr:
+def _counted(e: terms.Expr, axes: Sequence[int]) -> terms.Expr:
     """Return the number of reduced elements as a scalar."""
     count = ONE
     for at in axes:
         count = count * e.type.shape[at]
-    return Value(count, e.type.dtype)
+    return terms.Value(count, e.type.dtype)
 
 
 def _axes(axis: object, rank: int) -> list[int]:
@@ -216,13 +211,13 @@ def _axes(axis: object, rank: int) -> list[int]:
     return sorted(found)
 
 
-def transposed(e: Expr) -> Expr:
+def transposed(e: terms.Expr) -> terms.Expr:
     """Return `A.T`: the dimensions in reverse order."""
     match e.type.rank:
         case 0 | 1:
             return e
         case 2:
-            return Reshape(Transpose(), e)
+            return terms.Reshape(terms.Transpose(), e)
         case _:
             return over(tuple(reversed(e.type.shape)), lambda at: element(e, list(reversed(at))))
 
@@ -230,7 +225,7 @@ def transposed(e: Expr) -> Expr:
 # -- slices -----------------------------------------------------------------------------------------------------------
 
 
-def sliced(e: Expr, positions: Sequence[Index | Cut | None]) -> Expr:
+def sliced(e: terms.Expr, positions: Sequence[Index | Cut | None]) -> terms.Expr:
     """Return `A[1:, j, None]`: slices keep a dimension, indices remove one, and None adds one of extent 1."""
     shape: list[Index] = []
     reads: list[Callable[[Sequence[Index]], Index]] = []
@@ -270,7 +265,7 @@ def _from_end(bound: Index, extent: Index) -> Index:
 
 # -- NumPy's functions ------------------------------------------------------------------------------------------------
 
-_BINARY: Final[dict[str, BinaryOp]] = {
+_BINARY: Final[dict[str, terms.BinaryOp]] = {
     "add": "add",
     "subtract": "sub",
     "multiply": "mul",
@@ -278,7 +273,7 @@ _BINARY: Final[dict[str, BinaryOp]] = {
     "maximum": "max",
     "minimum": "min",
 }
-_UNARY: Final[dict[str, UnaryOp]] = {
+_UNARY: Final[dict[str, terms.UnaryOp]] = {
     "negative": "neg",
     "absolute": "abs",
     "fabs": "abs",
@@ -299,17 +294,17 @@ METHODS: Final = {
 """NumPy functions that are methods of a tensor."""
 
 
-def elementwise(name: str, operands: Sequence[Expr]) -> Expr | None:
+def elementwise(name: str, operands: Sequence[terms.Expr]) -> terms.Expr | None:
     """Return the term for one of NumPy's elementwise functions; None for an unsupported one."""
     match name, operands:
         case str(), [left, right] if name in _BINARY:
             return arithmetic(_BINARY[name], *broadcast(left, right))
         case str(), [operand] if name in _UNARY:
-            return Unary(_UNARY[name], operand)
+            return terms.Unary(_UNARY[name], operand)
         case "matmul", [left, right]:
             return matmul(left, right)
         case "square", [operand]:
-            return Binary("mul", operand, operand)
+            return terms.Binary("mul", operand, operand)
         case "positive", [operand]:
             return operand
         case _:

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any, overload
 from typing import cast as cast_to
 
-from atl.core import dtypes
+from atl.core import dtypes, terms
 from atl.core.index import Index, Size, Var, index
 from atl.core.index import ceildiv as ceiling
 from atl.core.index import imax as greatest
@@ -19,31 +19,6 @@ from atl.core.marks import LoopMark
 from atl.core.node import refuse_runaway_recursion
 from atl.core.predicate import conjunction, equal
 from atl.core.substitution import close, close_tensor, fresh_uid
-from atl.core.terms import (
-    MONOIDS,
-    Cast,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Let,
-    Monoid,
-    PadLeft,
-    PadRight,
-    Place,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    Split,
-    TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Unary,
-    UnaryOp,
-    Value,
-)
 from atl.errors import InvalidArgument, InvalidName, RankError, ShapeError, Source, brief
 from atl.surface.declarations import checked_name
 from atl.surface.results import Results, ResultsLike, joined, results_in
@@ -105,7 +80,7 @@ def gen(*arguments: Range | Binder) -> Tensor:
     >>> atl.gen(n, lambda i: 2.0).shape
     (n,)
     """
-    return _bind(Gen, "gen", arguments)
+    return _bind(terms.Gen, "gen", arguments)
 
 
 def sum(*arguments: Range | Binder) -> Tensor:  # noqa: A001 (the contract's name)
@@ -116,21 +91,21 @@ def sum(*arguments: Range | Binder) -> Tensor:  # noqa: A001 (the contract's nam
     return _bind(_reducer("sum"), "sum", arguments)
 
 
-def reduce(monoid: Monoid, *arguments: Range | Binder) -> Tensor:
+def reduce(monoid: terms.Monoid, *arguments: Range | Binder) -> Tensor:
     """Reduce body(i) by a commutative monoid: "sum", "product", "max" or "min". The arguments are those of `sum`.
 
     The reduction starts at the neutral element. For an empty range the result is padding, which reads as zero.
     """
-    if not isinstance(monoid, str) or monoid not in MONOIDS:
-        raise InvalidArgument(f"there is no monoid {brief(monoid)}", required=f"one of {', '.join(MONOIDS)}")
+    if not isinstance(monoid, str) or monoid not in terms.MONOIDS:
+        raise InvalidArgument(f"there is no monoid {brief(monoid)}", required=f"one of {', '.join(terms.MONOIDS)}")
     return _bind(_reducer(monoid), "reduce", arguments)
 
 
-Make = Callable[[Index, Index, Expr, str], Expr]
+Make = Callable[[Index, Index, terms.Expr, str], terms.Expr]
 
 
-def _reducer(monoid: Monoid) -> Make:
-    return lambda low, high, body, name: Reduce(monoid, low, high, body, name)
+def _reducer(monoid: terms.Monoid) -> Make:
+    return lambda low, high, body, name: terms.Reduce(monoid, low, high, body, name)
 
 
 @refuse_runaway_recursion
@@ -208,7 +183,7 @@ def guard(condition: Condition | Tensor | bool, e: TensorLike) -> Tensor:
 
     e is not evaluated where the condition is false, so that a guard makes an access safe. Source: Fig. 3.2, Fig. 5.3.
     """
-    return Tensor(located(Guard(as_predicate(condition), as_tensor(e).node)))
+    return Tensor(located(terms.Guard(as_predicate(condition), as_tensor(e).node)))
 
 
 @overload
@@ -230,10 +205,10 @@ def let(
     chosen = called if name is None else checked_name(name, "a let")
     value = as_tensor(e)
     node = value.node if value.dtype is not None else strengthen(value.node, dtypes.DEFAULT)
-    variable = TensorVar(next(fresh_uid), chosen, node.type)
+    variable = terms.TensorVar(next(fresh_uid), chosen, node.type)
 
     def bound(inside: Tensor) -> Tensor:
-        return Tensor(located(Let(node, close_tensor(inside.node, variable), chosen)))
+        return Tensor(located(terms.Let(node, close_tensor(inside.node, variable), chosen)))
 
     made = body(Tensor(variable))
     several = results_in(made)
@@ -248,8 +223,8 @@ def concat(first: TensorLike, *others: TensorLike) -> Tensor:
     return joined([as_tensor(part).node for part in (first, *others)])
 
 
-def _reshape(op: ReshapeOp, e: TensorLike) -> Tensor:
-    return Tensor(located(Reshape(op, as_tensor(e).node)))
+def _reshape(op: terms.ReshapeOp, e: TensorLike) -> Tensor:
+    return Tensor(located(terms.Reshape(op, as_tensor(e).node)))
 
 
 def transpose(e: TensorLike) -> Tensor:
@@ -257,7 +232,7 @@ def transpose(e: TensorLike) -> Tensor:
 
     Shape: (m, n, rest) for (n, m, rest). Source: Fig. 4.3.
     """
-    return _reshape(Transpose(), e)
+    return _reshape(terms.Transpose(), e)
 
 
 def flatten(e: TensorLike) -> Tensor:
@@ -265,7 +240,7 @@ def flatten(e: TensorLike) -> Tensor:
 
     Shape: (n*m, rest) for (n, m, rest). Source: Fig. 4.3.
     """
-    return _reshape(Flatten(), e)
+    return _reshape(terms.Flatten(), e)
 
 
 def split(k: IndexLike, e: TensorLike) -> Tensor:
@@ -274,27 +249,27 @@ def split(k: IndexLike, e: TensorLike) -> Tensor:
     split(k, e)[i, j] = e[i*k + j] if i*k + j < n, else padding.
     Shape: (⌈n/k⌉, k, rest). Source: Fig. 4.3.
     """
-    return _reshape(Split(as_index(k)), e)
+    return _reshape(terms.Split(as_index(k)), e)
 
 
 def padl(k: IndexLike, e: TensorLike) -> Tensor:
     """Add k >= 0 elements of padding before the first element. Shape: (n + k, rest). Source: Fig. 4.3."""
-    return _reshape(PadLeft(as_index(k)), e)
+    return _reshape(terms.PadLeft(as_index(k)), e)
 
 
 def padr(k: IndexLike, e: TensorLike) -> Tensor:
     """Add k >= 0 elements of padding after the last element. Shape: (n + k, rest). Source: Fig. 4.3."""
-    return _reshape(PadRight(as_index(k)), e)
+    return _reshape(terms.PadRight(as_index(k)), e)
 
 
 def truncl(k: IndexLike, e: TensorLike) -> Tensor:
     """Drop the first k elements, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
-    return _reshape(TruncateLeft(as_index(k)), e)
+    return _reshape(terms.TruncateLeft(as_index(k)), e)
 
 
 def truncr(k: IndexLike, e: TensorLike) -> Tensor:
     """Drop the last k elements, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
-    return _reshape(TruncateRight(as_index(k)), e)
+    return _reshape(terms.TruncateRight(as_index(k)), e)
 
 
 def place(n: IndexLike, i: IndexLike, e: TensorLike) -> Tensor:
@@ -309,7 +284,7 @@ def place(n: IndexLike, i: IndexLike, e: TensorLike) -> Tensor:
     >>> atl.evaluate(atl.program("one_hot", [], atl.place(n, 2, 1)), n=4)
     array([0., 0., 1., 0.], dtype=float32)
     """
-    return _reshape(Place(as_index(n), as_index(i)), e)
+    return _reshape(terms.Place(as_index(n), as_index(i)), e)
 
 
 # -- sparse placement (§7.2) ------------------------------------------------------------------------------------------
@@ -347,7 +322,7 @@ def scatter(
     variable = Var(next(fresh_uid), name)
     p = IndexExpr(index(variable))
     term = place(n, at(p), e(p)).node
-    return Tensor(located(Reduce("sum", low, high, close(term, variable), name)))
+    return Tensor(located(terms.Reduce("sum", low, high, close(term, variable), name)))
 
 
 @refuse_runaway_recursion
@@ -387,9 +362,11 @@ def coiter(
     at = [IndexExpr(index(variable)) for variable in variables]
     coordinates = [as_index(as_tensor(row)[position]) for (row, _, _), position in zip(fingers, at, strict=True)]
     together = conjunction((*(equal(a, b) for a, b in pairwise(coordinates)), as_predicate(when(*at))))
-    node: Expr = Guard(together, as_tensor(body(*at)).node)
+    node: terms.Expr = terms.Guard(together, as_tensor(body(*at)).node)
     for (_, low, high), variable, name in reversed(list(zip(fingers, variables, names, strict=True))):
-        node = located(Reduce("sum", as_index(low), as_index(high), close(node, variable), name, mark=LoopMark.MERGE))
+        node = located(
+            terms.Reduce("sum", as_index(low), as_index(high), close(node, variable), name, mark=LoopMark.MERGE)
+        )
     return Tensor(node)
 
 
@@ -476,7 +453,7 @@ def _first_row(n: IndexExpr, m: IndexExpr, d: IndexExpr) -> IndexExpr:
 def select(condition: Condition | Tensor | bool, a: TensorLike, b: TensorLike) -> Tensor:
     """Return a where the condition holds, else b; only the chosen operand is evaluated. The shapes must be equal."""
     left, right = agree(as_tensor(a).node, as_tensor(b).node)
-    return Tensor(located(Select(as_predicate(condition), left, right)))
+    return Tensor(located(terms.Select(as_predicate(condition), left, right)))
 
 
 def minimum(a: TensorLike, b: TensorLike) -> Tensor:
@@ -489,8 +466,8 @@ def maximum(a: TensorLike, b: TensorLike) -> Tensor:
     return arithmetic("max", a, b)
 
 
-def _unary(op: UnaryOp, e: TensorLike) -> Tensor:
-    return Tensor(located(Unary(op, as_tensor(e).node)))
+def _unary(op: terms.UnaryOp, e: TensorLike) -> Tensor:
+    return Tensor(located(terms.Unary(op, as_tensor(e).node)))
 
 
 def abs(e: TensorLike) -> Tensor:  # noqa: A001 (the contract's name)
@@ -524,12 +501,12 @@ def cast(dtype: str, e: TensorLike) -> Tensor:
     name = dtypes.checked_dtype(dtype)
     if operand.dtype is None:
         return Tensor(strengthen(operand.node, name))
-    return Tensor(located(Cast(name, operand.node)))
+    return Tensor(located(terms.Cast(name, operand.node)))
 
 
 def value(i: IndexLike) -> Tensor:
     """Return an index as a scalar, whose element type is that of the other operands."""
-    return Tensor(located(Value(as_index(i), None)))
+    return Tensor(located(terms.Value(as_index(i), None)))
 
 
 # -- indices ----------------------------------------------------------------------------------------------------------

@@ -14,22 +14,10 @@ from math import isnan
 from types import EllipsisType
 from typing import Any, NoReturn, TypeAlias, TypeVar, Union, overload
 
-from atl.core import dtypes, literals, predicate
+from atl.core import dtypes, literals, predicate, terms
 from atl.core.index import Index, exclusive_or, floordiv, index, read
 from atl.core.node import malformed
 from atl.core.predicate import Predicate
-from atl.core.terms import (
-    Access,
-    Binary,
-    BinaryOp,
-    Constant,
-    Expr,
-    Input,
-    Monoid,
-    Term,
-    Unary,
-    Value,
-)
 from atl.errors import DtypeError, InvalidArgument, RankError, Source, SymbolicValue, brief
 from atl.surface import numpy_forms
 from atl.surface.declarations import TensorSpec
@@ -41,7 +29,7 @@ IndexLike: TypeAlias = Union["IndexExpr", Index, int, "Tensor"]
 TensorLike: TypeAlias = Union["Tensor", int, float]
 Position: TypeAlias = IndexLike | slice | EllipsisType | None
 Axis: TypeAlias = int | tuple[int, ...] | None
-T = TypeVar("T", bound=Expr)
+T = TypeVar("T", bound=terms.Expr)
 
 
 class IndexExpr(Symbolic):
@@ -204,8 +192,8 @@ class Tensor(Symbolic):
     _kind = "a tensor"
     __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
 
-    def __init__(self, node: Expr) -> None:
-        if not isinstance(node, Term):
+    def __init__(self, node: terms.Expr) -> None:
+        if not isinstance(node, terms.Term):
             raise malformed("a tensor", node, "a node, as in the result of atl.tensor(…)")
         self.node = node
 
@@ -239,7 +227,7 @@ class Tensor(Symbolic):
             )
         node = self.node
         for at in positions:
-            node = located(Access(node, as_index(at)))
+            node = located(terms.Access(node, as_index(at)))
         return Tensor(node)
 
     def _cuts(self, positions: tuple[Position, ...]) -> list[Index | numpy_forms.Cut | None]:
@@ -344,7 +332,7 @@ class Tensor(Symbolic):
         """Return the mean along one axis, several, or all."""
         return Tensor(located(numpy_forms.folded("sum", self.node, axis, keepdims, mean=True)))
 
-    def _folded(self, monoid: Monoid, axis: Axis, keepdims: bool) -> Tensor:
+    def _folded(self, monoid: terms.Monoid, axis: Axis, keepdims: bool) -> Tensor:
         return Tensor(located(numpy_forms.folded(monoid, self.node, axis, keepdims)))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
@@ -372,10 +360,10 @@ class Tensor(Symbolic):
         return not self.rank and dtypes.is_integer(self.dtype)
 
     def __neg__(self) -> Tensor:
-        return Tensor(located(Unary("neg", self.node)))
+        return Tensor(located(terms.Unary("neg", self.node)))
 
     def __abs__(self) -> Tensor:
-        return Tensor(located(Unary("abs", self.node)))
+        return Tensor(located(terms.Unary("abs", self.node)))
 
     def __pos__(self) -> Tensor:
         return self
@@ -463,35 +451,35 @@ def _alternatives_to_index(value: object) -> tuple[str, ...]:
             return ()
 
 
-def _index_of_element(node: Expr) -> Index:
+def _index_of_element(node: terms.Expr) -> Index:
     """Convert an element of an integer array, or sums and products of such elements, to an index."""
     match node:
-        case Constant(int() as value, _):
+        case terms.Constant(int() as value, _):
             return index(value)
-        case Value(position, _):
+        case terms.Value(position, _):
             return position
-        case Binary("add", left, right):
+        case terms.Binary("add", left, right):
             return _index_of_element(left) + _index_of_element(right)
-        case Binary("sub", left, right):
+        case terms.Binary("sub", left, right):
             return _index_of_element(left) - _index_of_element(right)
-        case Binary("mul", left, right):
+        case terms.Binary("mul", left, right):
             return _index_of_element(left) * _index_of_element(right)
-        case Unary("neg", operand):
+        case terms.Unary("neg", operand):
             return -_index_of_element(operand)
-        case Input() | Access():
+        case terms.Input() | terms.Access():
             return _index_read(node)
         case _:
             raise _no_index()
 
 
-def _index_read(node: Expr, of: tuple[str, ...] = dtypes.INTEGERS) -> Index:
+def _index_read(node: terms.Expr, of: tuple[str, ...] = dtypes.INTEGERS) -> Index:
     """Convert an element of an input with one of these types to an index."""
     positions: list[Index] = []
-    at: Expr = node
-    while isinstance(at, Access):
+    at: terms.Expr = node
+    while isinstance(at, terms.Access):
         positions.append(at.index)
         at = at.tensor
-    if isinstance(at, Input) and not node.type.shape:
+    if isinstance(at, terms.Input) and not node.type.shape:
         if at.array.dtype in of:
             return read(at.array, tuple(reversed(positions)))
         raise DtypeError(
@@ -515,6 +503,7 @@ def _no_index() -> InvalidArgument:
 
 
 def as_predicate(value: object) -> Predicate:
+    """Convert a condition, truth value or boolean element to a predicate. Raises `InvalidArgument`."""
     match value:
         case Condition():
             return value.node
@@ -537,9 +526,9 @@ def as_tensor(value: object) -> Tensor:
         case bool():
             pass
         case int() | numbers.Integral():
-            return Tensor(Constant(int(value), None))
+            return Tensor(terms.Constant(int(value), None))
         case float() | numbers.Real() if not isnan(value) and not isinstance(value, Fraction):
-            return Tensor(Constant(float(value), None))
+            return Tensor(terms.Constant(float(value), None))
         case IndexExpr():
             raise InvalidArgument(
                 f"the index {value!r} is used as a scalar",
@@ -579,7 +568,7 @@ def _alternatives_to_tensor(value: object) -> tuple[str, ...]:
             return ()
 
 
-def arithmetic(op: BinaryOp, left: object, right: object) -> Tensor:
+def arithmetic(op: terms.BinaryOp, left: object, right: object) -> Tensor:
     """Return a scalar operation on two values with broadcasting."""
     first, second = numpy_forms.broadcast(as_tensor(left).node, as_tensor(right).node)
     return Tensor(located(literals.arithmetic(op, first, second)))

@@ -11,31 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
+from atl.core import index as ix
 from atl.core.declared import is_bool_array
 from atl.core.dtypes import BOOL
-from atl.core.index import (
-    ONE,
-    AnyAtom,
-    Bound,
-    Extremum,
-    Index,
-    Leaf,
-    Monomial,
-    Order,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    constant,
-    index,
-    polynomial,
-    without,
-)
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.errors import TooLarge
 
-Naming: TypeAlias = Callable[[Leaf], str]
+Naming: TypeAlias = Callable[[ix.Leaf], str]
 """Function that names a size or an index at a place."""
 
 MANY_QUOTIENTS: Final = 24
@@ -148,8 +130,8 @@ class _Term:
     """A term coefficient * atoms * (a % b)."""
 
     coefficient: int
-    atoms: Monomial
-    remainder: tuple[Index, Index] | None = None
+    atoms: ix.Monomial
+    remainder: tuple[ix.Index, ix.Index] | None = None
 
     @property
     def is_constant(self) -> bool:
@@ -166,22 +148,22 @@ class _Term:
         return (-len(factors), -abs(self.coefficient), *sorted(factors))
 
 
-def _atom_order(atom: AnyAtom) -> Order:
+def _atom_order(atom: ix.AnyAtom) -> ix.Order:
     """Return a sort key for factors: indices precede sizes, as in i*k and (i // k)*k."""
     match atom:
-        case Bound(position):
+        case ix.Bound(position):
             return (0, -position)
-        case Var(uid, _):
+        case ix.Var(uid, _):
             return (1, uid)
-        case Size(name, _):
+        case ix.Size(name, _):
             return (3, name)
-        case Quotient() | Extremum() | Xor() | Read():
+        case ix.Quotient() | ix.Extremum() | ix.Xor() | ix.Read():
             return (2, atom.order)
         case _:
             assert_never(atom)
 
 
-def _terms(expression: Index) -> list[_Term]:
+def _terms(expression: ix.Index) -> list[_Term]:
     out: list[_Term] = []
     while (found := _remainder(expression)) is not None:
         factor, a, b, expression = found
@@ -190,11 +172,11 @@ def _terms(expression: Index) -> list[_Term]:
     return out
 
 
-def _remainder(expression: Index) -> tuple[Index, Index, Index, Index] | None:
+def _remainder(expression: ix.Index) -> tuple[ix.Index, ix.Index, ix.Index, ix.Index] | None:
     """Return (f, a, b, rest) such that the expression is f * (a % b) + rest with a shorter rest; else None."""
     if len(expression.terms) < 2:
         return None
-    quotients = {atom: None for atoms, _ in expression.terms for atom in atoms if isinstance(atom, Quotient)}
+    quotients = {atom: None for atoms, _ in expression.terms for atom in atoms if isinstance(atom, ix.Quotient)}
     if not quotients or len(quotients) > MANY_QUOTIENTS:
         return None
     # Try larger quotients first, so that an outer remainder is found before remainders in its numerator.
@@ -210,7 +192,7 @@ def _remainder(expression: Index) -> tuple[Index, Index, Index, Index] | None:
     return None
 
 
-def _readings(quotient: Quotient, others: list[Quotient]) -> Iterator[tuple[Index, Index]]:
+def _readings(quotient: ix.Quotient, others: list[ix.Quotient]) -> Iterator[tuple[ix.Index, ix.Index]]:
     """Yield the divisions a // b equal to this quotient: itself, and (a // c) // (b / c) for each quotient a // c."""
     whole = quotient.denominator.constant
     if whole is not None and whole < 1:
@@ -219,28 +201,28 @@ def _readings(quotient: Quotient, others: list[Quotient]) -> Iterator[tuple[Inde
     for other in others:
         part = other.denominator.constant
         if whole and part and other != quotient and other.numerator == quotient.numerator and whole % part == 0:
-            yield index(other), constant(whole // part)
+            yield ix.index(other), ix.constant(whole // part)
 
 
-def _factors(expression: Index, quotient: Quotient, b: Index) -> Iterator[Index]:
+def _factors(expression: ix.Index, quotient: ix.Quotient, b: ix.Index) -> Iterator[ix.Index]:
     """Yield the factors f such that the terms of -f * b * quotient occur in the expression."""
     lead, leading = b.terms[0]
-    found: dict[Monomial, int] = {}
+    found: dict[ix.Monomial, int] = {}
     for atoms, coefficient in expression.terms:
         if quotient in atoms and coefficient % leading == 0:
-            left = without(without(atoms, (quotient,)) or (), lead)
+            left = ix.without(ix.without(atoms, (quotient,)) or (), lead)
             if left is not None:
                 found[left] = -coefficient // leading
     if len(b.terms) == 1 and found:
-        yield polynomial(found)
+        yield ix.polynomial(found)
     elif found:
-        yield from (polynomial({atoms: coefficient}) for atoms, coefficient in found.items())
+        yield from (ix.polynomial({atoms: coefficient}) for atoms, coefficient in found.items())
 
 
 # -- writing expressions ----------------------------------------------------------------------------------------------
 
 
-def write_index(expression: Index, naming: Naming) -> Written:
+def write_index(expression: ix.Index, naming: Naming) -> Written:
     """Return the notation of an index expression."""
     return _sum(_terms(expression), naming)
 
@@ -260,7 +242,7 @@ def _sum(terms: list[_Term], naming: Naming) -> Written:
 
 def _product(term: _Term, naming: Naming) -> Written:
     """Return the notation of a term without its sign."""
-    factors: list[tuple[Order, Written]] = [(_atom_order(atom), _atom(atom, naming)) for atom in term.atoms]
+    factors: list[tuple[ix.Order, Written]] = [(_atom_order(atom), _atom(atom, naming)) for atom in term.atoms]
     if term.remainder is not None:
         a, b = term.remainder
         written = Division("remainder", write_index(a, naming), write_index(b, naming))
@@ -272,29 +254,29 @@ def _product(term: _Term, naming: Naming) -> Written:
     return ordered[0] if len(ordered) == 1 else Product(tuple(ordered))
 
 
-def _atom(atom: AnyAtom, naming: Naming) -> Written:
+def _atom(atom: ix.AnyAtom, naming: Naming) -> Written:
     match atom:
-        case Size() | Bound() | Var():
+        case ix.Size() | ix.Bound() | ix.Var():
             return Name(naming(atom))
-        case Quotient(numerator, denominator):
+        case ix.Quotient(numerator, denominator):
             above = _rounded_up(numerator, denominator)
             rounding: Literal["floor", "ceiling"] = "floor" if above is None else "ceiling"
             return Division(
                 rounding, write_index(numerator if above is None else above, naming), write_index(denominator, naming)
             )
-        case Extremum(kind, choices):
+        case ix.Extremum(kind, choices):
             return Extreme(kind, tuple(write_index(choice, naming) for choice in choices))
-        case Xor(parts):
+        case ix.Xor(parts):
             return Extreme("xor", tuple(write_index(part, naming) for part in parts))
-        case Read(array, indices):
+        case ix.Read(array, indices):
             return Element(array.name, tuple(write_index(position, naming) for position in indices))
         case _:
             assert_never(atom)
 
 
-def _rounded_up(numerator: Index, denominator: Index) -> Index | None:
+def _rounded_up(numerator: ix.Index, denominator: ix.Index) -> ix.Index | None:
     """Return a if numerator // denominator is better written as a / denominator rounded up; else None."""
-    above = numerator - denominator + ONE
+    above = numerator - denominator + ix.ONE
     saved = len(numerator.terms) - len(above.terms)
     if not above.terms or saved < 0:
         return None
@@ -327,12 +309,12 @@ def write_condition(predicate: Predicate, naming: Naming) -> Condition:
             assert_never(predicate)
 
 
-def _statement(expression: Index, naming: Naming) -> Statement | None:
+def _statement(expression: ix.Index, naming: Naming) -> Statement | None:
     """Return a rule's condition p(i) or a Boolean element mask[i] if 0 <= expression states its truth or negation."""
     candidates = ((expression, False, False), (-expression - 1, True, False), (expression + 1, False, True))
     for truth, negated, is_element in (*candidates, (-expression, True, True)):
         match truth.atom:
-            case Read(array, indices) if array.dtype == BOOL and is_element == is_bool_array(array):
+            case ix.Read(array, indices) if array.dtype == BOOL and is_element == is_bool_array(array):
                 return Statement(array.name, tuple(write_index(at, naming) for at in indices), negated, is_element)
             case _:
                 pass
@@ -348,7 +330,7 @@ def _inequality(terms: list[_Term], naming: Naming) -> Comparison:
         return Comparison((Number(-offset), _sum(more, naming)), ("<=",))
     if not more:
         # Write bounds of indices as i < n, and bounds of sizes as n <= 5.
-        strict = any(not isinstance(atom, Size) for term in less for atom in term.atoms) or any(
+        strict = any(not isinstance(atom, ix.Size) for term in less for atom in term.atoms) or any(
             term.remainder is not None for term in less
         )
         bound = Number(offset + 1 if strict else offset)
@@ -358,12 +340,12 @@ def _inequality(terms: list[_Term], naming: Naming) -> Comparison:
     return Comparison((_sum([*less, _Term(-offset - 1, ())], naming), _sum(more, naming)), ("<",))
 
 
-def _equation(relation: Literal["=", "!="], expression: Index, naming: Naming) -> Comparison:
+def _equation(relation: Literal["=", "!="], expression: ix.Index, naming: Naming) -> Comparison:
     """Return the notation of an equation, solved for an index if possible: i = n - 1 for n - i - 1."""
     terms = _terms(expression)
     for term in sorted(terms, key=_Term.order):
         alone = len(term.atoms) == 1 and term.remainder is None and abs(term.coefficient) == 1
-        if alone and isinstance(term.atoms[0], Bound | Var):
+        if alone and isinstance(term.atoms[0], ix.Bound | ix.Var):
             rest = [other.times(-term.coefficient) for other in terms if other is not term]
             return Comparison((_product(term, naming), _sum(rest, naming)), (relation,))
     if not any(term.coefficient > 0 for term in terms if not term.is_constant):

@@ -14,34 +14,12 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from atl.core import dtypes
+from atl.core import terms as tm
 from atl.core.declared import MONOTONIC_NOTATION, is_bool_array
 from atl.core.index import Array, Index
 from atl.core.marks import LoopMark, Mark
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    TensorVar,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Path, amounts, children
 from atl.errors import Location
 from atl.text.index_notation import (
@@ -135,7 +113,7 @@ def written(what: Index | Program) -> str:
     return show_program(what) if isinstance(what, Program) else show_index(what)
 
 
-def show(expr: Expr, *, ascii: bool = False, abridge: bool = True) -> str:  # noqa: A002
+def show(expr: tm.Expr, *, ascii: bool = False, abridge: bool = True) -> str:  # noqa: A002
     """Return a tensor expression as text; parts of a large one are elided unless `abridge` is false."""
     return _laid(expr, _Where(None), ascii=ascii, abridge=abridge and expr.size > WHOLE).text
 
@@ -145,7 +123,7 @@ def show_program(program: Program, *, ascii: bool = False, abridge: bool = False
     return _laid(program, _Where(None), ascii=ascii, abridge=abridge and program.body.size > WHOLE).text
 
 
-def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool = False) -> Location:  # noqa: A002
+def place_of(program: Program | tm.Expr, path: Path, *, note: str = "", ascii: bool = False) -> Location:  # noqa: A002
     """Return the location of the part at a path, for an error message with carets below its first line.
 
     The line of user code is that of the innermost enclosing part that has one. A note is appended to the first line.
@@ -165,14 +143,14 @@ def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool
     return Location(text, laid.start, min(laid.stop, line_end), source)
 
 
-def text_at(root: Program | Expr, path: Path) -> str:
+def text_at(root: Program | tm.Expr, path: Path) -> str:
     """Return the text of the part at a path on one line, with the names in scope there."""
     laid = _laid(root, _Where(path), ascii=False, abridge=False, width=UNBROKEN)
     text = " ".join(laid.text[laid.start : laid.stop].split())
     return text if len(text) <= LONGEST_PART else f"{text[: LONGEST_PART - 2]} …"
 
 
-def layout_at(root: Program | Expr, path: Path, *, width: int = WIDTH) -> TextLayout:
+def layout_at(root: Program | tm.Expr, path: Path, *, width: int = WIDTH) -> TextLayout:
     """Return the whole text with the offsets of the part at a path and of its head.
 
     The head of a binder is the text before its body: `⊞[i < n]`.
@@ -185,14 +163,14 @@ def layout_with_heads(program: Program, *, width: int = WIDTH) -> TextLayout:
     return _laid(program, _Where(None, at=()), ascii=False, abridge=False, width=width)
 
 
-def show_part(part: Expr, names: Names, *, width: int = WIDTH) -> str:
+def show_part(part: tm.Expr, names: Names, *, width: int = WIDTH) -> str:
     """Return the text of a part of a program, with the names in scope there."""
     printer = _Printer(names, UNICODE, abridge=False)
     return lay_out(printer.piece(part, _Where(None), known=part.type.dtype == dtypes.DEFAULT).doc, width).text
 
 
 def _laid(
-    what: Program | Expr,
+    what: Program | tm.Expr,
     where: _Where,
     *,
     ascii: bool,  # noqa: A002
@@ -330,7 +308,7 @@ class _Where:
         return (START, HEAD) if self.path == () else ("", "")
 
 
-_Prefixed: TypeAlias = Gen | Reduce | Guard | Reshape
+_Prefixed: TypeAlias = tm.Gen | tm.Reduce | tm.Guard | tm.Reshape
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,21 +348,21 @@ class _Printer:
     def condition(self, predicate: Predicate) -> str:
         return condition_text(write_condition(predicate, self._names.of_leaf), self._spelling)
 
-    def type(self, of: Type) -> str:
+    def type(self, of: tm.Type) -> str:
         extents = ", ".join(self.index(extent) for extent in of.shape)
         return f"{dtypes.written(of.dtype)}[{extents}]" if of.shape else dtypes.written(of.dtype)
 
     def result_types(self, program: Program) -> Doc:
         """Return the type of the result, or the names and types of several results."""
         if not program.results:
-            return self.type(Type(program.dtype, program.type.shape))
+            return self.type(tm.Type(program.dtype, program.type.shape))
         each: list[Doc] = [
-            f"{quoted_name(r.name)} : {self.type(Type(program.dtype, r.shape))}" for r in program.results
+            f"{quoted_name(r.name)} : {self.type(tm.Type(program.dtype, r.shape))}" for r in program.results
         ]
         return Group(seq("(", Nest(4, seq(SOFT, separated(each, seq(",", LINE)))), ")"))
 
     def declaration(self, array: Array) -> str:
-        text = f"{quoted_name(array.name)} : {self.type(Type(array.dtype, array.shape))}"
+        text = f"{quoted_name(array.name)} : {self.type(tm.Type(array.dtype, array.shape))}"
         if not is_bool_array(array) and (array.low is not None or array.high is not None):
             low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
             high = self.index(array.high) if array.high is not None else self._spelling.infinity
@@ -392,88 +370,88 @@ class _Printer:
         text += f" {MONOTONIC_NOTATION[array.monotonic]}" if array.monotonic else ""
         return f"{text} between {quoted_name(array.between.name)}" if array.between is not None else text
 
-    def _typed_by_itself(self, expr: Expr) -> bool:
+    def _typed_by_itself(self, expr: tm.Expr) -> bool:
         """Return whether a part of the term determines its element type."""
         key = id(expr)
         if key not in self._typed:
             self._typed[key] = self._determines_type(expr)
         return self._typed[key]
 
-    def _determines_type(self, expr: Expr) -> bool:
+    def _determines_type(self, expr: tm.Expr) -> bool:
         match expr:
-            case Input() | Local() | TensorVar() | Metavariable() | Cast():
+            case tm.Input() | tm.Local() | tm.TensorVar() | tm.Metavariable() | tm.Cast():
                 return True
-            case Padding(of):
+            case tm.Padding(of):
                 return bool(dtypes.written(of.dtype))
-            case Constant() | Value():
+            case tm.Constant() | tm.Value():
                 return False
-            case Gen(body=body) | Reduce(body=body) | Guard(_, body) | Let(_, body):
+            case tm.Gen(body=body) | tm.Reduce(body=body) | tm.Guard(_, body) | tm.Let(_, body):
                 return self._typed_by_itself(body)
-            case Access(operand, _) | Unary(_, operand) | Reshape(_, operand):
+            case tm.Access(operand, _) | tm.Unary(_, operand) | tm.Reshape(_, operand):
                 return self._typed_by_itself(operand)
-            case Binary(_, left, right) | Concat(left, right) | Select(_, left, right):
+            case tm.Binary(_, left, right) | tm.Concat(left, right) | tm.Select(_, left, right):
                 return self._typed_by_itself(left) or self._typed_by_itself(right)
             case _:
                 assert_never(expr)
 
     # -- terms --------------------------------------------------------------------------------------------------------
 
-    def piece(self, expr: Expr, where: _Where, *, known: bool) -> _Piece:
+    def piece(self, expr: tm.Expr, where: _Where, *, known: bool) -> _Piece:
         """Return the term as a document, with edges if it is the subject of a message."""
         if self._elides(expr, where):
             return _Piece(self._spelling.elided)
         match expr:
-            case Gen() | Reduce() | Guard() | Reshape():
+            case tm.Gen() | tm.Reduce() | tm.Guard() | tm.Reshape():
                 return self._chain(expr, where, known)
-            case Access():
+            case tm.Access():
                 return self._access(expr, where, known)
             case _:
                 made = self._piece(expr, where, known)
                 return _Piece(seq(START, made.doc, STOP), made.level, made.open) if where.path == () else made
 
-    def _elides(self, expr: Expr, where: _Where) -> bool:
+    def _elides(self, expr: tm.Expr, where: _Where) -> bool:
         return self._abridge and where.path is None and where.far > NEAR and expr.size > SMALL
 
-    def _piece(self, expr: Expr, where: _Where, known: bool) -> _Piece:
+    def _piece(self, expr: tm.Expr, where: _Where, known: bool) -> _Piece:
         match expr:
-            case Input(array):
+            case tm.Input(array):
                 return _Piece(quoted_name(array.name))
-            case Local(position, _):
+            case tm.Local(position, _):
                 name = self._names.of_tensor(position)
                 return _Piece(name if name.startswith("#") else quoted_name(name))
-            case TensorVar():
+            case tm.TensorVar():
                 return _Piece(quoted_name(self._names.of_variable(expr)))
-            case Metavariable(name=name, indices=indices, tensors=tensors):
+            case tm.Metavariable(name=name, indices=indices, tensors=tensors):
                 parts = (self.piece(at, where.below(position), known=True) for position, at in enumerate(tensors))
                 arguments = [*map(self.index, indices), *(part.doc for part in parts)]
                 return _Piece(call(quoted_name(name), arguments) if arguments else quoted_name(name))
-            case Constant(value, dtype):
+            case tm.Constant(value, dtype):
                 text = repr(value)
                 return _Piece(text + self._suffix(dtype, known), Level.MINUS if text.startswith("-") else Level.ATOM)
-            case Value(position, dtype):
+            case tm.Value(position, dtype):
                 return _Piece(f"value({self.index(position)}){self._suffix(dtype, known)}")
-            case Padding(of):
+            case tm.Padding(of):
                 return _Piece(f"padding({self.type(of)})")
-            case Let():
+            case tm.Let():
                 return self._let(expr, where, known)
-            case Unary("neg", operand):
+            case tm.Unary("neg", operand):
                 # A minus sign before a number would be parsed as a negative literal.
                 made = self._operand(
-                    operand, where.below(0), Level.POSTFIX, known, enclosed=isinstance(operand, Constant)
+                    operand, where.below(0), Level.POSTFIX, known, enclosed=isinstance(operand, tm.Constant)
                 )
                 return _Piece(seq("-", made.doc), Level.MINUS, made.open)
-            case Unary(op, operand):
+            case tm.Unary(op, operand):
                 return _Piece(call(op, [self.piece(operand, where.below(0), known=known).doc]))
-            case Cast(dtype, operand):
+            case tm.Cast(dtype, operand):
                 return _Piece(call("cast", [dtype, self.piece(operand, where.below(0), known=False).doc]))
-            case Select(predicate, left, right):
+            case tm.Select(predicate, left, right):
                 return _Piece(call("select", [self.condition(predicate), *self._pair(left, right, where, known)]))
-            case Binary("min" | "max" as op, left, right):
+            case tm.Binary("min" | "max" as op, left, right):
                 return _Piece(call(op, self._pair(left, right, where, known)))
-            case Binary() | Concat():
+            case tm.Binary() | tm.Concat():
                 made = self._spine(expr, where, known)
                 return _Piece(Group(made.doc), made.level, made.open)
-            case Gen() | Reduce() | Guard() | Reshape() | Access():
+            case tm.Gen() | tm.Reduce() | tm.Guard() | tm.Reshape() | tm.Access():
                 return self.piece(expr, where, known=known)
             case _:
                 assert_never(expr)
@@ -481,20 +459,20 @@ class _Printer:
     def _suffix(self, dtype: str | None, known: bool) -> str:
         return "" if known or not (shown := dtypes.written(dtype)) else f":{shown}"
 
-    def _pair(self, left: Expr, right: Expr, where: _Where, known: bool) -> list[Doc]:
+    def _pair(self, left: tm.Expr, right: tm.Expr, where: _Where, known: bool) -> list[Doc]:
         first, second = self._known_in(left, right, known)
         return [
             self.piece(left, where.below(0), known=first).doc,
             self.piece(right, where.below(1), known=second).doc,
         ]
 
-    def _known_in(self, left: Expr, right: Expr, known: bool) -> tuple[bool, bool]:
+    def _known_in(self, left: tm.Expr, right: tm.Expr, known: bool) -> tuple[bool, bool]:
         """Return whether the element type of literals is known in each of two operands of equal type."""
         known = known or self._typed_by_itself(left) or self._typed_by_itself(right)
         return known, True
 
     def _operand(
-        self, expr: Expr, where: _Where, at_least: int, known: bool, *, last: bool = True, enclosed: bool = False
+        self, expr: tm.Expr, where: _Where, at_least: int, known: bool, *, last: bool = True, enclosed: bool = False
     ) -> _Piece:
         """Return a term as an operand, in parentheses if it binds too weakly or would absorb the following text."""
         made = self.piece(expr, where, known=known)
@@ -503,7 +481,7 @@ class _Printer:
             return made
         return _Piece(Group(seq("(", Nest(1, made.doc), ")")))
 
-    def _spine(self, expr: Binary | Concat, where: _Where, known: bool, *, last: bool = True) -> _Piece:
+    def _spine(self, expr: tm.Binary | tm.Concat, where: _Where, known: bool, *, last: bool = True) -> _Piece:
         """Return a left-associative chain of infix operators of equal precedence, with line breaks before operators."""
         sign, level = self._infix(expr)
         first, second = self._known_in(expr.left, expr.right, known)
@@ -511,29 +489,29 @@ class _Printer:
         right = self._operand(expr.right, where.below(1), level + 1, second, last=last)
         return _Piece(seq(left.doc, LINE, f"{sign} ", Nest(2, right.doc)), level, right.open)
 
-    def _spine_start(self, expr: Expr, where: _Where, level: int, known: bool) -> _Piece:
+    def _spine_start(self, expr: tm.Expr, where: _Where, level: int, known: bool) -> _Piece:
         match expr:
-            case Binary("add" | "sub" | "mul" | "div") | Concat() if self._infix(expr)[1] == level:
+            case tm.Binary("add" | "sub" | "mul" | "div") | tm.Concat() if self._infix(expr)[1] == level:
                 made = self._spine(expr, where, known, last=False)
                 return _Piece(seq(START, made.doc, STOP), made.level) if where.path == () else made
             case _:
                 return self._operand(expr, where, level, known, last=False)
 
-    def _infix(self, expr: Binary | Concat) -> tuple[str, int]:
+    def _infix(self, expr: tm.Binary | tm.Concat) -> tuple[str, int]:
         match expr:
-            case Concat():
+            case tm.Concat():
                 return "++", Level.CONCAT
-            case Binary("add", left, _) if left.type.rank:
+            case tm.Binary("add", left, _) if left.type.rank:
                 return self._spelling.add_tensors, Level.ADD
-            case Binary(op, _, _):
+            case tm.Binary(op, _, _):
                 return INFIX[op], Level.ADD if op in ("add", "sub") else Level.MULTIPLY
 
-    def _access(self, expr: Access, where: _Where, known: bool) -> _Piece:
+    def _access(self, expr: tm.Access, where: _Where, known: bool) -> _Piece:
         """Return tensor[i, j], which merges nested accesses."""
         indices: list[Doc] = []
-        base: Expr = expr
+        base: tm.Expr = expr
         starts: Doc = ""
-        while isinstance(base, Access):
+        while isinstance(base, tm.Access):
             if where.path == ():
                 starts = START
                 indices.append(STOP)
@@ -551,13 +529,15 @@ class _Printer:
     def _chain(self, expr: _Prefixed, where: _Where, known: bool) -> _Piece:
         """Return a chain of binders, guards and reshape operators, filled into lines, followed by the indented body."""
         parts: list[Doc] = []
-        at: Expr = expr
+        at: tm.Expr = expr
         at_least: int = Level.BINDER
         binders, ends = 0, False
-        while isinstance(at, Gen | Reduce | Guard | Reshape) and (not parts or self._continues(at, where, at_least)):
+        while isinstance(at, tm.Gen | tm.Reduce | tm.Guard | tm.Reshape) and (
+            not parts or self._continues(at, where, at_least)
+        ):
             edge, after = where.head
             ends = ends or where.path == ()
-            binders += isinstance(at, Gen | Reduce)
+            binders += isinstance(at, tm.Gen | tm.Reduce)
             head, at_least = self._head(at)
             parts.append(Group(seq(LINE, edge, head, after)) if parts else seq(edge, head, after))
             at, where = children(at)[0].expr, where.below(0)
@@ -565,24 +545,30 @@ class _Printer:
         for _ in range(binders):
             self._names.unbind_index()
         doc = seq(*parts, Nest(2, Group(seq(LINE, body.doc))), STOP if ends else "")
-        level = Level.GUARD if isinstance(expr, Guard) else Level.RESHAPE if isinstance(expr, Reshape) else Level.BINDER
+        level = (
+            Level.GUARD
+            if isinstance(expr, tm.Guard)
+            else Level.RESHAPE
+            if isinstance(expr, tm.Reshape)
+            else Level.BINDER
+        )
         return _Piece(Group(doc), level, bool(binders) or body.open)
 
     def _continues(self, at: _Prefixed, where: _Where, at_least: int) -> bool:
         if self._elides(at, where):
             return False
-        return not isinstance(at, Guard) or at_least <= Level.GUARD
+        return not isinstance(at, tm.Guard) or at_least <= Level.GUARD
 
     def _head(self, at: _Prefixed) -> tuple[str, int]:
         """Return the text before the body and the precedence that the body needs, and bind the index of a binder."""
         match at:
-            case Gen(low, high, _, name, mark):
+            case tm.Gen(low, high, _, name, mark):
                 return f"{self._spelling.gen}[{self._range(low, high, name, mark)}]", Level.BINDER
-            case Reduce(monoid, low, high, _, name, mark):
+            case tm.Reduce(monoid, low, high, _, name, mark):
                 return f"{self._spelling.reduction(monoid)}[{self._range(low, high, name, mark)}]", Level.BINDER
-            case Guard(predicate, _):
+            case tm.Guard(predicate, _):
                 return f"[{self.condition(predicate)}] {self._spelling.dot}", Level.GUARD
-            case Reshape(op, _):
+            case tm.Reshape(op, _):
                 return self._reshape(op), Level.RESHAPE
             case _:
                 assert_never(at)
@@ -592,11 +578,11 @@ class _Printer:
         stop = self.index(high)
         return f"{start}{quoted_name(self._names.bind_index(hint))} < {stop}{_mark(mark)}"
 
-    def _reshape(self, op: ReshapeOp) -> str:
+    def _reshape(self, op: tm.ReshapeOp) -> str:
         return " ".join((op.form.word, *map(self.amount, amounts(op))))
 
-    def _let(self, expr: Let, where: _Where, known: bool) -> _Piece:
-        inner = isinstance(expr.value, Let)
+    def _let(self, expr: tm.Let, where: _Where, known: bool) -> _Piece:
+        inner = isinstance(expr.value, tm.Let)
         value = self._operand(
             expr.value, where.below(0), Level.BINDER, expr.value.type.dtype == dtypes.DEFAULT, enclosed=inner
         )

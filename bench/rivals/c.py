@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from bench.contest import Problem
-from lowering import Run, build_shared, load_shared
+from lowering import TimedFunction, build_shared, load_shared
 
 ARRAYS: Final = {"float32": "float[]", "float64": "double[]"}
 
@@ -72,13 +72,13 @@ def built(
     return bound
 
 
-def by_hand(name: str, source: str) -> Callable[[Problem, int], Run]:
+def by_hand(name: str, source: str) -> Callable[[Problem, int], TimedFunction]:
     """What runs a function of C that takes the inputs, the result and the size of a problem.
 
     REAL in the source is the type of the elements, and V a vector of LANES of them; tiles have ROWS_OF(WIDTH) rows.
     """
 
-    def make(problem: Problem, threads: int) -> Run:
+    def make(problem: Problem, threads: int) -> TimedFunction:
         real = {"float32": "float", "float64": "double"}[problem.out.dtype.name]
         parameters = ", ".join([f"const {real} *"] * len(problem.inputs))
         declared = f"void {name}({parameters}, {real} *, int64_t);"

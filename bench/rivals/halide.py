@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from bench.contest import Problem, Rival
 from bench.rivals.c import rows_of, stated
-from lowering import Run
+from lowering import TimedFunction
 
 Func: TypeAlias = Any
 Schedule: TypeAlias = Callable[[Any, Func, Func, int, bool], None]
@@ -52,7 +52,7 @@ def _lanes(hl: Any, element: Any) -> int:
     return lanes
 
 
-def _running(hl: Any, function: Func, parameters: list[Any], problem: Problem) -> Run:
+def _running(hl: Any, function: Func, parameters: list[Any], problem: Problem) -> TimedFunction:
     """The function compiled once; a call writes into the result that is there."""
     callable_ = function.compile_to_callable(parameters, _target(hl))
     buffers = [hl.Buffer(array) for array in (*problem.inputs, problem.out)]
@@ -62,10 +62,10 @@ def _running(hl: Any, function: Func, parameters: list[Any], problem: Problem) -
 # -- the blur ---------------------------------------------------------------------------------------------------------
 
 
-def blurred(schedule: Schedule) -> Callable[[Problem, int], Run]:
+def blurred(schedule: Schedule) -> Callable[[Problem, int], TimedFunction]:
     """The blur of three by three by a schedule of its two stages, with zeros around the picture."""
 
-    def make(problem: Problem, threads: int) -> Run:
+    def make(problem: Problem, threads: int) -> TimedFunction:
         import halide as hl
 
         x, y = hl.Var("x"), hl.Var("y")
@@ -141,7 +141,7 @@ BLURS: Final = (
 VECTORS: Final = 3
 
 
-def product(problem: Problem, threads: int) -> Run:
+def product(problem: Problem, threads: int) -> TimedFunction:
     """Tiles of rows and three vectors in registers, over panels of the right operand, packed once."""
     import halide as hl
 
@@ -173,7 +173,7 @@ def product(problem: Problem, threads: int) -> Run:
 PRODUCT: Final = Rival("Halide packed", product, NEEDS)
 
 
-def product_in_tiles(problem: Problem, threads: int) -> Run:
+def product_in_tiles(problem: Problem, threads: int) -> TimedFunction:
     """Tiles of 64 x 64, each added up in a buffer of its own, as fast an order of the loops inside as there is."""
     import halide as hl
 
@@ -200,7 +200,7 @@ PRODUCT_IN_TILES: Final = Rival("Halide tiled 64x64", product_in_tiles, NEEDS)
 # -- filters on images ------------------------------------------------------------------------------------------------
 
 
-def filters(problem: Problem, threads: int) -> Run:
+def filters(problem: Problem, threads: int) -> TimedFunction:
     """Tiles of channels and two vectors of columns in registers, over packed weights and padded rows."""
     import halide as hl
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bench.contest import Problem, Rival
-from lowering import Run
+from lowering import TimedFunction
 
 TORCH: Final = ("torch",)
 NUMBA: Final = ("numba",)
@@ -23,7 +23,7 @@ def numpy(name: str, of: Callable[..., object], *, allocates: bool = False) -> R
 def torch(name: str, of: Callable[..., Any], *, allocates: bool = False) -> Rival:
     """PyTorch: `of(torch, *inputs, out)` on tensors that share the memory of the problem's arrays."""
 
-    def make(problem: Problem, threads: int) -> Run:
+    def make(problem: Problem, threads: int) -> TimedFunction:
         import torch as library
 
         library.set_num_threads(threads)
@@ -42,7 +42,7 @@ def torch(name: str, of: Callable[..., Any], *, allocates: bool = False) -> Riva
 def numba(name: str, loops: Callable[[Any], Callable[..., None]]) -> Rival:
     """Loops that numba compiles: `loops(prange)` is a function of the inputs and the result."""
 
-    def make(problem: Problem, threads: int) -> Run:
+    def make(problem: Problem, threads: int) -> TimedFunction:
         import numba as library
 
         compiled = library.njit(

@@ -13,7 +13,7 @@ import numpy as np
 import sparse
 from bench.sparse import ours, taco
 from bench.sparse.matrices import Matrix
-from lowering import Clock, Kernel, Run, Samples, alternate, ratio, spread
+from lowering import Clock, Kernel, Samples, TimedFunction, alternate, ratio, spread
 from lowering import compile as compiled
 from rewrites import Session
 from sparse import SparseTensor, pack
@@ -48,9 +48,9 @@ class Contest:
     They store to `out`; `result` has the result, given what a run gives back.
     """
 
-    ours: Run
-    prepared: Run
-    rivals: Mapping[str, Run]
+    ours: TimedFunction
+    prepared: TimedFunction
+    rivals: Mapping[str, TimedFunction]
     out: Any
     result: Callable[[object], Any]
     expected: Any
@@ -128,7 +128,7 @@ def product(name: str, matrix: Matrix) -> Contest:
     y = np.empty(n)
     packed = pack(matrix, form.form)
     kernel = kernel_for(name)
-    rivals: dict[str, Run] = {}
+    rivals: dict[str, TimedFunction] = {}
     if form.scipy:
         theirs = sparse.to_scipy(packed)
         rivals["scipy"] = lambda: theirs @ x
@@ -161,7 +161,7 @@ def _numbers(name: str, packed: SparseTensor, n: int) -> list[int]:
             return [n]
 
 
-def _by_numba(name: str, packed: SparseTensor, x: Any, y: Any) -> Run:
+def _by_numba(name: str, packed: SparseTensor, x: Any, y: Any) -> TimedFunction:
     compiled_loops = _numba_loops(name)
     arrays = packed.arrays
     return lambda: compiled_loops(*arrays, x, y)

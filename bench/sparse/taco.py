@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lowering import Run, build_shared, find_compiler, load_shared
+from lowering import TimedFunction, build_shared, find_compiler, load_shared
 
 NATIVE: Final = ("-ffast-math", "-fno-wrapv")
 """What makes of the flags of our kernels those of the rival: integers that overflow are undefined, as it has them."""
@@ -138,7 +138,7 @@ KERNELS: Final[dict[str, tuple[str, str]]] = {
 """For each kernel its parameters in order, the result after them, and its body."""
 
 
-def shaped(kernel: str, flags: Sequence[str]) -> Callable[..., Run]:
+def shaped(kernel: str, flags: Sequence[str]) -> Callable[..., TimedFunction]:
     """A kernel under flags: called with its arrays, numbers and the result, it gives what runs it on them."""
     words, body = KERNELS[kernel]
     declared = ", ".join(_kind(word) + word for word in words.split())
@@ -151,7 +151,7 @@ def shaped(kernel: str, flags: Sequence[str]) -> Callable[..., Run]:
     )
     function = getattr(library, kernel.lower())
 
-    def bound(*values: object) -> Run:
+    def bound(*values: object) -> TimedFunction:
         kept = [
             ffi.from_buffer("int32_t[]" if value.dtype == np.int32 else "double[]", value)
             if isinstance(value, np.ndarray)

@@ -21,7 +21,7 @@ from atl.core.terms import Expr
 from atl.core.traversal import children
 from atl.prove import forget
 from examples import beyond_the_paper
-from lowering import Clock, Run, ThreadClock, alternate, lower, print_c, spread
+from lowering import Clock, ThreadClock, TimedFunction, alternate, lower, print_c, spread
 from rewrites import reschedule
 
 STAGES: Final = (10, 20, 40, 80)
@@ -45,7 +45,7 @@ def nodes(term: Expr) -> int:
     return 1 + sum(nodes(child.expr) for child in children(term))
 
 
-def rewriting(count: int) -> Run:
+def rewriting(count: int) -> TimedFunction:
     """One step at the innermost stage, and the whole program that it leads to."""
     work, path = reschedule(stages(count)).begin(), (*[1] * (count - 1), 0)
 
@@ -56,19 +56,19 @@ def rewriting(count: int) -> Run:
     return rewritten
 
 
-def searching(count: int) -> Run:
+def searching(count: int) -> TimedFunction:
     """A search that passes over all places but the last, and takes a step there."""
     s = reschedule(stages(count))
     return lambda: s.rw("add_comm", nth=count - 1)
 
 
-def rewriting_everywhere(count: int) -> Run:
+def rewriting_everywhere(count: int) -> TimedFunction:
     """A step at every stage."""
     program = stages(count)
     return lambda: reschedule(program).rw("add_comm", all=True).goal
 
 
-def checking(count: int) -> Run:
+def checking(count: int) -> TimedFunction:
     """Accesses and truncations, with an empty memo."""
     program = stages(count)
 
@@ -80,12 +80,12 @@ def checking(count: int) -> Run:
     return check
 
 
-def lowering(count: int) -> Run:
+def lowering(count: int) -> TimedFunction:
     """Lowering to a loop nest and printing C, with an empty memo."""
     return _lowered(stages(count))
 
 
-def _lowered(program: Program) -> Run:
+def _lowered(program: Program) -> TimedFunction:
     def lowered() -> None:
         forget()
         print_c(lower(program))
@@ -93,7 +93,7 @@ def _lowered(program: Program) -> Run:
     return lowered
 
 
-WORK: Final[tuple[tuple[str, Callable[[int], Run]], ...]] = (
+WORK: Final[tuple[tuple[str, Callable[[int], TimedFunction]], ...]] = (
     ("a rewrite within all lets", rewriting),
     ("a search for the last place", searching),
     ("a rewrite at every place", rewriting_everywhere),
@@ -112,7 +112,7 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     return round(float(slope), 6)
 
 
-def grown(make: Callable[[int], Run], clock: Clock, counts: Sequence[int] = STAGES) -> list[float]:
+def grown(make: Callable[[int], TimedFunction], clock: Clock, counts: Sequence[int] = STAGES) -> list[float]:
     """Milliseconds for each count of stages."""
     runs = {str(count): make(count) for count in counts}
     samples = alternate(runs, rounds=ROUNDS, seconds=20, clock=clock)

@@ -17,7 +17,7 @@ from atl.core.index import size
 from atl.prove import forget
 from examples.schedules import anchors
 from layouts import Layout, antidiagonal, backwards, blocked, column_major, injective, morton, padded, skewed, swizzled
-from lowering import Kernel, Run, ThreadClock, alternate, compile  # noqa: A004 (the contract's name)
+from lowering import Kernel, ThreadClock, TimedFunction, alternate, compile  # noqa: A004 (the contract's name)
 from rewrites import Session, reschedule
 
 N: Final = 1024
@@ -41,7 +41,7 @@ def plain(*, columns: bool) -> Session:
     return s.store("B", column_major) if columns else s
 
 
-def called(kernel: Kernel) -> Run:
+def called(kernel: Kernel) -> TimedFunction:
     """A call of the kernel."""
     numbers = np.random.default_rng(0)
     a, b = (numbers.random((N, N), dtype=np.float32) for _ in range(2))

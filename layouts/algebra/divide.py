@@ -81,6 +81,7 @@ def flat_divide(layout: Layout, tiler: object) -> Layout:
 
 
 def unzipped(divided: Layout, tiler: Any) -> tuple[list[Layout], list[Layout]]:
+    """Split the modes of a divided layout into tiles and rests."""
     tiles: list[Layout] = []
     rests: list[Layout] = []
     for position, mode in enumerate(divided):
@@ -97,6 +98,7 @@ def unzipped(divided: Layout, tiler: Any) -> tuple[list[Layout], list[Layout]]:
 
 
 def modes_to_tile(layout: Layout, tiler: Any) -> list[Layout]:
+    """Return the modes of a layout. Raises `InvalidArgument` for a tiler with more modes."""
     if len(tiler) > len(layout):
         raise InvalidArgument(
             f"a tiler of {len(tiler)} modes for {layout}",

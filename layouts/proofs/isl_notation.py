@@ -6,19 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from atl.core.index import (
-    AnyAtom,
-    Bound,
-    Extremum,
-    Index,
-    Quotient,
-    Read,
-    Size,
-    Var,
-    Xor,
-    atoms,
-    index,
-)
+from atl.core import index as ix
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as Either
 from layouts.axe.layout import Axe
@@ -91,8 +79,8 @@ def _laid_out(
     return f"[{', '.join(names)}] -> {{ [{', '.join(digits)}] -> [{', '.join(outs)}] : {body} }}"
 
 
-def _sizes(parts: Iterable[Index]) -> set[str]:
-    return {atom.name for part in parts for atom in atoms(part) if isinstance(atom, Size)}
+def _sizes(parts: Iterable[ix.Index]) -> set[str]:
+    return {atom.name for part in parts for atom in ix.atoms(part) if isinstance(atom, ix.Size)}
 
 
 # -- a formula --------------------------------------------------------------------------------------------------------
@@ -102,17 +90,17 @@ def _of_formula(function: Function, known: Known) -> str:
     """Return the formula over its digits, with the condition under which there is a location."""
     extents = function.box.extents
     variables = related_variables([f"i{k}" for k in range(len(extents))])
-    inside, found = function.partial([index(variable) for variable in variables])
+    inside, found = function.partial([ix.index(variable) for variable in variables])
     parts = list(map(plain_index, found if isinstance(found, Coordinate) else [found]))
-    if not all(isinstance(part, int | Index) for part in parts):
+    if not all(isinstance(part, int | ix.Index) for part in parts):
         raise NoLayout(f"the locations of {function} have no formula", required="integers, or coordinates")
     names = {variable.uid: variable.name for variable in variables}
     writer = _Writer(names, {v.name: n for v, n in zip(variables, extents, strict=True) if isinstance(n, int)})
-    locations = [writer.text(index(part)) for part in parts]
+    locations = [writer.text(ix.index(part)) for part in parts]
     digits = [variable.name for variable in variables]
-    conditions = [(d, f"0 <= {d} < {writer.text(index(n))}") for d, n in zip(digits, extents, strict=True)]
+    conditions = [(d, f"0 <= {d} < {writer.text(ix.index(n))}") for d, n in zip(digits, extents, strict=True)]
     conditions.append((digits[0], writer.condition(inside)))
-    sizes = _sizes([*map(index, parts), *map(index, extents), *expressions(inside)])
+    sizes = _sizes([*map(ix.index, parts), *map(ix.index, extents), *expressions(inside)])
     return _laid_out(sizes, known, digits, conditions, locations, writer)
 
 
@@ -124,7 +112,7 @@ class _Writer:
     extents: dict[str, int] = field(default_factory=dict)
     inner: list[tuple[str, str]] = field(default_factory=list)
 
-    def text(self, expression: Index) -> str:
+    def text(self, expression: ix.Index) -> str:
         """Return an affine expression with quotients by constants."""
         terms: list[str] = []
         for monomial, coefficient in expression.terms:
@@ -136,23 +124,23 @@ class _Writer:
             terms.append("*".join([str(coefficient), *map(self._atom, monomial)]))
         return f"({' + '.join(terms) or '0'})"
 
-    def _atom(self, atom: AnyAtom) -> str:
+    def _atom(self, atom: ix.AnyAtom) -> str:
         match atom:
-            case Size(name, _):
+            case ix.Size(name, _):
                 return name
-            case Var(uid, name):
+            case ix.Var(uid, name):
                 if uid not in self.names:
                     raise NoLayout(f"the index {name}", required="sizes and digits")
                 return self.names[uid]
-            case Quotient(above, below):
+            case ix.Quotient(above, below):
                 if below.constant is None:
                     raise NoLayout(f"isl cannot express a quotient by {below}", required="a number")
                 return f"floor({self.text(above)}/{below.constant})"
-            case Extremum(kind, choices):
+            case ix.Extremum(kind, choices):
                 return self._extreme(kind, [self.text(choice) for choice in choices])
-            case Xor(parts):
+            case ix.Xor(parts):
                 return self._xor(parts)
-            case Bound() | Read():
+            case ix.Bound() | ix.Read():
                 raise NoLayout("isl cannot express loop variables and array reads", required="sizes and digits")
 
     def _new(self) -> str:
@@ -166,7 +154,7 @@ class _Writer:
         self.inner.append((name, f"{every} and ({some})"))
         return name
 
-    def _xor(self, parts: Sequence[Index]) -> str:
+    def _xor(self, parts: Sequence[ix.Index]) -> str:
         width = max(self._greatest(part) for part in parts).bit_length()
         if width > MOST_BITS:
             raise NoLayout(f"an exclusive or of {width} bits", required=f"up to {MOST_BITS}")
@@ -181,11 +169,11 @@ class _Writer:
         self.inner.append((name, f"{name} = {' + '.join(result) or '0'}"))
         return name
 
-    def _greatest(self, expression: Index) -> int:
+    def _greatest(self, expression: ix.Index) -> int:
         """Return an upper bound of an expression of digits with numeric extents, in which no term is negative."""
-        for atom in atoms(expression):
-            below = atom.denominator.constant if isinstance(atom, Quotient) else None
-            if isinstance(atom, Quotient) and below and expression == atom.numerator - below * index(atom):
+        for atom in ix.atoms(expression):
+            below = atom.denominator.constant if isinstance(atom, ix.Quotient) else None
+            if isinstance(atom, ix.Quotient) and below and expression == atom.numerator - below * ix.index(atom):
                 return below - 1  # a remainder
         total = 0
         for monomial, coefficient in expression.terms:
@@ -195,13 +183,13 @@ class _Writer:
             total += max(part, 0)
         return total
 
-    def _greatest_atom(self, atom: AnyAtom) -> int:
+    def _greatest_atom(self, atom: ix.AnyAtom) -> int:
         match atom:
-            case Var(uid, _) if (name := self.names.get(uid)) in self.extents:
+            case ix.Var(uid, _) if (name := self.names.get(uid)) in self.extents:
                 return self.extents[str(name)] - 1
-            case Quotient(above, below) if below.constant:
+            case ix.Quotient(above, below) if below.constant:
                 return self._greatest(above) // below.constant
-            case Extremum(_, choices) | Xor(choices):
+            case ix.Extremum(_, choices) | ix.Xor(choices):
                 return (1 << max(map(self._greatest, choices)).bit_length()) - 1
             case _:
                 raise NoLayout("an exclusive or of unbounded values", required="digits with numeric extents")
@@ -314,11 +302,11 @@ def _number(value: object) -> str:
 
 def _affine(value: object) -> str:
     """Return a sum of sizes with constant coefficients."""
-    if not isinstance(value, int | Index):
+    if not isinstance(value, int | ix.Index):
         raise NoLayout(f"isl cannot express {value}", required="a sum of sizes")
     terms: list[str] = []
-    for monomial, coefficient in index(value).terms:
-        if len(monomial) > 1 or not all(isinstance(atom, Size) for atom in monomial):
+    for monomial, coefficient in ix.index(value).terms:
+        if len(monomial) > 1 or not all(isinstance(atom, ix.Size) for atom in monomial):
             raise NoLayout(f"isl cannot express the products or quotients in {value}", required="a sum of sizes")
-        terms.append(" ".join([str(coefficient), *(atom.name for atom in monomial if isinstance(atom, Size))]))
+        terms.append(" ".join([str(coefficient), *(atom.name for atom in monomial if isinstance(atom, ix.Size))]))
     return f"({' + '.join(terms) or '0'})"

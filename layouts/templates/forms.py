@@ -11,19 +11,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any, Final, TypeAlias, assert_never
 
-from atl.core.index import (
-    Bound,
-    Index,
-    Leaf,
-    Quotient,
-    Size,
-    atoms,
-    exclusive_or,
-    extremum,
-    index,
-    quotient_exactly,
-    size,
-)
+from atl.core import index as ix
 from atl.errors import TooLarge
 from atl.text.index_notation import Division, Element, Extreme, Name, Number, Product, Sum, Written, write_index
 from layouts.errors import TemplateError
@@ -58,7 +46,7 @@ def operations(written: Written) -> int:
             assert_never(written)
 
 
-def shortest(expression: Index) -> Written:
+def shortest(expression: ix.Index) -> Written:
     """Return the form with the fewest operations; the first in the order above if several are equally short.
 
     >>> from atl import sizes
@@ -72,35 +60,37 @@ def shortest(expression: Index) -> Written:
     return min((_improved(write_index(each, called)) for each in _nested(expression)), key=operations)
 
 
-def called(leaf: Leaf) -> str:
+def called(leaf: ix.Leaf) -> str:
     """Return the name of a size or variable."""
-    if isinstance(leaf, Bound):
+    if isinstance(leaf, ix.Bound):
         raise TemplateError(
             "the index contains a loop variable of a program", required="sizes, and variables of slices"
         )
     return leaf.name
 
 
-def _nested(expression: Index) -> Iterator[Index]:
+def _nested(expression: ix.Index) -> Iterator[ix.Index]:
     """Return the expression, and the same with a // (b * c) written (a // b) // c if a // b occurs too.
 
     The two are equal if b * c is positive; otherwise neither is defined.
     """
     yield expression
-    quotients = sorted({atom for atom in atoms(expression) if isinstance(atom, Quotient)}, key=lambda atom: atom.order)
-    instead: dict[Quotient, Index] = {}
+    quotients = sorted(
+        {atom for atom in ix.atoms(expression) if isinstance(atom, ix.Quotient)}, key=lambda atom: atom.order
+    )
+    instead: dict[ix.Quotient, ix.Index] = {}
     for each in quotients:
         for other in quotients:
             if other.numerator == each.numerator and other != each:
-                rest = quotient_exactly(each.denominator, other.denominator)
+                rest = ix.quotient_exactly(each.denominator, other.denominator)
                 if rest is not None and rest.constant is None:
-                    instead[each] = index(Quotient(index(other), rest))
+                    instead[each] = ix.index(ix.Quotient(ix.index(other), rest))
     if instead:
-        total = index(0)
+        total = ix.index(0)
         for monomial, coefficient in expression.terms:
-            term = index(coefficient)
+            term = ix.index(coefficient)
             for atom in monomial:
-                term = term * (instead[atom] if isinstance(atom, Quotient) and atom in instead else index(atom))
+                term = term * (instead[atom] if isinstance(atom, ix.Quotient) and atom in instead else ix.index(atom))
             total = total + term
         yield total
 
@@ -114,11 +104,11 @@ def _improved(written: Written) -> Written:
     inner = _opaque(written, held)
     if operations(inner) < 3 or _terms(inner) > MOST_TERMS:
         return _restored(inner, held)
-    whole = meaning(inner, size)
+    whole = meaning(inner, ix.size)
     candidates = [inner, *_by_horner(whole)]
     if len(reads := list(_names(candidates[-1]))) > len(set(reads)):
         candidates += _factored(inner)
-    equal = [each for each in candidates if meaning(each, size) == whole]
+    equal = [each for each in candidates if meaning(each, ix.size) == whole]
     return _restored(min(equal, key=operations), held)
 
 
@@ -190,11 +180,11 @@ Terms: TypeAlias = dict[tuple[str, ...], int]
 """Products of names with their coefficients."""
 
 
-def _by_horner(expression: Index) -> list[Written]:
+def _by_horner(expression: ix.Index) -> list[Written]:
     """Apply Horner's scheme, taking out first the name in most terms, or that in fewest (but at least two) terms."""
     terms: Terms = {}
     for monomial, coefficient in expression.terms:
-        terms[tuple(atom.name for atom in monomial if isinstance(atom, Size))] = coefficient
+        terms[tuple(atom.name for atom in monomial if isinstance(atom, ix.Size))] = coefficient
     return [_horner(terms, max), _horner(terms, min)]
 
 
@@ -394,20 +384,20 @@ def _parts(written: Written) -> Iterator[Written]:
             assert_never(written)
 
 
-def meaning(written: Written, leaf: Callable[[str], Index]) -> Index:
+def meaning(written: Written, leaf: Callable[[str], ix.Index]) -> ix.Index:
     """Return the index expression that the notation denotes."""
     match written:
         case Number(value):
-            return index(value)
+            return ix.index(value)
         case Name(name):
             return leaf(name)
         case Sum(terms):
-            total = index(0)
+            total = ix.index(0)
             for taken, term in terms:
                 total = total - meaning(term, leaf) if taken else total + meaning(term, leaf)
             return total
         case Product(factors):
-            product = index(1)
+            product = ix.index(1)
             for factor in factors:
                 product = product * meaning(factor, leaf)
             return product
@@ -418,7 +408,7 @@ def meaning(written: Written, leaf: Callable[[str], Index]) -> Index:
             return above // below if kind == "floor" else above % below
         case Extreme(kind, choices):
             options = [meaning(choice, leaf) for choice in choices]
-            return exclusive_or(*options) if kind == "xor" else extremum(kind, *options)
+            return ix.exclusive_or(*options) if kind == "xor" else ix.extremum(kind, *options)
         case Element(array, _):
             raise TemplateError(f"the index reads the array {array}", required="an index over sizes and digits")
         case _:

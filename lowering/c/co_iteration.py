@@ -14,9 +14,9 @@ from lowering.c.text import indented
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES, storage_text
 from lowering.nest.loopnest import Block, For, key
+from lowering.nest.marked_loops.merges import Finger, Merge, merge_at
+from lowering.nest.marked_loops.runs import Runs, runs_at
 from lowering.nest.text_scope import TextScope
-from lowering.nest.walks.merges import Finger, Merge, merge_at
-from lowering.nest.walks.runs import Runs, runs_at
 
 Lines: TypeAlias = list[str]
 Printed: TypeAlias = Callable[[TextScope, Block], Lines]

@@ -8,7 +8,7 @@ from typing import Final
 from atl.core.index import Index, Read, Var, atoms
 from atl.core.marks import LoopMark
 from lowering.compiler import Compiler
-from lowering.nest.computed import Computed, Use, computed
+from lowering.nest.index_expressions import Computed, IndexUse, index_expressions
 from lowering.nest.loopnest import For, LoopNest, statements
 
 NARROW: Final = ("-mprefer-vector-width=128",)
@@ -37,8 +37,8 @@ def gathers(nest: LoopNest) -> bool:
     innermost = {each.variable for each in _innermost(nest)}
     found = {
         variable
-        for each in computed(nest)
-        if isinstance(each, Computed) and each.use is Use.ADDRESS
+        for each in index_expressions(nest)
+        if isinstance(each, Computed) and each.use is IndexUse.ADDRESS
         for variable in _read_at(each.expression)
     }
     return bool(innermost) and innermost <= found

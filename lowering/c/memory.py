@@ -75,6 +75,7 @@ class Heap:
 
 
 def is_on_heap(statement: object) -> bool:
+    """Check for an allocation on the heap."""
     return isinstance(statement, Allocate) and statement.storage == "heap"
 
 
@@ -213,8 +214,8 @@ def allocation(scope: TextScope, statement: Allocate, size: str) -> str:
 
 def _capacity(scope: TextScope, statement: Allocate) -> tuple[list[Text], int]:
     """Return the factors of the capacity that depend on sizes, and the product of the constant ones."""
-    factors = list(statement.buffer.room)
-    if elements(statement.buffer.room) != statement.capacity:
+    factors = list(statement.buffer.allocated_extents)
+    if elements(statement.buffer.allocated_extents) != statement.capacity:
         factors = _factors(statement.capacity)
     number = prod(factor.constant for factor in factors if factor.constant is not None)
     texts = [_saturating(scope, factor) for factor in factors if factor.constant is None]

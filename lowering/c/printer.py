@@ -58,11 +58,11 @@ from lowering.nest.loopnest import (
     opposite,
     statements,
 )
+from lowering.nest.marked_loops.merges import is_merge
+from lowering.nest.marked_loops.streams import stream_at
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
 from lowering.nest.tiles import over_lanes
-from lowering.nest.walks.merges import is_merge
-from lowering.nest.walks.streams import stream_at
-from lowering.origins.anchors import Located, located
+from lowering.origins.anchors import Located, locate_loops
 from lowering.targets.mark_checks import check_nest
 
 Lines: TypeAlias = list[str]
@@ -86,7 +86,7 @@ def print_c(nest: LoopNest) -> str:
 
 def print_c_located(nest: LoopNest) -> tuple[str, Located]:
     """Print the nest; return the text, and the first and last line of each loop with an origin, by `uid`."""
-    return located(_unit((nest,), static=False))
+    return locate_loops(_unit((nest,), static=False))
 
 
 def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
@@ -94,7 +94,7 @@ def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
 
     Raises `UnsupportedMark`.
     """
-    return located(_unit(nests, static=static))[0]
+    return locate_loops(_unit(nests, static=static))[0]
 
 
 def _unit(nests: Sequence[LoopNest], *, static: bool) -> str:
@@ -309,7 +309,7 @@ def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accu
             # Without zeroing, every cell is stored before it is read.
             if not zeroed:
                 return []
-            begun = statement.begun
+            begun = statement.row_start
             first = scope.name(key(buffer)) if begun is None else f"&{storage_text(scope, begun).text}"
             return [f"memset({first}, 0, {_bytes(scope, buffer, count)});"]
     assert_never(statement)

@@ -12,8 +12,8 @@ from lowering.c.text import COMPARISON, indented
 from lowering.c.values.index import address_text, index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES, storage_text
 from lowering.nest.loopnest import LINE_BYTES, Block, CacheLines, Cell, For, If, elements, key, statements
+from lowering.nest.marked_loops.streams import Line, Stream, begins, row_of
 from lowering.nest.text_scope import TextScope
-from lowering.nest.walks.streams import Line, Stream, begins, row_of
 
 Text: TypeAlias = list[str]
 Printed: TypeAlias = Callable[[TextScope, Block], Text]
@@ -67,7 +67,7 @@ def print_stream(scope: TextScope, stream: Stream, printed: Printed) -> Text:
         f"for (int64_t {name} = {low}; {name} < {high}; {name}++) {{",
         *indented(
             [
-                f"if (begins_line({array}, {address_text(inside, begun.placed).text}, sizeof *{array})) {{",
+                f"if (begins_line({array}, {address_text(inside, begun.memory_pairs).text}, sizeof *{array})) {{",
                 *indented(together),
                 "}",
                 *alone,

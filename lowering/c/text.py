@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from lowering.origins.anchors import without
+from lowering.origins.anchors import strip_anchors
 
 TERNARY, OR, AND, EQUALITY, COMPARISON, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
 """Operator precedence; Python has the same order for the operators that both have."""
@@ -37,6 +37,7 @@ class Text:
 
 
 def indented(lines: list[str]) -> list[str]:
+    """Indent lines by one level."""
     return [INDENT + line if line else line for line in lines]
 
 
@@ -58,7 +59,7 @@ def wrapped(line: str, width: int = WIDTH) -> list[str]:
 
     Each case of a conditional expression is a separate line.
     """
-    plain, opening, closing = without(line)
+    plain, opening, closing = strip_anchors(line)
     text = plain.lstrip()
     # A directive must stay on one line.
     lines = [plain] if text.startswith("#") else _break(len(plain) - len(text), text, width)

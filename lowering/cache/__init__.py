@@ -1,1 +1,1 @@
-"""What is kept of builds: listed, measured and cleared."""
+"""The cache of builds."""

@@ -1,8 +1,8 @@
-"""The cache of builds: what is in it, how old and how large, and how it is cleared beside processes that use it.
+"""The cache of builds: its entries, and their removal while other processes use them.
 
-A build is up to three files: what was built, the record of how, which comes last when it is made and goes first when it
-is removed, and the text that it was built of. A process that has loaded a kernel keeps it: a file that is removed stays
-on the disk until nobody runs it. A process that looks for one afterwards builds it again.
+A build consists of up to three files: the binary, its source text, and the record of the build. The record is written
+last and removed first. A process that has loaded a kernel can use it after its removal, because the file system keeps
+an open file. Other processes build it again.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from atl.files.atomic import reason
 from lowering.toolchain import wanted_directory
 
 Kind: TypeAlias = Literal["kernel", "program", "times", "left over"]
-"""A shared object, an executable, what `autotune` has measured, and what a process that was ended has left behind."""
+"""Kind of an entry: a shared object, an executable, measurements of `autotune`, or files of an interrupted build."""
 
 _BUILT: Final = re.compile(r"(?P<stem>.+-[0-9a-f]{24})(?P<ending>\.[\w.]+)?")
 _UNFINISHED: Final = ".build-"
 ABANDONED: Final = 3600.0
-"""A build that was begun so many seconds ago is finished, or nobody works on it any more."""
+"""Seconds after which an unfinished build is considered abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is kept of one build: its name, its files, their bytes, when it was built and when it was last read.
+    """A build in the cache: its name, files, size in bytes, and times of building and of last use.
 
-    Times are seconds since the epoch. Where the file system notes no reading, `used` is when it was built.
+    Times are seconds since the epoch. If the file system does not record reads, `used` is the time of building.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Entry:
     used: float
 
     def remove(self) -> bool:
-        """Removes the files, the record first; whether all of them are gone. One that is gone already is."""
+        """Remove the files, the record first, and return whether none is left. Missing files are ignored."""
         for path in self.files:
             try:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
@@ -56,23 +56,23 @@ class Entry:
 
 
 def location() -> Path:
-    """Where builds are kept, whether it is there or not: $ATL_CACHE, else $XDG_CACHE_HOME/atl, else ~/.cache/atl."""
+    """Return the directory of the cache, which may not exist: $ATL_CACHE, $XDG_CACHE_HOME/atl or ~/.cache/atl."""
     try:
         return wanted_directory(os.environ.get("ATL_CACHE", ""))
     except (OSError, RuntimeError) as error:  # RuntimeError: there is no home directory
         raise InvalidArgument(
-            f"there is no place for builds: {error}", required="ATL_CACHE=/a/directory that can be written"
+            f"there is no directory for builds: {error}", required="ATL_CACHE=/a/directory that can be written"
         ) from error
 
 
 def entries(directory: Path | None = None) -> list[Entry]:
-    """What is kept, the builds that were used last first. What is not of our making is passed over.
+    """Return the entries of the cache, the most recently used first. Other files are ignored.
 
-    Raises `InvalidArgument` where the directory is there and cannot be read.
+    Raises `InvalidArgument` if the directory exists and cannot be read.
     """
     directory = location() if directory is None else directory
     if not isinstance(directory, Path):
-        raise InvalidArgument(f"a cache at {brief(directory)}", required="a path, or None for the one that is used")
+        raise InvalidArgument(f"directory={brief(directory)}", required="a path, or None for the default cache")
     groups: dict[str, list[Path]] = {}
     found: list[Entry] = []
     for path in [*_listed(directory), *_listed(directory / "tuned")]:
@@ -95,7 +95,7 @@ def _listed(directory: Path) -> list[Path]:
     except OSError as error:
         raise InvalidArgument(
             f"the cache {directory} cannot be read: {reason(error)}",
-            required="a directory of yours; ATL_CACHE names another one",
+            required="a readable directory; ATL_CACHE selects another one",
         ) from error
 
 
@@ -105,7 +105,7 @@ def _kind(directory: Path, files: Iterable[Path]) -> Kind:
         return "times"
     if any(name.endswith((".so", ".so.json")) for name in names):
         return "kernel"
-    # An executable has no ending; a text without what was built of it is of no use any more.
+    # An executable has no suffix. A source text without its binary is left over.
     return "program" if any("." not in name.rpartition("-")[2] for name in names) else "left over"
 
 
@@ -114,7 +114,7 @@ def _record_first(path: Path) -> tuple[bool, str]:
 
 
 def _entry(name: str, kind: Kind, files: Sequence[Path]) -> list[Entry]:
-    """The entry, if its files are still there."""
+    """Return the entry if its files still exist."""
     size, built, used = 0, 0.0, 0.0
     there = []
     for path in files:
@@ -129,11 +129,13 @@ def _entry(name: str, kind: Kind, files: Sequence[Path]) -> list[Entry]:
     return [Entry(name, kind, tuple(there), size, built, used)] if there else []
 
 
-def superfluous(found: Sequence[Entry], *, older_than: float | None = None, most: int | None = None) -> list[Entry]:
-    """The builds to remove: those not used for so many seconds, and of the others so many, the oldest first, that the
-    rest has at most so many bytes. Without either, all.
+def evictable(found: Sequence[Entry], *, older_than: float | None = None, most: int | None = None) -> list[Entry]:
+    """Return the builds to remove.
 
-    >>> superfluous([], most=0)
+    These are the builds that were not used for `older_than` seconds, and of the others the least recently used ones,
+    until the rest has at most `most` bytes. Without either limit, these are all builds.
+
+    >>> evictable([], most=0)
     []
     """
     if older_than is None and most is None:

@@ -1,1 +1,1 @@
-"""What a call of a kernel needs besides arrays: notes of what was checked once, results that are put together."""
+"""Calls of kernels: argument binding, caches of validation, and arrays and operators of other libraries."""

@@ -1,7 +1,7 @@
-"""Arrays of other libraries in a call: read where they are, and the result given back in the caller's kind.
+"""Arrays of other libraries in a call, which are read without a copy, and whose kind the result has.
 
-NumPy's `asarray` sees the memory of anything that has `__array__` or the buffer protocol, `from_dlpack` that of what
-has only DLPack. The result of a call with PyTorch's tensors is one, by the `from_dlpack` of their library.
+`numpy.asarray` gives access to the memory of arrays with `__array__` or the buffer protocol, and `from_dlpack` to that
+of arrays with DLPack only. A call with PyTorch tensors returns one, by the `from_dlpack` of their library.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, InvalidArgument, brief
 from atl.meaning.arguments import CONVERSION_ERRORS
 from lowering.c.values.scalars import C_TYPES
-from lowering.calls.looking import WALKED
+from lowering.calls.fast_path import WALKED
 
 IN_MEMORY: Final = (1, 3, 11)
-"""DLPack's numbers for memory that a processor reads: its own, and such that a GPU reads too (CUDA's, ROCm's)."""
+"""DLPack's device types of memory that the CPU can read: its own, and memory pinned for CUDA or ROCm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """A call with NumPy's arrays in the place of another library's, and what makes the caller's kind of its result."""
+    """A call with NumPy arrays instead of foreign arrays, and the conversion of its result to the caller's library."""
 
     arrays: tuple[object, ...]
     named: dict[str, object]
@@ -38,10 +38,10 @@ class Exchanged:
 def exchanged(
     program: Program, arrays: tuple[object, ...], named: Mapping[str, object], out: object
 ) -> Exchanged | None:
-    """The same call with NumPy's arrays, none of them copied; nothing, where no array is of another library.
+    """Return the call with NumPy views of foreign arrays, or None if there are no foreign arrays.
 
-    Raises `ArgumentError` and `ArrayError` for arrays that another library does not hand out, that are not in the
-    memory of this machine, or whose elements are of another type.
+    Raises `ArgumentError` and `ArrayError` for arrays that their library does not export, that are not in the memory of
+    this machine, or that have another element type.
     """
     declared = {array.name: array for array in program.inputs}
     found: list[object] = []
@@ -66,7 +66,7 @@ def exchanged(
 
 
 def _is_foreign(value: object) -> bool:
-    """Whether a value is an array of another library: one that knows DLPack."""
+    """Return whether a value is an array of another library, which is one with DLPack."""
     return hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray | np.generic)
 
 
@@ -88,49 +88,49 @@ def _conversion(array: Array, value: Any) -> str:
 
 
 def _seen(name: str, value: Any, required: str) -> npt.NDArray[Any]:
-    """The array where it is. Which way is asked first matters: PyTorch's DLPack forgets that a view is negated."""
+    """Return a NumPy view of the array. `__array__` is preferred: PyTorch's DLPack ignores that a view is negated."""
     try:
-        told = value.__dlpack_device__() if hasattr(value, "__dlpack_device__") else None
-        elsewhere = isinstance(told, tuple) and len(told) == 2 and int(told[0]) not in IN_MEMORY
+        device = value.__dlpack_device__() if hasattr(value, "__dlpack_device__") else None
+        elsewhere = isinstance(device, tuple) and len(device) == 2 and int(device[0]) not in IN_MEMORY
         if not elsewhere:
             return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
     except CONVERSION_ERRORS as error:
         hints = (f"pass {name}.detach()",) if getattr(value, "requires_grad", False) is True else ()
         raise ArgumentError(
-            f"{name} is not handed out by its library: {error}", required=required, suggestions=hints
+            f"{name} cannot be exported by its library: {error}", required=required, suggestions=hints
         ) from None
     raise ArgumentError(
-        f"{name} is not in the memory of this machine: its device is {told} by DLPack",
+        f"{name} is not in the memory of this machine: its DLPack device is {device}",
         required=f"{required}, in memory",
         suggestions=(f"pass {name}.cpu()" if _library(value) == "torch" else f"pass a copy of {name} in memory",),
     )
 
 
 def _output(out: Any) -> npt.NDArray[Any]:
-    """The memory of an array that is to be filled: a copy of it would be filled in vain."""
+    """Return a NumPy view of the output array. Raises `ArrayError` if the library would export a copy."""
     seen = _seen("out", out, "an array in memory that can be written to")
     if seen.size and seen.ctypes.data != _address(out):
         raise ArrayError(
-            "out would be filled in a copy: its library does not hand out its own memory",
+            "the library of out exports a copy, which would be filled instead of out",
             required="an array whose memory can be written to",
-            suggestions=("leave out=… away, and a new array is made",),
+            suggestions=("omit out=…, and a new array is made",),
         )
     return seen
 
 
 def _address(value: Any) -> int | None:
-    """Where the elements of an array are, by DLPack."""
+    """Return the address of the elements of an array by DLPack."""
     try:
         return int(np.from_dlpack(value).ctypes.data)
     except CONVERSION_ERRORS:
         return None
 
 
-# -- the way back -----------------------------------------------------------------------------------------------------
+# -- conversion of results --------------------------------------------------------------------------------------------
 
 
 def _library(value: object) -> str | None:
-    """The name of the library that the type of an array is of: the first in the order of its bases that has DLPack."""
+    """Return the name of the library of an array's type: the first one with DLPack in the order of its bases."""
     for kind in type(value).__mro__:
         name = kind.__module__.partition(".")[0]
         if callable(getattr(sys.modules.get(name), "from_dlpack", None)):
@@ -139,7 +139,7 @@ def _library(value: object) -> str | None:
 
 
 def _of_kind(found: list[object], result: object) -> object:
-    """The result as an array of the library of the first foreign input that has a way back; else as it is."""
+    """Convert the result to the library of the first foreign input with `from_dlpack`, if any."""
     if isinstance(result, tuple) and hasattr(result, "_make"):
         return result._make(_of_kind(found, each) for each in result)
     if not isinstance(result, np.ndarray):
@@ -152,11 +152,11 @@ def _of_kind(found: list[object], result: object) -> object:
     return result
 
 
-# -- calls that copy nothing ------------------------------------------------------------------------------------------
+# -- copy=False -------------------------------------------------------------------------------------------------------
 
 
 def refuse_copies(program: Program, arrays: tuple[object, ...], named: Mapping[str, object]) -> None:
-    """Raises `ArrayError` for the first array of a call that would be copied, or made of numbers, for C to read it."""
+    """Raise `ArrayError` for the first argument of a call that would be copied or converted to an array."""
     given = {**dict(zip(program.operands, arrays, strict=False)), **named}
     for array in program.inputs:
         value = given.get(array.name)
@@ -167,9 +167,9 @@ def refuse_copies(program: Program, arrays: tuple[object, ...], named: Mapping[s
         except ArgumentError:
             raise
         except CONVERSION_ERRORS:
-            raise _copied(array, f"is {brief(value, kind=True)}, of which an array would be made") from None
+            raise _copied(array, f"is {brief(value, kind=True)}, which would be converted to an array") from None
         if _is_foreign(value) and held.size and held.ctypes.data != _address(value):
-            raise _copied(array, "is handed out as a copy by its library")
+            raise _copied(array, "is exported as a copy by its library")
         if held.flags.num & WALKED != WALKED:
             what = "C-contiguous" if held.flags.aligned else "aligned"
             raise _copied(array, f"is not {what}: its strides are {held.strides} bytes")
@@ -177,20 +177,20 @@ def refuse_copies(program: Program, arrays: tuple[object, ...], named: Mapping[s
 
 def _copied(array: Array, why: str) -> ArrayError:
     return ArrayError(
-        f"{array.name} {why}, and copy=False asks for no copy",
-        required=f"elements of {C_TYPES[array.dtype]} that stand one after the other, the last index going fastest",
+        f"{array.name} {why}, but copy=False forbids copies",
+        required=f"contiguous elements of {C_TYPES[array.dtype]} in row-major order",
         suggestions=(
-            f"pass np.ascontiguousarray({array.name}), which is a copy that you keep",
-            "leave copy=False away, and it is copied for the call",
+            f"pass np.ascontiguousarray({array.name}), a copy that you can reuse",
+            "omit copy=False, and it is copied for the call",
         ),
     )
 
 
 def wants_no_copy(copy: object) -> bool:
-    """Whether `copy=` of a call asks for none. Raises `InvalidArgument` for what it does not take."""
+    """Return whether `copy=` of a call forbids copies. Raises `InvalidArgument`."""
     if copy is None or copy is False:
         return copy is False
     raise InvalidArgument(
         f"copy={brief(copy)}",
-        required="copy=None, which copies what C cannot walk, or copy=False, which refuses it",
+        required="copy=None, which copies arrays that are not contiguous, or copy=False, which rejects them",
     )

@@ -1,7 +1,7 @@
-"""A kernel as an operator of PyTorch's and as a function of JAX's: both learn from the program which shape it gives.
+"""Kernels as PyTorch operators and JAX functions.
 
-What traces programs, `torch.compile` and `jax.jit`, never looks into a kernel; it asks for
-the shape of the result only.
+Tracers such as `torch.compile` and `jax.jit` do not trace into a kernel. They need only the shape of its result, which
+the program determines.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from atl.meaning.results import ResultLayout, split_results
 
 Call = Callable[..., Any]
 _REGISTERED: Final[dict[str, tuple[Program, Any]]] = {}
-"""The operators that there are, by their names, each with what it computes.
+"""Registered operators by name, each with its program.
 
-PyTorch would drop one that is registered once more from its users.
+Registering a name again would invalidate the first operator.
 """
 
 
 def torch_operator(program: Program, call: Call, name: str) -> Any:
-    """The operator `torch.ops.atl.NAME` that calls a kernel; it takes the arrays in order, then the sizes left over.
+    """Return the operator `torch.ops.atl.NAME`, which calls a kernel.
 
-    A scalar input is a number. Under `torch.compile` it is one node of the graph, whose shape is known. It has no
-    derivative: PyTorch says so where one is asked for. Raises `LibraryMissing`, and `InvalidArgument` where elements
-    decide on the shape of the result; `InvalidName` for the name of another kernel's operator.
+    Its parameters are the arrays in order, then the sizes that no array determines. A scalar input is a number. Under
+    `torch.compile`, the operator is one node of the graph, with a known shape. It has no derivative, and PyTorch
+    reports an error if one is needed. Raises `LibraryMissing`, `InvalidArgument` if the shape of the result depends on
+    array elements, and `InvalidName` if another kernel has this name.
     """
     if not find_spec("torch"):
         raise _missing("torch", "PyTorch")
@@ -50,9 +51,9 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
         computed, operator = _REGISTERED[qualified]
         if computed != program.whole:
             raise InvalidName(
-                f"the operator {qualified} is there, and computes {computed.name}",
-                required="a name of its own for each kernel",
-                suggestions=("kernel.torch_operator(), which makes one of the program and its code",),
+                f"the operator {qualified} is already registered, and computes {computed.name}",
+                required="a different name for each kernel",
+                suggestions=("kernel.torch_operator() derives a unique name from the program and its code",),
             )
         return _operator(program, operator, kinds, shapes)
     dtype = getattr(torch, "bool" if program.dtype == BOOL else program.dtype)
@@ -73,7 +74,7 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
 
 
 def _operator(program: Program, operator: Any, kinds: Mapping[str, str], shapes: Shapes) -> Any:
-    """The operator; of several results a function that takes its result apart, in views that PyTorch knows."""
+    """Return the operator; for several results, a function that splits its result into views that PyTorch tracks."""
     if not program.results:
         return operator
     several = ResultLayout(program)
@@ -92,10 +93,10 @@ def _kind_of(array: Array) -> str:
 
 
 def jax_function(program: Program, call: Call) -> Call:
-    """A function of JAX's arrays that calls a kernel by `jax.pure_callback`: under `jax.jit` and `jax.vmap` too.
+    """Return a function of JAX arrays that calls a kernel by `jax.pure_callback`, also under `jax.jit` and `jax.vmap`.
 
-    It takes the arrays by position or by name, and the sizes that no array determines by name. Raises `LibraryMissing`;
-    `ArrayError` for arrays of another element type or rank, before anything runs.
+    It takes the arrays by position or by name, and the sizes that no array determines by name. Raises `LibraryMissing`.
+    The function raises `ArrayError` for arrays of another element type or rank, before the kernel runs.
     """
     if not find_spec("jax"):
         raise _missing("jax", "JAX")
@@ -104,15 +105,15 @@ def jax_function(program: Program, call: Call) -> Call:
     shapes = Shapes.of(program)
 
     def function(*arrays: Any, **named: Any) -> Any:
-        """The kernel, called back from JAX."""
+        """Call the kernel through JAX."""
         given = _by_name(program, arrays, named)
         sizes = {name: named[name] for name in program.free_sizes}
         for array in program.inputs:
             _check(array, given[array.name])
         every = shapes.sizes(given)
         shape = shapes.result(every)
-        told = jax.ShapeDtypeStruct(shape, np.dtype(program.dtype))
-        # Python's numbers stay what they are: JAX would round them to 32 bits.
+        signature = jax.ShapeDtypeStruct(shape, np.dtype(program.dtype))
+        # Python numbers are not passed through JAX, which would round them to 32 bits.
         numbers = {array.name: given[array.name] for array in program.inputs if _is_number(given[array.name])}
         traced = [array for array in program.inputs if array.name not in numbers]
 
@@ -121,7 +122,7 @@ def jax_function(program: Program, call: Call) -> Call:
             return call(**held, **numbers, **sizes)
 
         held = [given[array.name] for array in traced]
-        return split_results(program, jax.pure_callback(back, told, *held, vmap_method="sequential"), every, {})
+        return split_results(program, jax.pure_callback(back, signature, *held, vmap_method="sequential"), every, {})
 
     return function
 
@@ -133,7 +134,7 @@ def _by_name(program: Program, arrays: Sequence[Any], named: Mapping[str, Any]) 
     unknown = [name for name in given if name not in (*names, *program.sizes)]
     if missing or unknown or len(arrays) > len(names):
         raise ArgumentError(
-            f"{program.name} is given {len(arrays)} arrays by position and {', '.join(named) or 'none'} by name",
+            f"{program.name} received {len(arrays)} arrays by position and {', '.join(named) or 'none'} by name",
             required=f"the arrays {', '.join(names) or '(none)'}"
             + (f", and by name the sizes {', '.join(program.free_sizes)}" if program.free_sizes else ""),
         )
@@ -145,14 +146,14 @@ def _is_number(value: object) -> bool:
 
 
 def _check(array: Array, value: Any) -> None:
-    """A number stands for a scalar; else the element type and the rank are those declared."""
+    """Check the rank and element type of a value. Numbers are accepted for scalars."""
     rank, dtype = np.ndim(value), getattr(value, "dtype", None)
     if rank != len(array.shape) or (rank and dtype != np.dtype(array.dtype)):
         raise ArrayError(
             f"{array.name} has {rank} dimensions and elements of {dtype}",
             required=f"{array.name}: {array.dtype} of {len(array.shape)} dimensions",
             suggestions=(
-                ('jax.config.update("jax_enable_x64", True), before all else, lets JAX have 64 bits',)
+                ('jax.config.update("jax_enable_x64", True), called first, enables 64-bit types in JAX',)
                 if array.dtype in ("float64", "int64")
                 else (f"pass {array.name}.astype({array.dtype!r})",)
             ),
@@ -161,23 +162,23 @@ def _check(array: Array, value: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """Which shape the result of a program has, by the shapes of its arrays; numbers may be symbols of a tracer's."""
+    """The shape of a program's result as a function of the shapes of its arrays, which may be symbolic."""
 
     program: Program
 
     @staticmethod
     def of(program: Program) -> Shapes:
-        """Raises `InvalidArgument` where the shape of the result depends on elements of an array."""
+        """Return the shapes of a program. Raises `InvalidArgument` if they depend on elements of an array."""
         for extent in program.shape:
             if any(isinstance(atom, Read) for atom in atoms(extent)):
                 raise InvalidArgument(
-                    f"the result of {program.name} has the extent {extent}, which elements of an array decide",
-                    required="a result whose shape follows from shapes: that is all that is known while tracing",
+                    f"the extent {extent} of the result of {program.name} depends on elements of an array",
+                    required="a result whose shape depends only on shapes, since tracing does not know elements",
                 )
         return Shapes(program)
 
     def sizes(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The sizes that arrays and numbers of a call give. That they agree with each other is checked by the call."""
+        """Return the sizes that the arrays and numbers of a call determine. The kernel checks their consistency."""
         sizes: dict[str, Any] = {name: given[name] for name in self.program.free_sizes}
         for array in self.program.inputs:
             for extent, held in zip(array.shape, np.shape(given[array.name]) if array.shape else (), strict=True):
@@ -187,7 +188,7 @@ class Shapes:
         return sizes
 
     def result(self, sizes: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The shape of the result."""
+        """Return the shape of the result."""
 
         def leaf(at: Leaf) -> Any:
             return sizes[at.name] if isinstance(at, Size) else 0
@@ -196,7 +197,7 @@ class Shapes:
 
 
 def _no_element(array: Array, _: tuple[int, ...]) -> int:
-    raise AssertionError(f"{array.name} does not decide on the shape")
+    raise AssertionError(f"the shape does not depend on elements of {array.name}")
 
 
 def _missing(module: str, name: str) -> LibraryMissing:

@@ -1,4 +1,4 @@
-"""Kernels and other processes: calls after a fork, pickling, and calls that are bound to this process."""
+"""Kernels and processes: calls after a fork, pickling, and calls that are bound to this process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from atl.errors import ForkedProcess, InvalidArgument
 T = TypeVar("T")
 
 DECLARED: Final = "int omp_get_max_threads(void); void __kmpc_fork_call(void);"
-"""Functions of OpenMP's libraries, for cffi. LLVM's and Intel's has the second one, gcc's has not."""
+"""Functions of OpenMP libraries, for cffi. Those of LLVM and Intel have the second one; gcc's does not."""
 
 
 class _Team(threading.local):
-    """The threads of gcc's OpenMP that wait for this thread's next parallel loop; a fork loses them.
+    """The team of threads that gcc's OpenMP keeps for this thread's next parallel loop.
 
-    The child's first parallel loop on the forking thread would wait for them for ever. Other threads get new teams.
+    A fork loses them, and the child's first parallel loop on the forking thread would wait for them forever. Other
+    threads get new teams.
     """
 
     started = False
     lost = False
 
     def fork(self) -> None:
-        """Notes that this process is a forked child."""
+        """Record that this process is a forked child."""
         self.lost = self.started
 
 
@@ -37,10 +38,10 @@ os.register_at_fork(after_in_child=TEAM.fork)
 
 
 def checked_after_fork(function: Callable[..., int], library: Any, name: str) -> Callable[..., int]:
-    """Return a function with parallel loops such that it is refused where it would wait for threads that a fork lost.
+    """Wrap a function with parallel loops such that it raises an error instead of waiting for threads lost by a fork.
 
-    `library` is the loaded kernel with the functions in `DECLARED`. A team of one thread needs no other threads, and
-    LLVM's OpenMP makes new threads after a fork: neither is refused.
+    `library` is the loaded kernel with the functions in `DECLARED`. Calls with one thread, or with LLVM's OpenMP, which
+    starts new threads after a fork, are allowed.
     """
     if hasattr(library, "__kmpc_fork_call"):
         return function
@@ -59,22 +60,22 @@ def checked_after_fork(function: Callable[..., int], library: Any, name: str) ->
 def _forked(name: str) -> ForkedProcess:
     return ForkedProcess(
         f"{name} has parallel loops and cannot run in this process, which was forked after such a loop had run:"
-        " the threads of OpenMP are lost in a fork",
+        " a fork loses the threads of OpenMP",
         required="a process that is spawned, or forked before the first parallel loop; or one thread",
         suggestions=(
-            'multiprocessing.get_context("spawn") starts such processes; kernels can be pickled',
+            'multiprocessing.get_context("spawn") starts such processes, to which kernels can be sent',
             "set OMP_NUM_THREADS=1 before Python starts, and parallel loops run on one thread",
         ),
     )
 
 
 class BoundCall(partial[T]):
-    """A call that is bound to arrays, or to a stream of a GPU, which other processes do not have."""
+    """A call that is bound to arrays or to a GPU stream, and so to this process."""
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgument(
-            "a prepared call, or a kernel on a stream, is not pickled: it is bound to memory of this process",
-            required="a kernel, which can be pickled; the other process prepares a call of its own",
+            "a prepared call, or a kernel on a stream, cannot be pickled: it is bound to memory of this process",
+            required="a kernel, which can be pickled; prepare the call in the other process",
         )
 
     def __copy__(self) -> BoundCall[T]:
@@ -85,13 +86,13 @@ class BoundCall(partial[T]):
 
 
 def checked_pickle(program: Program) -> Program:
-    """Return a program that can be pickled. Raises `InvalidArgument` for a format of which pickle finds no class."""
+    """Return the program if it can be pickled. Raises `InvalidArgument` for formats that pickle cannot import."""
     try:
         pickle.dumps(program)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InvalidArgument(
-            f"the kernel of {program.name} is not pickled: {error}",
-            required="formats whose classes and functions can be imported by their names",
-            suggestions=("define the format at the top of a module",),
+            f"the kernel of {program.name} cannot be pickled: {error}",
+            required="formats whose classes and functions can be imported by name",
+            suggestions=("define the format at module level",),
         ) from error
     return program

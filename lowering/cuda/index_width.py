@@ -19,7 +19,7 @@ from atl.core.declared import AtLeast, Below, bounds_of
 from atl.core.index import ONE, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.reshape_definitions import Pairs
 from lowering.gpu.kernels import MAX_THREADS_PER_BLOCK
-from lowering.nest.computed import Compared, Computed, computed
+from lowering.nest.index_expressions import Compared, Computed, index_expressions
 from lowering.nest.loopnest import Allocate, Clear, For, LoopNest, flat, statements
 from lowering.nest.tiles import cells_of
 
@@ -99,7 +99,7 @@ class _Indices:
                 # All threads of a block clear the buffer; each stops when its index is beyond the end.
                 count = statement.capacity if isinstance(statement, Allocate) else statement.count
                 self._note(_sum((self.of(count), {(): Fraction(2 * MAX_THREADS_PER_BLOCK)})))
-        for occurrence in computed(nest):
+        for occurrence in index_expressions(nest):
             match occurrence:
                 case Computed(expression=expression):
                     self.of(expression)
@@ -109,7 +109,7 @@ class _Indices:
                 case _:
                     assert_never(occurrence)
         for cell, _ in cells_of(nest.body):
-            self._address(cell.placed)
+            self._address(cell.memory_pairs)
 
     def of(self, e: Index) -> Bounds:
         """Record and return the bound of an expression, after those of its parts."""

@@ -36,7 +36,7 @@ from lowering.gpu.kernels import (
 )
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
 from lowering.nest.text_scope import TextScope, names_wanted, shown
-from lowering.origins.anchors import Located, known, located
+from lowering.origins.anchors import Located, ids_of, locate_loops
 
 _FAILS: Final = "!= cudaSuccess)"
 
@@ -91,7 +91,7 @@ def print_cuda_located(kernels: Kernels) -> tuple[str, Located]:
         "}",
     ]
     code = "\n".join((*host.functions, "\n".join(part for line in lines for part in wrapped(line)) + "\n"))
-    return located(f"{preamble(code)}\n{code}")
+    return locate_loops(f"{preamble(code)}\n{code}")
 
 
 def function_name(nest: LoopNest) -> str:
@@ -108,7 +108,7 @@ def _named(nest: LoopNest, scope: TextScope) -> tuple[str, Names]:
 def _outermost(nest: LoopNest) -> TextScope:
     """Return the scope of a nest's body, without names that CUDA reserves."""
     names = Names(taken=RESERVED | HELPER_NAMES).bind_all(names_wanted(nest))
-    return TextScope(names, frozenset(), nest.natural, indices=WIDE, anchored=known(nest.origins))
+    return TextScope(names, frozenset(), nest.nonnegative_numerators, indices=WIDE, anchored=ids_of(nest.origins))
 
 
 def _index_type(bounds: tuple[Bounds, ...] | None) -> str:

@@ -1,1 +1,1 @@
-"""The demonstration: a photograph, blurred."""
+"""The demonstration: blurring a photograph."""

@@ -1,7 +1,7 @@
-"""The demonstration: a photograph blurred by the two-stage 3×3 blur of §8.1.1, each step shown and checked.
+"""The demonstration: a photograph blurred by the two-stage 3×3 blur of §8.1.1, with each step shown and checked.
 
-It comes as a row of sections, for the command line to print as they are done. The two pictures are written at the end,
-when every check has passed.
+It is a sequence of sections, which the command line prints as they are finished. The two pictures are written at the
+end, if every check has passed.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from atl.meaning.scalars import Machine
 from atl.prove import Proved, prove
 from atl.text.printing import show_index, show_predicate, show_program
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
-from lowering.demo.pictures import Picture, Pixels, encoded, read_picture, shipped_picture, write_all
-from lowering.nest.obligations import Report, report
+from lowering.demo.images import Photo, Pixels, encoded, read_picture, shipped_picture, write_all
+from lowering.nest.obligations import ObligationReport, report
 from lowering.nest.pseudocode import print_nest
 from lowering.toolchain import find_compiler
 
 Array = npt.NDArray[Any]
 
 CORNER: Final = 24
-"""The reference interpreter is asked for two squares of this many pixels a side."""
+"""Side in pixels of the two squares that are compared with the reference interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A step of the demonstration: what was done and why, then the thing itself, then what was found.
+    """A step of the demonstration: its title, an explanation, and the output to show.
 
-    Those that are `brief` make the first screen, without what is said of them.
+    The `brief` sections are printed by default, without their explanation.
     """
 
     title: str
-    said: str
+    explanation: str
     shown: str = field(default="")
     passed: bool = field(default=True)
     brief: bool = field(default=False)
@@ -58,16 +58,16 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """An equal program that runs faster, with the calls that derive it."""
+    """An equal, faster program, with the calls that derive it."""
 
     calls: str
     program: Program
 
 
 def blur() -> Program:
-    """The two-stage blur of §8.1.1 (Fig. 8.1): sums of three in each row, kept in a buffer, then of three rows.
+    """Return the two-stage blur of §8.1.1 (Fig. 8.1): sums of three pixels in each row, then of three rows of these.
 
-    Unnormalised, and zero beyond the border: each stage guards the accesses that would leave the picture.
+    It is not normalised. Pixels beyond the border are zero: each stage guards accesses that would be out of bounds.
     """
     n, m = atl.sizes("n m")
     v = atl.tensor("v", n, m)
@@ -90,9 +90,9 @@ def demonstrate(
 ) -> Iterator[Section]:
     """Yield the sections of the demonstration on a picture, by default one that scikit-image ships.
 
-    With `scheduled`, which derives a faster program, that one is run, and timed against the program as it is written.
-    Writes `before.png` and `after.png` into `out`, after all else has succeeded. Raises `ImageError` for a picture that
-    cannot be read or written, and what `lowering.compile` raises; nothing has been written then.
+    `scheduled` derives a faster program, which is run, and timed against the program as written. At the end,
+    `before.png` and `after.png` are written to `out`, unless something failed. Raises `ImageError` for a picture that
+    cannot be read or written, and the errors of `lowering.compile`.
     """
     source = shipped_picture() if image is None else image
     picture = read_picture(source, into=out)
@@ -107,22 +107,22 @@ def demonstrate(
     yield Section(
         "The program",
         "Sums of three pixels in each row make the buffer; sums of three of its rows make the result. The guards [p] "
-        "give zero beyond the border. This is mathematics: it says what each element is, not how to compute it.",
+        "give zero beyond the border. The formula defines each element, not how it is computed.",
         show_program(program, ascii=ascii),
         brief=True,
     )
-    yield Section("Its shape", "Found from the formula, for all sizes at once.", _shape(program))
+    yield Section("Its shape", "Derived from the formula, for all sizes at once.", _shape(program))
     if schedule is not None:
         yield Section(
             "The schedule",
-            "Each call rewrites the program by rules that are proved equations, so the result equals it. The buffer "
-            "becomes a ring of three rows, computed as they are needed, and the first and last columns are peeled.",
+            "Each call rewrites the program by proved equations, so the result is equal to it. The buffer becomes a "
+            "circular buffer of three rows, computed as they are needed, and the first and last columns are peeled.",
             f"{schedule.calls}\n\n{show_program(schedule.program, ascii=ascii)}",
             brief=True,
         )
     yield _checks(program, kernel, ascii=ascii)
-    yield Section("The loop nest", "What the program is lowered to: one loop for each index.", print_nest(kernel.nest))
-    yield Section("The C", f"The loop nest as C11; it lies in {kernel.path.with_suffix('.c')}.", kernel.source)
+    yield Section("The loop nest", "The result of lowering: one loop for each index.", print_nest(kernel.nest))
+    yield Section("The C", f"The loop nest as C11, in {kernel.path.with_suffix('.c')}.", kernel.source)
     blurred = np.empty(picture.pixels.shape, np.float32)
     yield _run(kernel, picture, blurred, None if schedule is None else as_written)
     comparison = _comparison(program, picture, blurred)
@@ -137,7 +137,7 @@ def _shape(program: Program) -> str:
         (
             f"result   {program.dtype} of shape ({shape})",
             f"sizes    {', '.join(program.sizes)}, read off the array at each call",
-            f"assumed  {'; '.join(map(show_predicate, program.assumptions)) or 'nothing: any size will do, zero too'}",
+            f"assumed  {'; '.join(map(show_predicate, program.assumptions)) or 'nothing: all sizes, including zero'}",
         )
     )
 
@@ -149,20 +149,22 @@ def _checks(program: Program, kernel: Kernel, *, ascii: bool) -> Section:  # noq
     accesses = _accesses(program, ascii=ascii)
     stores = report(kernel.nest)
     lines = [
-        "Every access lies within its tensor:",
+        "Every access is in bounds:",
         *(f"  {goal:<16} {'proved' if held else 'NOT PROVED'}, from {facts}" for goal, facts, held in accesses),
         "Every store of the loop nest below is sound:",
         *(f"  {line}" for line in _stores(stores)),
-        "Without its guards, the first stage is refused:",
+        "Without its guards, the first stage is rejected:",
         *(f"  {line}" for line in _refused_without_guards()),
     ]
     passed = all(held for *_, held in accesses) and not stores.unproved
-    said = "Proved for all sizes at once, before anything runs; what cannot be proved is refused."
-    return Section("The checks that passed" if passed else "The checks: NOT ALL PASSED", said, "\n".join(lines), passed)
+    explanation = "Proved for all sizes at once, before anything runs. A program without such a proof is rejected."
+    return Section(
+        "The checks that passed" if passed else "The checks: NOT ALL PASSED", explanation, "\n".join(lines), passed
+    )
 
 
 def _accesses(program: Program, *, ascii: bool) -> list[tuple[str, str, bool]]:  # noqa: A002
-    """What makes each access safe, the facts that are known there, and whether it is proved; each question once."""
+    """Return the distinct safety conditions of accesses, each with the facts there and whether it is proved."""
     found: dict[tuple[str, str], bool] = {}
     for _, at, here in parts_in_scope(program.body, outermost(program)):
         if isinstance(at, Access):
@@ -175,14 +177,14 @@ def _accesses(program: Program, *, ascii: bool) -> list[tuple[str, str, bool]]: 
 
 
 _MEANT: Final = {
-    "bounds": "within its buffer, index by index",
+    "bounds": "in bounds of its buffer, index by index",
     "injectivity": "no element is stored twice",
     "disjointness": "no two statements store to one element",
-    "allocation": "each buffer has room for what it holds",
+    "allocation": "each buffer is large enough",
 }
 
 
-def _stores(stores: Report) -> list[str]:
+def _stores(stores: ObligationReport) -> list[str]:
     if stores.unproved:
         return str(stores).splitlines()
     counts = Counter(obligation.kind for obligation in stores.proved)
@@ -208,41 +210,41 @@ def _refused_without_guards() -> list[str]:
 
 
 def _planes(pixels: Pixels) -> Iterator[Array]:
-    """The channels, each as an array of float32 of its own."""
+    """Yield the channels, each as a separate array of float32."""
     for channel in range(pixels.shape[2]):
         yield np.ascontiguousarray(pixels[:, :, channel], dtype=np.float32)
 
 
-def _run(kernel: Kernel, picture: Picture, blurred: Array, as_written: Kernel | None) -> Section:
-    """Fill `blurred`, one call for each channel, and say how long a call takes, beside the program as written."""
+def _run(kernel: Kernel, picture: Photo, blurred: Array, as_written: Kernel | None) -> Section:
+    """Fill `blurred` by one call for each channel, and report the times of the schedule, the program and NumPy."""
     height, width, channels = picture.pixels.shape
     out = np.empty((height, width), np.float32)
     times: list[float] = []
     before: list[float] = []
-    rivals: list[float] = []
+    numpy_times: list[float] = []
     for channel, plane in enumerate(_planes(picture.pixels)):
         if as_written is not None:
             before.append(seconds(lambda plane=plane: as_written(plane, out=out)))  # type: ignore[misc]
         times.append(seconds(lambda plane=plane: kernel(plane, out=out)))  # type: ignore[misc]
-        rivals.append(seconds(lambda plane=plane: by_numpy(plane), runs=3))  # type: ignore[misc]
+        numpy_times.append(seconds(lambda plane=plane: by_numpy(plane), runs=3))  # type: ignore[misc]
         blurred[:, :, channel] = out
-    time, rival = sum(times), sum(rivals)
+    time, numpy_time = sum(times), sum(numpy_times)
     pixels = height * width
     traffic = 2 * 4 * pixels * channels
     lines = [
         f"time        {time * 1e3:.3f} ms for {channels} channel{'s' if channels > 1 else ''}, on one thread",
         f"throughput  {pixels / time / 1e6:.1f} Mpixel/s, {traffic / time / 1e9:.2f} GB/s (4 bytes in, 4 out)",
         *([f"as written  {sum(before) * 1e3:.3f} ms ({sum(before) / time:.1f} times ours)"] if before else []),
-        f"NumPy       {rival * 1e3:.3f} ms for the same with slices ({rival / time:.1f} times ours)",
+        f"NumPy       {numpy_time * 1e3:.3f} ms for the same with slices ({numpy_time / time:.1f} times ours)",
         f"processor   {processor_name()}",
         f"compiler    {find_compiler()}",
     ]
-    said = "One call for each channel; the time is the median of many runs, after some to warm up."
-    return Section("The run", said, "\n".join(lines), brief=True)
+    explanation = "One call for each channel; the time is the median of many runs, after some to warm up."
+    return Section("The run", explanation, "\n".join(lines), brief=True)
 
 
 def seconds(call: Callable[[], object], *, runs: int = 9, enough: float = 0.15) -> float:
-    """The median time of a call: of at least so many runs, and of as many more as take `enough` seconds together."""
+    """Return the median time of a call, of at least `runs` runs and at least `enough` seconds in total."""
     call()
     call()
     times: list[float] = []
@@ -254,7 +256,7 @@ def seconds(call: Callable[[], object], *, runs: int = 9, enough: float = 0.15) 
 
 
 def by_numpy(v: Array) -> Array:
-    """The same blur written with slices of a zero-padded array."""
+    """Compute the blur with slices of a zero-padded array."""
     padded = np.pad(v, 1)
     rows = padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
     total: Array = rows[:-2] + rows[1:-1] + rows[2:]
@@ -262,7 +264,7 @@ def by_numpy(v: Array) -> Array:
 
 
 def processor_name() -> str:
-    """What the processor calls itself."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -274,7 +276,7 @@ def processor_name() -> str:
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
-def _comparison(program: Program, picture: Picture, blurred: Array) -> Section:
+def _comparison(program: Program, picture: Photo, blurred: Array) -> Section:
     from_numpy, from_meaning, compared = 0.0, 0.0, 0
     for channel, plane in enumerate(_planes(picture.pixels)):
         mine = blurred[:, :, channel]
@@ -286,17 +288,17 @@ def _comparison(program: Program, picture: Picture, blurred: Array) -> Section:
         f"largest difference from the reference interpreter  {from_meaning:g}  ({compared} elements, in two corners)",
     ]
     passed = from_numpy == 0 and from_meaning == 0
-    said = (
-        "Pixels are whole numbers, and so are the sums of nine of them, which float32 holds exactly: the difference "
-        "has to be 0. The reference interpreter computes elements one by one by the definition of each operator."
+    explanation = (
+        "Sums of nine pixels are small integers, which float32 represents exactly, so the difference must be 0. The "
+        "reference interpreter computes single elements by the definition of each operator."
     )
     return Section(
-        "The comparison" if passed else "The comparison: MISMATCH", said, "\n".join(lines), passed, brief=True
+        "The comparison" if passed else "The comparison: MISMATCH", explanation, "\n".join(lines), passed, brief=True
     )
 
 
 def _from_reference(program: Program, plane: Array, mine: Array) -> tuple[float, int]:
-    """The largest difference from the program's meaning in the first and the last corner, and how many it is of."""
+    """Return the largest difference from the reference interpreter in two corners, and the number of elements there."""
     call = bind(program, [plane], {})
     meaning = denote(program, call.sizes, call.arrays, Machine())
     height, width = plane.shape
@@ -314,9 +316,9 @@ def _number(element: Any) -> float:
     return 0.0 if element is PAD else float(element)
 
 
-def _written(picture: Picture, blurred: Array, out: Path) -> Section:
+def _written(picture: Photo, blurred: Array, out: Path) -> Section:
     after = np.rint(blurred / 9).astype(np.uint8)
     files = {out / "before.png": encoded(picture.pixels), out / "after.png": encoded(after)}
     write_all(files)
-    said = "The picture as it was read, and the blurred one divided by 9 and rounded."
-    return Section("The pictures", said, "\n".join(str(path) for path in files), brief=True)
+    explanation = "The picture as it was read, and the blurred one divided by 9 and rounded."
+    return Section("The pictures", explanation, "\n".join(str(path) for path in files), brief=True)

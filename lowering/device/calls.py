@@ -28,9 +28,9 @@ from lowering.device.building import Declared, Functions, Kind
 from lowering.device.grids import check_grids
 from lowering.device.runtime import DECLARED, LEGACY, ON_DEVICE, PER_THREAD, Runtime
 from lowering.facts import Facts
-from lowering.fitting import Fitting
 from lowering.gpu.kernels import Kernels
 from lowering.gpu.passes.vectorization import WIDEST
+from lowering.index_overflow import IndexOverflowCheck
 from lowering.nest.loopnest import LoopNest
 from lowering.sizing import read_for_sizes, sized
 
@@ -93,7 +93,7 @@ class Caller:
         self._source: Final = source
         self._name: Final = name
         self._machine: Final = machine
-        self._fitting = Fitting(self._nest)
+        self._index_overflow = IndexOverflowCheck(self._nest)
         read = read_for_sizes(program, self._nest, Facts.of(program))
         self._read_on_host = frozenset(
             array.name for array in program.inputs if array in read or facts_of(array) or not array.shape
@@ -147,7 +147,7 @@ class Caller:
         call = bind(self._program, passed.arrays, passed.named)
         sizes, shape = sized(self._program, self._nest, call)
         elements = _Elements(call.arrays, lambda array: self._elements(passed, array))
-        self._fitting.check(call.sizes, elements)
+        self._index_overflow.check(call.sizes, elements)
         check_grids(self._kernels, call.sizes, index_elements(elements))
         self._check_out(out, passed, call, shape)
         return passed, call, sizes, shape

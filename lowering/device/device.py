@@ -16,7 +16,7 @@ from atl.errors import InvalidArgument, brief
 from lowering.device.building import Kind
 from lowering.device.calls import Machine
 from lowering.device.runtime import DECLARED, PER_THREAD, Runtime
-from lowering.timing.harness import turned
+from lowering.timing.harness import rotated
 
 NO_FUNCTIONS: Final[Mapping[str, tuple[Kind, ...]]] = MappingProxyType({})
 POISON: Final = 0xFF
@@ -136,7 +136,7 @@ class Device:
     ) -> dict[str, list[float]]:
         """Time each candidate once per round; return the milliseconds per run.
 
-        In a round, a candidate runs as often as takes `least` milliseconds. The order rotates by `turned`.
+        In a round, a candidate runs as often as takes `least` milliseconds. The order rotates by `rotated`.
         """
         names = list(candidates)
         times: dict[str, int] = {}
@@ -147,6 +147,6 @@ class Device:
             times[name] = max(1, min(1000, int(least / max(once, 1e-3))))
         found: dict[str, list[float]] = {name: [] for name in names}
         for number in range(rounds):
-            for name in turned(names, number):
+            for name in rotated(names, number):
                 found[name].append(self.milliseconds(candidates[name], times[name]))
         return found

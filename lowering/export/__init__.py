@@ -1,1 +1,1 @@
-"""Kernels that are taken away: their text with a contract, a check that draws its own data, and what builds them."""
+"""Export of kernels as standalone C or CUDA projects, with a contract, a self-check on random data and a Makefile."""

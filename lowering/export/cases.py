@@ -1,4 +1,4 @@
-"""Sizes for which an exported kernel checks itself: small, odd and even ones that the program allows."""
+"""Test sizes of an exported kernel: small, odd and even sizes that the program allows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ CASES: Final = 6
 TRIES: Final = 4000
 SMALL: Final = (1, 2, 3, 5, 8, 13, 16, 21, 32, 37, 64, 75)
 WIDE: Final = (96, 128, 192, 256, 512, 1024, 2048)
-"""Sizes that some program may need: tiles of so many elements."""
+"""Larger sizes, for programs with large tiles."""
 FEW: Final = 300_000
-"""No array of a case has more elements."""
+"""Maximum number of elements of an array in a case."""
 _SEED: Final = 7
 
 
 def cases(program: Program, given: Mapping[str, int] | None) -> tuple[tuple[int, ...], ...]:
-    """The sizes of each case, in the order of the program: the given ones alone, or such as are found.
+    """Return the sizes of each case, in the order of the program: those passed, or generated ones.
 
-    Raises `InvalidArgument` where given ones are not allowed, or none are found.
+    Raises `InvalidArgument` if the passed sizes are not allowed, or if no sizes are found.
     """
     names = program.sizes
     if given is not None:
@@ -33,8 +33,8 @@ def cases(program: Program, given: Mapping[str, int] | None) -> tuple[tuple[int,
         numbers = [value for value in given.values() if type(value) is not int or not 0 <= value <= LARGEST]
         if wrong or numbers or not _allowed(program, given):
             raise InvalidArgument(
-                f"sizes={dict(given)} are none for which {program.name} can be checked",
-                required=f"a number from 0 on for each of {', '.join(names) or 'no sizes'}, as its assumptions ask",
+                f"{program.name} cannot be checked for sizes={dict(given)}",
+                required=f"a number from 0 on for each of {', '.join(names) or 'no sizes'}, under its assumptions",
             )
         return (tuple(given[name] for name in names),)
     found: list[tuple[int, ...]] = []
@@ -47,14 +47,14 @@ def cases(program: Program, given: Mapping[str, int] | None) -> tuple[tuple[int,
     if not found:
         raise InvalidArgument(
             f"no small sizes were found that the assumptions of {program.name} allow",
-            required="sizes to check the kernel for",
+            required="sizes for the check of the kernel",
             suggestions=(f"kernel.write(folder, sizes={{{', '.join(f'{name!r}: …' for name in names)}}})",),
         )
     return tuple(found)
 
 
 def _candidates(names: tuple[str, ...]) -> Iterator[dict[str, int]]:
-    """Middling sizes first, then random ones, of which some are large enough for large tiles."""
+    """Yield medium sizes first, then random ones, some of which are large enough for large tiles."""
     yield {name: 17 + 4 * at for at, name in enumerate(names)}
     yield {name: 67 - 3 * at for at, name in enumerate(names)}
     draw = random.Random(_SEED)
@@ -64,7 +64,7 @@ def _candidates(names: tuple[str, ...]) -> Iterator[dict[str, int]]:
 
 
 def _value(expression: Index, sizes: Mapping[str, int]) -> int | None:
-    """The value over sizes alone; None where elements decide."""
+    """Return the value of an expression, or None if it depends on elements."""
     if _reads(expression):
         return None
     return value_of(expression, _at(sizes), lambda *_: 0)
@@ -81,8 +81,8 @@ def _at(sizes: Mapping[str, int]) -> Callable[[Leaf], int]:
 def _allowed(program: Program, sizes: Mapping[str, int]) -> bool:
     try:
         for assumption in program.assumptions:
-            told = not any(map(_reads, expressions(assumption)))
-            if told and not holds(assumption, _at(sizes), lambda *_: 0):
+            of_sizes = not any(map(_reads, expressions(assumption)))
+            if of_sizes and not holds(assumption, _at(sizes), lambda *_: 0):
                 return False
         extents = [e for array in program.inputs for e in array.shape] + list(program.shape)
         values = [_value(extent, sizes) for extent in extents]
@@ -92,7 +92,7 @@ def _allowed(program: Program, sizes: Mapping[str, int]) -> bool:
 
 
 def _has_elements(program: Program, sizes: Mapping[str, int]) -> bool:
-    """Whether there are integers in each declared range for the elements that it has to have."""
+    """Return whether each declared range has enough integers for the elements that must differ."""
     for array in program.inputs:
         if array.low is None or array.high is None or not array.shape:
             continue

@@ -1,4 +1,4 @@
-"""The header of an exported kernel: its declaration, and in a comment what it asks of its caller and promises."""
+"""The header of an exported kernel: its declaration, with its contract in a comment."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _WIDTH: Final = 96
 
 
 def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str = "") -> str:
-    """The text of the header, for C and for C++; `mark` is what has to be said of the theorem it comes from."""
+    """Return the header, for C and C++. `mark` is the caveat of the kernel's theorem."""
     scope = names_of(nest)
-    where = ", of the memory of the GPU" if cuda else ""
+    where = ", in GPU memory" if cuda else ""
     formula = [f"    {line}" for line in show_program(program, ascii=True).replace("*/", "* /").splitlines()]
     out = _shape(scope, scope.name(key(nest.output)), nest.output.extents)
     sizes = ", ".join(scope.name(Size(size)) for size in nest.sizes)
     paragraphs = [
         *(("", f"{mark}. The theorem is that of the certificate.") if mark else ()),
         "",
-        f"Arrays{where}. Their elements stand one after the other, the last index going fastest (row-major).",
+        f"Arrays{where}. They are contiguous and row-major: the last index varies fastest.",
         *(_input(scope, array) for array in nest.inputs),
-        f"    {out} of {C_TYPES[nest.output.dtype]}: the result, all of which is written. It needs no values before.",
+        f"    {out} of {C_TYPES[nest.output.dtype]}: the result. Its old elements are ignored, and all are written.",
         *_results(scope, program),
-        f"Sizes ({sizes}) are from 0 to 2^56, and so small that each array has fewer than 2^63 bytes and that what is "
-        "computed for an index fits into 64 bits."
+        f"Sizes ({sizes}) are from 0 to 2^56. Each array must have fewer than 2^63 bytes, and index arithmetic must "
+        "fit into 64 bits."
         if nest.sizes
         else "There are no sizes: all extents are fixed.",
     ]
     if conditions := assumed(nest, scope):
-        paragraphs += ["It is assumed, and not checked, that", *(f"    {line}" for line in conditions)]
+        paragraphs += ["Preconditions, which are not checked:", *(f"    {line}" for line in conditions)]
     paragraphs += ["", *_promises(nest, cuda=cuda)]
     lines = [f"{name} computes:", *formula, *(part for line in paragraphs for part in _folded(line))]
     comment = "/* " + "\n".join(f"   {line}".rstrip() for line in lines).lstrip() + "\n*/"
@@ -58,36 +58,37 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str
 
 
 def names_of(nest: LoopNest, taken: Set[str] = frozenset()) -> TextScope:
-    """A scope with the names of parameters, none of which is taken, or has a meaning in C++ or CUDA."""
-    return TextScope(Names(taken=RESERVED | taken).bind_all(names_wanted(nest)), frozenset(), nest.natural)
+    """Return a scope with the names of parameters, avoiding `taken` and the reserved words of C++ and CUDA."""
+    return TextScope(
+        Names(taken=RESERVED | taken).bind_all(names_wanted(nest)), frozenset(), nest.nonnegative_numerators
+    )
 
 
 def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:
-    """What is asked and promised beside shapes: ownership, aliasing, alignment, threads, and what is returned."""
-    out = "the result"
+    """Return the contract apart from shapes: ownership, aliasing, alignment, threads, and return value."""
     lines = [
-        "Ownership: the caller's are all arrays, before and after; none is kept.",
-        f"Aliasing: {out} overlaps no input. Inputs may overlap each other, since they are only read.",
-        "Alignment: that of the elements. Beginning where a line of the cache does (64 bytes) may be faster.",
+        "Ownership: the caller owns all arrays; the function keeps no pointer to them.",
+        "Aliasing: the result must not overlap an input. Inputs may overlap each other, since they are only read.",
+        "Alignment: that of the elements. Alignment to cache lines (64 bytes) may be faster.",
     ]
     if cuda:
         return [
             *lines[:2],
-            "Alignment: what cudaMalloc gives will do; of other addresses cudaErrorMisalignedAddress may be returned.",
-            "It puts its work into the stream and returns; memory that it needs is allocated and freed in the stream.",
-            "Returned: 0, or the number of an error of CUDA's.",
+            "Alignment: that of cudaMalloc suffices; for other addresses, cudaErrorMisalignedAddress may be returned.",
+            "Stream: the work is enqueued and the call returns. Buffers are allocated and freed in the stream.",
+            "Returned: 0, or a CUDA error code.",
         ]
     returned = (
-        f"Returned: 0, or {OUT_OF_MEMORY} where storage for a buffer could not be had: that is freed then, and the "
-        "result may have been written in part."
+        f"Returned: 0, or {OUT_OF_MEMORY} if a buffer cannot be allocated. Then all buffers are freed, and the result "
+        "may be partly written."
         if any(isinstance(s, Allocate) and s.storage == "heap" for s in statements(nest.body))
-        else "Returned: 0. It asks for no memory."
+        else "Returned: 0. It does not allocate memory."
     )
-    return [*lines, "Threads: it keeps nothing between calls, so that calls may run at once.", returned]
+    return [*lines, "Threads: there is no state between calls, so calls may run concurrently.", returned]
 
 
 def _results(scope: TextScope, program: Program) -> Iterator[str]:
-    """Where each of several results begins."""
+    """Yield the position of each of several results."""
     for result, start, _ in bounds(program.results):
         yield f"        from element {show_index(scope, start)} on: {_shape(scope, result.name, result.shape)}"
 
@@ -95,8 +96,8 @@ def _results(scope: TextScope, program: Program) -> Iterator[str]:
 def _input(scope: TextScope, array: Array) -> str:
     facts = facts_text(scope, array)
     kind = C_TYPES[array.dtype]
-    told = f"; {', '.join(facts)}" if facts else "; 0 or 1" if array.dtype == "bool" else ""
-    return f"    {_shape(scope, scope.name(array.name), array.shape)} of {kind}: an input{told}."
+    declared = f"; {', '.join(facts)}" if facts else "; 0 or 1" if array.dtype == "bool" else ""
+    return f"    {_shape(scope, scope.name(array.name), array.shape)} of {kind}: an input{declared}."
 
 
 def _shape(scope: TextScope, name: str, extents: tuple[object, ...]) -> str:

@@ -1,37 +1,40 @@
-"""A folder with a kernel that builds and checks itself: C or CUDA, its contract, plain loops, a check, a Makefile.
+"""A standalone folder with an exported kernel: C or CUDA, its contract, plain loops, a self-check and a Makefile.
 
-Nothing of this project is needed where it is built: a compiler and make are.
+Building it needs only a compiler and make, not this project.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
 from atl.core.program import Program
+from atl.core.substitution import with_children
+from atl.core.terms import Expr
+from atl.core.traversal import children
 from atl.errors import InvalidArgument, brief
 from atl.files.atomic import Writer, reason, write_atomically
 from lowering.c.parameters import declaration
 from lowering.c.printer import print_c
-from lowering.calls.on_pattern import values_of
+from lowering.calls.pattern_results import values_of
 from lowering.export.cases import cases
-from lowering.export.checking import Checked, check_text
 from lowering.export.contract import header
-from lowering.export.making import cuda_makefile, makefile
-from lowering.export.plain import plain_nest, unmarked
+from lowering.export.makefile import cuda_makefile, makefile
+from lowering.export.self_check import CheckedKernel, check_text
+from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.toolchain import LONGEST_NAME
 
 OURS: Final = "# Builds and checks"
-"""How a Makefile of ours begins; another one in the folder is not written over."""
+"""First words of a generated Makefile. Other Makefiles are not overwritten."""
 
 
 class Certified(Protocol):
-    """A theorem, as far as it is looked at here: what it equates, what has to be said of it, and how it is saved."""
+    """The part of a theorem's interface that exporting uses."""
 
     @property
     def lhs(self) -> Program: ...
@@ -46,11 +49,11 @@ class Certified(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
-    """What is exported of a kernel: the program, the nest that was printed, the text, and the name of the function.
+class ExportedKernel:
+    """An exported kernel: its program, its nest, the printed text, and the name of the function.
 
-    `flags` are those of the compiler beyond the language. Of a kernel for a GPU, `host` is the text of a function that
-    calls it with arrays in memory.
+    `flags` are extra compiler flags. For a GPU kernel, `host` is the text of a function that calls it with arrays in
+    host memory.
     """
 
     program: Program
@@ -62,13 +65,15 @@ class Exported:
     host: str | None = None
 
 
-def written(exported: Exported, folder: object, *, theorem: Certified | None, sizes: Mapping[str, int] | None) -> Path:
-    """Writes the files, all or none, and gives the folder. Raises `InvalidArgument`."""
+def write_folder(
+    exported: ExportedKernel, folder: object, *, theorem: Certified | None, sizes: Mapping[str, int] | None
+) -> Path:
+    """Write the files, all or none, and return the path of the folder. Raises `InvalidArgument`."""
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
-        raise InvalidArgument(f"{brief(folder)} is no folder", required="the path of a folder")
+        raise InvalidArgument(f"folder={brief(folder)}", required="the path of a directory")
     path = Path(os.fspath(folder)).expanduser()
     if path.exists() and not path.is_dir():
-        raise InvalidArgument(f"{path} is there, and is no folder", required="the path of a folder, new or not")
+        raise InvalidArgument(f"{path} exists and is not a directory", required="the path of a directory, new or not")
     if sizes is not None and not isinstance(sizes, Mapping):
         raise InvalidArgument(f"sizes={brief(sizes)}", required='a number for each size: sizes={"n": 64}')
     plain = _plain(exported, theorem)
@@ -81,8 +86,8 @@ def written(exported: Exported, folder: object, *, theorem: Certified | None, si
         raise _unwritten(path, error) from error
     if foreign:
         raise InvalidArgument(
-            f"{old} is not of an exported kernel, and would be written over",
-            required="a folder of its own for each kernel",
+            f"{old} is not the Makefile of an exported kernel, and would be overwritten",
+            required="a separate folder for each kernel",
             suggestions=(f'kernel.write("{path / exported.name}")',),
         )
     files = {name: text.encode() for name, text in texts.items()}
@@ -96,11 +101,13 @@ def written(exported: Exported, folder: object, *, theorem: Certified | None, si
 
 
 def _unwritten(path: Path, error: OSError) -> InvalidArgument:
-    return InvalidArgument(f"the folder {path} cannot be written: {reason(error)}", required="a place for a folder")
+    return InvalidArgument(
+        f"the folder {path} cannot be written: {reason(error)}", required="a path where a folder can be written"
+    )
 
 
 def file_name(name: str, suffix: str = "") -> str:
-    """What a file is called that is about a function of this name."""
+    """Return the name of a file about the function with this name."""
     return name[:LONGEST_NAME] + suffix
 
 
@@ -115,18 +122,18 @@ def _certificate(theorem: Certified) -> bytes:
         return saved.read_bytes()
 
 
-def _plain(exported: Exported, theorem: Certified | None) -> Program:
-    """The program that a check compares with: the one that the theorem began with, or the same without marks."""
+def _plain(exported: ExportedKernel, theorem: Certified | None) -> Program:
+    """Return the reference program of a check: the theorem's left side, or the exported program without marks."""
     own = unmarked(exported.program)
     if theorem is None:
         return own
     sides = (getattr(theorem, "lhs", None), getattr(theorem, "rhs", None))
     if not all(isinstance(side, Program) for side in sides) or not callable(getattr(theorem, "save", None)):
-        raise InvalidArgument(f"theorem={brief(theorem)}", required="a theorem: what s.done() gives")
+        raise InvalidArgument(f"theorem={brief(theorem)}", required="a theorem, as returned by s.done()")
     if values_of(theorem.rhs)[0] != exported.program:
         raise InvalidArgument(
-            f"the theorem ends with {theorem.rhs.name}, which is not the program of this kernel",
-            required="the theorem whose right side was compiled, without sizes= that fix some",
+            f"the right side of the theorem, {theorem.rhs.name}, is not the program of this kernel",
+            required="the theorem whose right side was compiled, without sizes=",
             suggestions=("compile(theorem.rhs).write(folder, theorem=theorem)",),
         )
     lhs = values_of(theorem.lhs)[0]
@@ -134,15 +141,15 @@ def _plain(exported: Exported, theorem: Certified | None) -> Program:
     return unmarked(lhs) if alike else own
 
 
-def _texts(exported: Exported, plain: Program, sizes: Mapping[str, int] | None, mark: str) -> dict[str, str]:
-    """The files by their names."""
+def _texts(exported: ExportedKernel, plain: Program, sizes: Mapping[str, int] | None, mark: str) -> dict[str, str]:
+    """Return the content of each file by name."""
     name, nest = exported.name, exported.nest
     file, plain_name = file_name(name), f"{name}_plain"
     simple = plain_nest(plain, plain_name)
     called = name if exported.host is None else f"{name}_on_host"
     own = f'#include "{file}.h"' if exported.host is None else declaration(nest, called)
     declared = f"{own}\n{declaration(simple, plain_name)}\n"
-    checked = Checked(called, nest, plain_name, simple, declared)
+    checked = CheckedKernel(called, nest, plain_name, simple, declared)
     texts = {
         f"{file}.h": header(exported.program, nest, name, cuda=exported.host is not None, mark=mark),
         f"{file}_plain.c": print_c(simple),
@@ -153,3 +160,24 @@ def _texts(exported: Exported, plain: Program, sizes: Mapping[str, int] | None, 
         return {f"{file}.c": f'#include "{file}.h"\n\n{exported.source}', "Makefile": made, **texts}
     made = cuda_makefile(name, file)
     return {f"{file}.cu": exported.source, f"{file}_host.cu": exported.host, "Makefile": made, **texts}
+
+
+def unmarked(program: Program) -> Program:
+    """Return the program without marks."""
+    known: dict[int, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if id(e) not in known:
+            made = with_children(e, tuple(visit(child.expr) for child in children(e)))
+            form = type(e).form.mark
+            if form is not None and getattr(made, form.field).value:
+                made = replace(made, **{form.field: form.of("")})  # type: ignore[arg-type]
+            known[id(e)] = made
+        return known[id(e)]
+
+    return replace(program, body=visit(program.body))
+
+
+def plain_nest(program: Program, name: str) -> LoopNest:
+    """Return the loop nest of a program without marks, exactly by Fig. 4.1, under another name."""
+    return replace(lower(unmarked(program), registers=False), name=name)

@@ -12,6 +12,7 @@ from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
 from lowering.gpu.kernels import AXES, Extents, Where, axis_of, is_private
 from lowering.nest.accesses import Access, accesses_of
+from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import (
     Accumulate,
     Assign,
@@ -21,7 +22,6 @@ from lowering.nest.loopnest import (
     accessed,
     statements,
 )
-from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope
 
 _ANY: Final = (1 << 28) + (1 << 27)
@@ -137,9 +137,11 @@ def _race(one: ThreadAccess, another: ThreadAccess, extents: Extents, known: tup
     private = {variable.uid for variable in another.private}
 
     def renamed(leaf: Leaf) -> Index:
-        return other(leaf) if isinstance(leaf, Var) and leaf.uid in private else index(leaf)
+        return other_run(leaf) if isinstance(leaf, Var) and leaf.uid in private else index(leaf)
 
-    facts = meeting(one.cell.pairs, one.facts, another.cell.pairs, another.facts, another.private).assume(*known)
+    facts = same_cell_facts(one.cell.pairs, one.facts, another.cell.pairs, another.facts, another.private).assume(
+        *known
+    )
     for axis, extent in enumerate(extents):
         if extent == 1:
             continue

@@ -27,8 +27,8 @@ from lowering.gpu.kernels import (
     Where,
 )
 from lowering.nest.accesses import after
+from lowering.nest.aliasing import other_run
 from lowering.nest.loopnest import Allocate, Clear, Declare, Free
-from lowering.nest.meeting import other
 from lowering.nest.text_scope import TextScope
 
 
@@ -134,7 +134,7 @@ class BarrierInsertion:
     def _repeat(self, out: _Synchronized, loop: Repeat, place: Place) -> None:
         _, scope = place.scope.bind(loop.variable, loop.variable.name)
         inside = self._synchronized(loop.body, Place(place.facts.assume(loop.range), scope))
-        following = less(index(loop.variable), other(loop.variable))
+        following = less(index(loop.variable), other_run(loop.variable))
         found = find_race(inside.last, inside.first, self.extents, (loop.variable, following))
         if found is not None:
             inside.add_barrier(found, f", in the next iteration of {loop.variable.name}")

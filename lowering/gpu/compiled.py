@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from atl.core.program import Program
 from atl.errors import GpuMissing, InvalidArgument, brief
+from lowering.calls.notebook import kernel_html
 from lowering.calls.processes import BoundCall, checked_pickle
-from lowering.calls.shown import kernel_html
 from lowering.cuda.printer import function_name, print_cuda
 from lowering.device import runtime
 from lowering.device.building import Declared, Functions, build_with_nvcc, open_library
 from lowering.device.calls import Caller, Machine, stream_number
 from lowering.device.detection import GpuEnvironment, detect_gpu
-from lowering.export.folder import Certified, Exported, file_name, written
-from lowering.export.on_host import host_text
+from lowering.export.folder import Certified, ExportedKernel, file_name, write_folder
+from lowering.export.host_wrapper import host_text
 from lowering.gpu.kernels import Kernels
 from lowering.gpu.outlining import kernels
 from lowering.lower import lower
@@ -136,8 +136,8 @@ class GpuKernel:
         check. Raises `InvalidArgument`, also if the folder cannot be written.
         """
         host = host_text(self.nest, self._name, file_name(self._name, ".h"))
-        exported = Exported(self.program, self.nest, self.source, self._name, host=host)
-        return written(exported, folder, theorem=theorem, sizes=sizes)
+        exported = ExportedKernel(self.program, self.nest, self.source, self._name, host=host)
+        return write_folder(exported, folder, theorem=theorem, sizes=sizes)
 
     def __reduce__(self) -> tuple[object, ...]:
         return compile_for_gpu, (checked_pickle(self.program), self._machine)

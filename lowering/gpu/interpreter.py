@@ -37,8 +37,8 @@ from lowering.gpu.kernels import (
     is_private,
     wide_cells,
 )
-from lowering.nest import machine
-from lowering.nest.at_once import How
+from lowering.nest import interpreter
+from lowering.nest.interpreter import Outcome
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -52,7 +52,7 @@ from lowering.nest.loopnest import (
     Scalar,
     Statement,
 )
-from lowering.nest.machine import Outcome
+from lowering.nest.races import AccessKind
 from lowering.nest.traps import Trap
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -96,7 +96,7 @@ class _Seen:
     reads: set[Thread] = field(default_factory=set)
 
 
-class _KernelRun(machine.Run):
+class _KernelRun(interpreter.Interpreter):
     """The state of a run: that of a loop nest, with the current block and thread."""
 
     def __init__(
@@ -254,13 +254,13 @@ class _KernelRun(machine.Run):
         )
         return x, y, z
 
-    def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: How) -> None:
+    def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: AccessKind) -> None:
         super()._touch(storage, at, made, how)
         if self._launch is None:
             return
         if isinstance(storage, Scalar):
             if how == "write" and self._watch.depth > made:
-                raise Trap("meeting", f"{storage.name}, of which each thread has a copy, is changed in one thread")
+                raise Trap("data race", f"{storage.name}, of which each thread has a copy, is changed in one thread")
             return
         where = self._places.get(storage.uid, "global")
         if where in ("global", "shared"):
@@ -268,17 +268,17 @@ class _KernelRun(machine.Run):
         elif where == "private" and self._private.get(storage.uid, self._thread) != self._thread:
             raise Trap("register", f"{storage.name} at {at}, which is private to a thread, is accessed by several")
 
-    def _check_race(self, buffer: Buffer, at: int, how: How) -> None:
+    def _check_race(self, buffer: Buffer, at: int, how: AccessKind) -> None:
         seen = self._seen.setdefault((buffer.uid, at), _Seen())
         if seen.writer not in (None, self._number) or (how != "read" and seen.readers - {self._number}):
-            raise Trap("meeting", f"{buffer.name} at {at}: data race between two blocks of a launch")
+            raise Trap("data race", f"{buffer.name} at {at}: data race between two blocks of a launch")
         if seen.since != (self._number, self._interval):
             seen.since, seen.writes, seen.reads = (self._number, self._interval), set(), set()
         thread = self._current_thread()
         for another in seen.writes if how == "read" else seen.writes | seen.reads:
             if another != thread or None in another:
                 raise Trap(
-                    "meeting",
+                    "data race",
                     f"{buffer.name} at {at}: data race between threads {another} and {thread}, without a barrier",
                 )
         if how == "read":
@@ -288,7 +288,7 @@ class _KernelRun(machine.Run):
             seen.writer = self._number
             seen.writes.add(thread)
 
-    def _place(self, cell: Cell) -> tuple[machine.Memory, int]:
+    def _place(self, cell: Cell) -> tuple[interpreter.Memory, int]:
         memory, address = super()._place(cell)
         where = self._places.get(cell.buffer.uid)
         if isinstance(where, Distributed):

@@ -192,6 +192,8 @@ class HostLoop:
 
 @dataclass(frozen=True, slots=True)
 class HostBranch:
+    """Steps of the host under a predicate."""
+
     predicate: Predicate
     body: HostBlock
 

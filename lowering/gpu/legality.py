@@ -224,6 +224,7 @@ def folds_of(nest: LoopNest, loop: For) -> tuple[Fold, ...]:
 
 
 def illegal(nest: LoopNest, loop: For, summary: str, required: str, *suggestions: str) -> IllegalMark:
+    """Return the error for an illegal mark of a loop."""
     return IllegalMark(
         summary,
         binder=loop.variable.name,

@@ -25,8 +25,8 @@ from lowering.gpu.accesses import ThreadAccess, thread_accesses
 from lowering.gpu.folds import needs_barrier
 from lowering.gpu.kernels import Barrier, Branch, HostBlock, HostBranch, HostLoop, Kernels, Launch, Repeat, Run, Steps
 from lowering.nest.accesses import after
+from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import Allocate, Clear, Declare, Free, Statement, accessed
-from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost
 
 
@@ -227,17 +227,17 @@ class _Traversal:
                 repeated = repeated.repeated(loop.variable)
             elif number > outer[id(loop)]:
                 repeated, later = repeated.repeated(loop.variable), str(id(loop))
-                known.append(less(index(loop.variable), other(loop.variable)))
+                known.append(less(index(loop.variable), other_run(loop.variable)))
         key = (id(one), id(another), later)
         if key in self.stated:
             return
         self.stated.add(key)
-        facts = meeting(one.cell.pairs, one.facts, repeated.cell.pairs, repeated.facts, repeated.private)
+        facts = same_cell_facts(one.cell.pairs, one.facts, repeated.cell.pairs, repeated.facts, repeated.private)
         facts = facts.assume(*known)
         private = {variable.uid for variable in repeated.private}
 
         def renamed(leaf: Leaf) -> Index:
-            return other(leaf) if isinstance(leaf, Var) and leaf.uid in private else index(leaf)
+            return other_run(leaf) if isinstance(leaf, Var) and leaf.uid in private else index(leaf)
 
         axes = [axis for axis, extent in enumerate(self.launch.threads) if extent > 1]
         goal = conjunction(equal(one.threads[axis], map_leaves(repeated.threads[axis], renamed)) for axis in axes)
@@ -259,8 +259,8 @@ class _Traversal:
                 if accessed(one.cell) != accessed(another.cell) or not (one.writes or another.writes):
                     continue
                 private = (*another.private, *grid, *loops)
-                facts = meeting(one.cell.pairs, one.facts, another.cell.pairs, another.facts, private)
-                goal = conjunction(equal(index(variable), other(variable)) for variable in grid)
+                facts = same_cell_facts(one.cell.pairs, one.facts, another.cell.pairs, another.facts, private)
+                goal = conjunction(equal(index(variable), other_run(variable)) for variable in grid)
                 yield self._make_pair(one, another, "blocks", facts, goal)
 
 

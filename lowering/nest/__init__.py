@@ -1,1 +1,1 @@
-"""Loop nests: what they are, how they run, what is proved of them, and how they are shown."""
+"""Loop nests: representation, interpreter, proof obligations and pseudocode."""

@@ -1,11 +1,11 @@
 """Loop nests: what programs are lowered to (Fig. 5.4), between tensor expressions and C.
 
-A statement stores scalars into cells of buffers or into scalar variables. A cell keeps its index as the list of
-(index, extent) pairs that the reindexers produced; its flat address is theirs by Horner's rule. All index expressions
-and predicates are over sizes and opened loop variables (`Var`), each variable with an id of its own in the nest.
+A statement stores scalars into cells of buffers or into scalar variables. The index of a cell is the list of
+(index, extent) pairs that the reindexers produced; Horner's rule gives its flat address. Index expressions and
+predicates contain sizes and opened loop variables (`Var`). The id of each variable is unique in the nest.
 
-Quotients round down, as Python's do. C's rounds towards zero, and so do other targets'; which of them may be printed as
-the target's own is proved once and written into the nest (`LoopNest.natural`), so that printers ask no prover.
+Quotients round down, as in Python. Those of C and other targets round towards zero. A pass proves which quotients may
+use the target's division, and records them in `LoopNest.nonnegative_numerators`; printers do not call the prover.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from lowering.targets.stack import Storage
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Storage for a tensor. `uid` tells buffers apart; the name is a hint for all but inputs and the output.
+    """A buffer, which stores a tensor. `uid` identifies it; the name is only a hint, except for inputs and the output.
 
-    With `rows` it is a ring: of the elements along its first dimension, its rows, it holds so many, and row r stands in
-    the place r mod `rows`, where the row before it in that place was. A row is there from the `Clear` of it on.
+    With `rows`, the buffer is circular (storage folding). It holds that many consecutive rows, which are the elements
+    along its first dimension; row r is at r mod `rows`. `Clear` starts a row and replaces the one at that place.
 
-    With a `home` it stands in the storage of that other buffer, of the same shape: an element is there until one of the
-    other tensors in that storage is stored in its place.
+    With a `home`, the buffer aliases that other buffer, which has the same shape. An element is valid until another
+    tensor in that storage overwrites it.
     """
 
     uid: int
@@ -64,13 +64,13 @@ class Buffer:
     home: Buffer | None = field(default=None, hash=False)
 
     @property
-    def room(self) -> tuple[Index, ...]:
-        """The extents of what it holds: those of the tensor, or of a ring those of its rows."""
+    def allocated_extents(self) -> tuple[Index, ...]:
+        """The extents of the allocated storage: those of the tensor, or those of the rows of a circular buffer."""
         return (constant(self.rows), *self.extents[1:]) if self.rows else self.extents
 
     @property
     def storage(self) -> Buffer:
-        """The buffer in whose storage it stands: itself, if it has no other home."""
+        """The buffer that owns the storage: the `home`, or this buffer."""
         return self if self.home is None else self.home
 
 
@@ -83,8 +83,8 @@ class Cell:
     _address: Index | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def placed(self) -> Pairs:
-        """The pairs of its place in memory: in a ring, those of the place that its row takes its turn in."""
+    def memory_pairs(self) -> Pairs:
+        """The pairs of the cell's place in memory. In a circular buffer, the row is taken modulo the number of rows."""
         rows = self.buffer.rows
         if not rows:
             return self.pairs
@@ -93,15 +93,16 @@ class Cell:
 
     @property
     def address(self) -> Index:
-        """The flat, row-major address (`flatten_index` of §4.4.2). Each cell remembers its own."""
+        """The flat, row-major address (`flatten_index` of §4.4.2), cached."""
         known = self._address
         if known is None:
-            known = flat(self.placed)
+            known = flat(self.memory_pairs)
             object.__setattr__(self, "_address", known)
         return known
 
 
 def flat(pairs: Pairs) -> Index:
+    """Return the row-major address of the indices in `pairs`, by Horner's rule."""
     if not pairs:
         return ZERO
     address, _ = pairs[0]
@@ -111,7 +112,7 @@ def flat(pairs: Pairs) -> Index:
 
 
 def elements(extents: tuple[Index, ...]) -> Index:
-    """How many elements a tensor of this shape has."""
+    """Return the number of elements of a tensor of this shape."""
     product = ONE
     for extent in extents:
         product = product * extent
@@ -128,7 +129,7 @@ class Scalar:
 
 
 def key(storage: Buffer | Scalar) -> Hashable:
-    """What a buffer or scalar variable is known by in a nest, by its home if it has one; an input, by its own name."""
+    """Return a key that identifies the storage of a buffer or scalar variable. The key of an input is its name."""
     if isinstance(storage, Scalar):
         return ("scalar", storage.uid)
     storage = storage.storage
@@ -136,7 +137,7 @@ def key(storage: Buffer | Scalar) -> Hashable:
 
 
 def accessed(at: Cell | Scalar) -> Hashable:
-    """What a statement stores to, or a load reads: the buffer of a cell, or a scalar variable, by its key."""
+    """Return the key of the buffer or scalar variable that a store or load accesses."""
     return key(at.buffer if isinstance(at, Cell) else at)
 
 
@@ -145,12 +146,16 @@ def accessed(at: Cell | Scalar) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Number:
+    """A literal."""
+
     value: int | float
     dtype: str
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
+    """The value of a cell or scalar variable."""
+
     source: Cell | Scalar
 
     @property
@@ -168,7 +173,7 @@ class FromIndex:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An operation on scalars of one element type, the result's too."""
+    """An operation whose operands and result have one element type."""
 
     op: UnaryOp | BinaryOp
     arguments: tuple[ScalarExpr, ...]
@@ -177,7 +182,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """The left expression where the predicate holds, else the right one; the other is not evaluated."""
+    """The left expression if the predicate holds, else the right one. The other one is not evaluated."""
 
     predicate: Predicate
     left: ScalarExpr
@@ -206,8 +211,8 @@ ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
 class For:
     """for (variable = low; variable < high; variable++) body.
 
-    `binder` is the path of the marked binder in the program; a loop without a mark has none. `lines` is how a loop that
-    is marked `stream` stores whole lines, or why it does not; nothing, before the pass that looks at that.
+    `binder` is the path of the binder in the program, for marked loops only. For a loop marked `stream`, a pass sets
+    `lines` to the cache lines that it stores, or to the reason why it stores none.
     """
 
     variable: Var
@@ -221,23 +226,23 @@ class For:
 
     @property
     def range(self) -> Predicate:
-        """What the loop says of its variable. Each loop remembers its own."""
+        """The range of the loop variable as a predicate, cached."""
         known = self._range
         if known is None:
             known = within(self.low, index(self.variable), self.high)
             object.__setattr__(self, "_range", known)
         return known
 
-    def tell_range(self, other: For) -> None:
-        """Tells a loop with the same ends what this one remembers."""
+    def share_range(self, other: For) -> None:
+        """Copy the cached range to a loop with the same bounds."""
         object.__setattr__(other, "_range", self._range)
 
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """The body, where the predicate holds; its parts are tested from left to right.
+    """A branch. The parts of its predicate are tested from left to right.
 
-    With a predicate that is true it is a block: what is declared in it ends with it.
+    With the predicate true, it is a block, which limits the scope of declarations.
     """
 
     predicate: Predicate
@@ -246,7 +251,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """target = value. A cell that is assigned must hold no value yet (non-destructivity, §5.3.3)."""
+    """target = value. An assigned cell must not have a value yet (non-destructivity, §5.3.3)."""
 
     target: Cell | Scalar
     value: ScalarExpr
@@ -254,7 +259,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """target = target op value; a cell that holds no value counts as zero (`op` is then "add" or "sub")."""
+    """target = target op value. A cell without a value counts as zero; `op` must then be "add" or "sub"."""
 
     target: Cell | Scalar
     op: BinaryOp
@@ -263,7 +268,7 @@ class Accumulate:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """A scalar variable, visible to the end of the block, with its first value."""
+    """The declaration of a scalar variable with its initial value, visible to the end of the block."""
 
     variable: Scalar
     initial: ScalarExpr
@@ -272,12 +277,11 @@ class Declare:
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """Storage for `capacity` elements (a product of extents), all zero and holding no value.
+    """The allocation of `capacity` elements (a product of extents), which have no values and are zero if `zeroed`.
 
-    On the stack where `storage` says so (the capacity is then a constant); each is freed by a `Free` in the same block.
-    `storage` follows from the mark and the size by `storage_of`, until a pass makes room on the stack for others, or
-    puts the buffer in registers: `vectors` are then the lengths of the vectors of each of its rows. `let` is the path
-    of the marked let in the program.
+    A `Free` in the same block frees the buffer. `storage_of` derives `storage` from the mark and the size; passes may
+    change it. The capacity of a buffer on the stack is constant. For a buffer in registers, `vectors` are the lengths
+    of the vectors of each row. `let` is the path of the marked let in the program.
     """
 
     buffer: Buffer
@@ -291,10 +295,10 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """The first `count` cells of a buffer emptied: they hold no value again, and are zero if `zeroed`.
+    """A statement that clears the first `count` cells of a buffer: they have no values, and are zero if `zeroed`.
 
-    A hoisted buffer is emptied where its let stands. Without `zeroed` every cell is stored before it is read, and C has
-    nothing to do. With a `row`, of a ring, the cells are those of the place of that row, which is the row there now.
+    A hoisted buffer is cleared at the place of its let. Without `zeroed`, every cell is stored before it is read, and C
+    does nothing. With a `row`, the statement starts this row of a circular buffer and clears its cells.
     """
 
     buffer: Buffer
@@ -303,8 +307,8 @@ class Clear:
     row: Index | None = None
 
     @property
-    def begun(self) -> Cell | None:
-        """The first cell of the row of a ring that is emptied."""
+    def row_start(self) -> Cell | None:
+        """The first cell of the started row of a circular buffer."""
         if self.row is None:
             return None
         first, *rest = self.buffer.extents
@@ -313,6 +317,8 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Free:
+    """The end of an allocation."""
+
     buffer: Buffer
 
 
@@ -323,15 +329,15 @@ Block: TypeAlias = tuple[Statement, ...]
 # -- loops that store whole lines -------------------------------------------------------------------------------------
 
 LINE_BYTES: Final = 64
-"""The size of a line of the cache: of x86 processors, and of most others."""
+"""Size of a cache line of x86 and of most other processors."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLines:
-    """That a streamed loop stores a line of the cache for each of its stores: `width` iterations from `first` on.
+    """The cache lines of a loop marked `stream`: each store fills a line in `width` iterations from `first` on.
 
-    There is a buffer for each store in the order of the text. Its dimensions are how often that runs in an iteration of
-    each loop around it, at most, and the width.
+    Each store has a buffer, in the order of the text. Its dimensions are the maximum trip counts of the loops around
+    the store within the streamed loop, and the width.
     """
 
     first: Var
@@ -341,7 +347,7 @@ class CacheLines:
 
 @dataclass(frozen=True, slots=True)
 class NoLines:
-    """Why a loop stores no whole lines, and what would have to be so."""
+    """The reason why a loop does not store whole cache lines, and the requirement that it violates."""
 
     summary: str
     required: str
@@ -351,24 +357,24 @@ class NoLines:
 # -- nests ------------------------------------------------------------------------------------------------------------
 
 VECTOR_BYTES: Final = 64
-"""The size of a vector register, where nobody has said which machine a nest is for: that of AVX-512."""
+"""Default size of a vector register: that of AVX-512."""
 
 Conditions: TypeAlias = frozenset[Predicate]
-"""What a place of a nest stands under: the range of each loop around it, and the predicate of each branch.
+"""The conditions that hold at a place of a nest: the ranges of the loops around it, and the predicates of the branches.
 
-The branches are the body of an `If`, the two sides of a `Choose`, and within a predicate each part: it is tested only
-where those to the left of it hold, or in a disjunction where they do not. The outermost place stands under nothing.
+Branches are the body of an `If`, the two sides of a `Choose`, and each part of a predicate. A part is evaluated only
+where the parts to its left hold, or in a disjunction where they do not.
 """
 
 
 def under(conditions: Conditions, predicate: Predicate) -> Conditions:
-    """The conditions of a place one loop or branch further in."""
+    """Return the conditions within one more loop or branch."""
     return conditions | {predicate}
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A mark that a pass could not carry out: of the let at this path, and why not."""
+class FailedMark:
+    """A mark of the let at this path that a pass could not implement, with the reason."""
 
     name: str
     mark: LetMark
@@ -381,28 +387,21 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class LoopNest:
-    """A lowered program. `assumptions` hold of the sizes of every call; `sizes` are the parameters, in order.
+    """A lowered program. `sizes` are the parameters, in order. `assumptions` hold for the sizes of every call.
 
-    `complete` says that every element of the output is proved to be stored, so that it need not be cleared first.
-
-    `natural` says of numerators of quotients under which conditions they are proved not to be negative: there, rounding
-    down and rounding towards zero are the same. An entry is a statement by itself, which holds wherever the conditions
-    do, for the variables of loops are told apart in the whole nest; so to move or to drop a statement makes none of
-    them false. What is not in there is not known. The loop-nest interpreter traps an entry that a run contradicts.
-
-    `marks` are those of the program that the nest was lowered from, also of what lowering has read away: whoever prints
-    the nest refuses what its target does not carry out. `refused` are the marks of which a pass has found that nothing
-    can carry them out; what they mark is lowered as if it had none.
-
-    `vector_bytes` is the size of a vector register of the machine that the nest is made for.
-
-    `in_place` are the inputs, none of `inputs`, whose elements stand in the output when the nest begins to run.
-
-    `strict` are the positions of merges (`lowering.nest.walks`) whose keys are proved to rise strictly: of the other
-    ones no two are in one merge, and their keys never fall. The loop-nest interpreter traps what a run contradicts.
-
-    `origins` are the paths in the program of the binders that loops came from, by the variables of the loops, where
-    `lower` was asked for them. They say nothing of what the nest does, and no two nests differ by them.
+    - `complete`: every element of the output is proved to be stored, so the output need not be cleared first.
+    - `nonnegative_numerators`: numerators of quotients with the conditions under which they are proved non-negative.
+      There, rounding down and rounding towards zero agree. Loop variables are unique, so each entry remains true when
+      statements are moved or dropped. The loop-nest interpreter traps an entry that a run contradicts.
+    - `marks`: the marks of the program, including those of subterms that lowering has eliminated. A printer rejects
+      marks that its target does not support.
+    - `refused`: the marks that a pass could not implement. The nest is lowered as if they were absent.
+    - `vector_bytes`: the size of a vector register of the target machine.
+    - `in_place`: inputs, not in `inputs`, whose elements are in the output when the nest starts.
+    - `strict`: the positions of merges whose keys are proved to increase strictly. Keys of other positions never
+      decrease, and each merge has at most one such position. The loop-nest interpreter traps violations.
+    - `origins`: the paths in the program of the binders that loops came from, by loop variable, if `lower` was called
+      with `origins`. They are ignored by equality.
     """
 
     name: str
@@ -412,9 +411,9 @@ class LoopNest:
     body: Block
     assumptions: tuple[Predicate, ...] = field(default=())
     complete: bool = False
-    natural: frozenset[tuple[Conditions, Index]] = frozenset()
+    nonnegative_numerators: frozenset[tuple[Conditions, Index]] = frozenset()
     marks: tuple[MarkedBinder, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[FailedMark, ...] = ()
     vector_bytes: int = VECTOR_BYTES
     in_place: tuple[Buffer, ...] = ()
     strict: frozenset[Var] = frozenset()
@@ -422,18 +421,18 @@ class LoopNest:
 
 
 def checked_nest(value: object) -> LoopNest:
-    """The value, if it is a loop nest; else `InvalidArgument` with how to come to one."""
+    """Return the value if it is a loop nest. Raises `InvalidArgument`."""
     if isinstance(value, LoopNest):
         return value
     raise InvalidArgument(
-        f"{brief(value)} is no loop nest",
+        f"{brief(value)} is not a loop nest",
         required="a loop nest",
-        suggestions=("make one of a program: lower(program)",),
+        suggestions=("lower(program) makes the loop nest of a program",),
     )
 
 
 def statements(block: Block) -> Iterator[Statement]:
-    """Every statement of a block, outer ones first."""
+    """Yield every statement of a block, outer ones first."""
     for statement in block:
         yield statement
         if isinstance(statement, For | If):
@@ -444,17 +443,17 @@ Around = TypeVar("Around", bound=For | If)
 
 
 def with_body(statement: Around, body: Block) -> Around:
-    """The loop or the branch with another body; itself, where that is of the very same statements."""
+    """Return the loop or branch with another body, or the same object if the body consists of the same objects."""
     if len(body) == len(statement.body) and all(map(is_, body, statement.body)):
         return statement
     made = replace(statement, body=body)
     if isinstance(made, For) and isinstance(statement, For):
-        statement.tell_range(made)
+        statement.share_range(made)
     return made
 
 
 def unused_ids(nest: LoopNest) -> Iterator[int]:
-    """Ids that nothing in the nest has."""
+    """Return an iterator of ids that do not occur in the nest."""
     used = [nest.output.uid]
     for statement in statements(nest.body):
         match statement:
@@ -472,23 +471,23 @@ def unused_ids(nest: LoopNest) -> Iterator[int]:
 
 
 def bytes_of(statement: Allocate) -> int | None:
-    """How many bytes are allocated, where that is a constant."""
+    """Return the number of allocated bytes if it is constant."""
     return dtypes.bytes_of(statement.capacity.constant, statement.buffer.dtype)
 
 
 def stack_in_use(block: Block) -> int:
-    """The most bytes that buffers on the stack take at one time in a block.
+    """Return the peak number of bytes that the buffers on the stack of a block occupy.
 
-    They are there to the end of the block that allocates them, as in C, also where they are freed before.
+    As in C, a buffer occupies the stack until the end of the block that allocates it, even if it is freed earlier.
     """
-    held = most = 0
+    current = most = 0
     for statement in block:
         match statement:
             case Allocate(storage="stack"):
-                held += bytes_of(statement) or 0
-                most = max(most, held)
+                current += bytes_of(statement) or 0
+                most = max(most, current)
             case For(body=body) | If(body=body):
-                most = max(most, held + stack_in_use(body))
+                most = max(most, current + stack_in_use(body))
             case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
                 pass
             case _:
@@ -497,16 +496,16 @@ def stack_in_use(block: Block) -> int:
 
 
 def opposite(statement: Statement, following: Statement) -> bool:
-    """Whether the two are the branches of one test: each stands under the negation of the other's condition."""
+    """Return whether the two statements are branches with opposite conditions."""
     return (
         isinstance(statement, If) and isinstance(following, If) and following.predicate == negation(statement.predicate)
     )
 
 
 def numerators(expression: Index) -> Iterator[Index]:
-    """The numerators of all quotients that are computed with the expression, inner ones first.
+    """Yield the numerators of all quotients in the expression, inner ones first.
 
-    An element of an array of indices is read at a flat address, so that its array's extents are computed too.
+    A read of an index array computes a flat address, so the extents of the array are included.
     """
     for monomial, _ in expression.terms:
         for atom in monomial:

@@ -1,13 +1,16 @@
-"""What must hold of a loop nest for it to mean its program (§5.3.2, §5.3.3, §5.5.5), stated and put to the prover.
+"""Proof obligations of loop nests (§5.3.2, §5.3.3, §5.5.5), under which a nest computes its program.
 
-Each store lies within its buffer, pair by pair; an assignment never meets a cell that holds a value: its reindexer is
-injective on what is stored, and two assignments to one buffer have no cell in common; each buffer has room for what it
-holds; the keys of a merge rise. That the flat address is within the buffer, and differs where the pairs do, follows:
-Horner's rule is injective on indices within their extents. That reindexers preserve variables, commute with
-substitution and respect equality needs no query: they are compositions of functions on canonical index expressions.
+- Each store is within the bounds of its buffer, pair by pair.
+- No assignment overwrites a value: its reindexer is injective, and assignments to one buffer have no common cell.
+- Each buffer is large enough for its elements.
+- The keys of a merge increase.
 
-Nothing rests on these answers: a program is compiled because its pad-sets allow it, and the loop-nest interpreter
-checks the same things as it runs. They say how much is known before any run.
+It follows that flat addresses are in bounds, and differ where the pairs do: Horner's rule is injective on indices
+within their extents. Reindexers preserve variables, commute with substitution and respect equality without a proof
+obligation, since they are compositions of functions on canonical index expressions.
+
+These answers are informative: compilation relies on pad-sets, and the loop-nest interpreter checks the same properties
+at run time.
 """
 
 from __future__ import annotations
@@ -21,34 +24,19 @@ from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
 from atl.prove import Answer, Facts, Proved, Refuted, prove
 from atl.text.printing import show_predicate
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Scalar,
-    elements,
-)
-from lowering.nest.meeting import meeting, other
-from lowering.nest.walks.merges import Merge, is_merge, merge_at
-from lowering.nest.walks.order import rising
+from lowering.nest import loopnest as ln
+from lowering.nest.aliasing import other_run, same_cell_facts
+from lowering.nest.marked_loops.key_order import rising
+from lowering.nest.marked_loops.merges import Merge, is_merge, merge_at
 
 Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation", "order"]
 
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """A goal to be proved from facts; a goal of false says that the facts contradict each other.
+    """A goal to be proved from facts. The goal false means that the facts must contradict each other.
 
-    It is about a buffer of this name, or the order of keys at the position that has it.
+    `buffer` is the name of the buffer, or of the position whose keys must be ordered.
     """
 
     kind: Kind
@@ -66,15 +54,15 @@ class Obligation:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Which obligations of a nest are proved; the others are checked by the loop-nest interpreter in tests."""
+class ObligationReport:
+    """The proved and unproved obligations of a nest. Tests check the latter by the loop-nest interpreter."""
 
     proved: tuple[Obligation, ...]
     unproved: tuple[tuple[Obligation, Answer], ...]
 
     @property
     def refuted(self) -> tuple[Obligation, ...]:
-        """Those that are false: there are none in what `lower` makes."""
+        """The obligations that are false. Nests that `lower` returns have none."""
         return tuple(obligation for obligation, answer in self.unproved if isinstance(answer, Refuted))
 
     def __str__(self) -> str:
@@ -90,16 +78,16 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A store into a buffer: what is known there, and the loops between the buffer's emptying and the store."""
+    """A store into a buffer, with the facts there and the loops since the buffer was cleared."""
 
-    cell: Cell
+    cell: ln.Cell
     assigns: bool
     facts: Facts
     loops: tuple[Var, ...]
 
 
-def report(nest: LoopNest) -> Report:
-    """States the obligations of a loop nest and asks the prover for each."""
+def report(nest: ln.LoopNest) -> ObligationReport:
+    """Try to prove each obligation of a loop nest."""
     proved: list[Obligation] = []
     unproved: list[tuple[Obligation, Answer]] = []
     for obligation in obligations(nest):
@@ -108,11 +96,11 @@ def report(nest: LoopNest) -> Report:
             proved.append(obligation)
         else:
             unproved.append((obligation, answer))
-    return Report(tuple(proved), tuple(unproved))
+    return ObligationReport(tuple(proved), tuple(unproved))
 
 
-def obligations(nest: LoopNest) -> Iterator[Obligation]:
-    """All obligations of a nest, in the order of its text."""
+def obligations(nest: ln.LoopNest) -> Iterator[Obligation]:
+    """Yield all obligations of a nest, in the order of its text."""
     facts = initial_facts(nest.assumptions, nest.inputs)
     walk = _Walk(nest)
     walk.block(nest.body, facts, ())
@@ -128,58 +116,58 @@ def obligations(nest: LoopNest) -> Iterator[Obligation]:
 
 
 class _Walk:
-    """Collects the stores of a nest, buffer by buffer, and the obligations of its allocations."""
+    """A traversal that collects the stores to each buffer, and the obligations of allocations and merges."""
 
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: ln.LoopNest) -> None:
         self.found: list[Obligation] = []
         self.stores: dict[int, list[_Store]] = {nest.output.uid: []}
         self._strict = nest.strict
-        self._fingers: set[Var] = set()  # the loops of merges that were looked at with those around them
+        self._fingers: set[Var] = set()  # variables of loops whose merges were visited
         self._room: dict[int, Index] = {}
         self._emptied: dict[int, int] = {nest.output.uid: 0}
 
-    def block(self, block: Block, facts: Facts, loops: tuple[Var, ...]) -> None:
+    def block(self, block: ln.Block, facts: Facts, loops: tuple[Var, ...]) -> None:
         for statement in block:
             match statement:
-                case For(variable, low, high, body):
+                case ln.For(variable, low, high, body):
                     self._order(statement, facts)
                     self.block(body, facts.assume(within(low, index(variable), high)), (*loops, variable))
-                case If(predicate, body):
+                case ln.If(predicate, body):
                     self.block(body, facts.assume(predicate), loops)
-                case Assign(target):
+                case ln.Assign(target):
                     self._store(target, True, facts, loops)
-                case Accumulate(target):
+                case ln.Accumulate(target):
                     self._store(target, False, facts, loops)
-                case Allocate(buffer, capacity):
+                case ln.Allocate(buffer, capacity):
                     self._room[buffer.uid] = capacity
                     self._empty(buffer, facts, loops)
-                case Clear(buffer):
+                case ln.Clear(buffer):
                     self._empty(buffer, facts, loops)
-                case Declare() | Free():
+                case ln.Declare() | ln.Free():
                     pass
                 case _:
                     assert_never(statement)
 
-    def _order(self, loop: For, facts: Facts) -> None:
-        """The keys of a merge rise."""
-        walk = merge_at(loop) if is_merge(loop) and loop.variable not in self._fingers else None
-        for finger in walk.fingers if isinstance(walk, Merge) else ():
+    def _order(self, loop: ln.For, facts: Facts) -> None:
+        """Record that the keys of a merge increase."""
+        merge = merge_at(loop) if is_merge(loop) and loop.variable not in self._fingers else None
+        for finger in merge.fingers if isinstance(merge, Merge) else ():
             self._fingers.add(finger.variable)
-            asked = rising(finger, facts, strict=finger.variable in self._strict)
-            self.found.append(Obligation("order", finger.variable.name, *asked))
+            goal = rising(finger, facts, strict=finger.variable in self._strict)
+            self.found.append(Obligation("order", finger.variable.name, *goal))
 
-    def _store(self, cell: Cell | Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
-        if isinstance(cell, Scalar):
+    def _store(self, cell: ln.Cell | ln.Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
+        if isinstance(cell, ln.Scalar):
             return
         since = loops[self._emptied[cell.buffer.storage.uid] :]
         self.stores.setdefault(cell.buffer.uid, []).append(_Store(cell, assigns, facts, since))
 
-    def _empty(self, buffer: Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
-        """From here on the buffer holds nothing, and has room for all of its elements."""
+    def _empty(self, buffer: ln.Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
+        """Record that the buffer is cleared, and that its capacity suffices."""
         self._emptied[buffer.uid] = len(loops)
-        count = elements(buffer.room)
+        count = ln.elements(buffer.allocated_extents)
         if not _variables(count) <= {variable.uid for variable in loops}:
-            return  # hoisted: what it holds is known where it is emptied
+            return  # hoisted: its number of elements is known where it is cleared
         self.found.append(Obligation("allocation", buffer.name, facts, at_most(count, self._room[buffer.uid])))
 
 
@@ -193,18 +181,18 @@ def _bounds(store: _Store) -> Iterator[Obligation]:
 
 
 def _injectivity(store: _Store) -> Iterator[Obligation]:
-    """Two iterations that store to the same pairs are the same iteration."""
+    """Yield the goal that two iterations that store to the same pairs are equal."""
     if not store.loops:
         return
-    same = conjunction(equal(index(variable), other(variable)) for variable in store.loops)
+    same = conjunction(equal(index(variable), other_run(variable)) for variable in store.loops)
     yield Obligation("injectivity", store.cell.buffer.name, _both(store, store), same)
 
 
 def _disjointness(store: _Store, another: _Store) -> Obligation:
-    """No two iterations of two assignments store to the same pairs."""
+    """Return the goal that no iterations of two assignments store to the same pairs."""
     return Obligation("disjointness", store.cell.buffer.name, _both(store, another), FALSE)
 
 
 def _both(store: _Store, another: _Store) -> Facts:
-    """That a store and another one, with variables of its own for the loops around it, are to one cell."""
-    return meeting(store.cell.pairs, store.facts, another.cell.pairs, another.facts, another.loops)
+    """Return the facts that two stores, in any two iterations, are to one cell."""
+    return same_cell_facts(store.cell.pairs, store.facts, another.cell.pairs, another.facts, another.loops)

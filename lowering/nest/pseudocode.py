@@ -1,4 +1,4 @@
-"""Loop nests for people: as they are, with the storage order in view as indices and not as flat addresses."""
+"""Pseudocode of loop nests. It shows indices, not flat addresses."""
 
 from __future__ import annotations
 
@@ -9,40 +9,17 @@ from atl.core.marks import Mark
 from atl.core.terms import BinaryOp
 from atl.text.names import INFIX
 from lowering.c.text import PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text, indented, wrapped
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-    checked_nest,
-    elements,
-    key,
-)
+from lowering.nest import loopnest as ln
+from lowering.nest.loopnest import key
+from lowering.nest.marked_loops.merges import NoMerge, is_merge, merge_at
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
-from lowering.nest.walks.merges import NoMerge, is_merge, merge_at
 
-_PLACES: Final[dict[str, str]] = {"heap": "", "stack": " on the stack", "registers": " in registers"}
+_PLACES: Final[dict[str, str]] = {"heap": "", "stack": " on stack", "registers": " in registers"}
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 
 
-def print_nest(nest: LoopNest) -> str:
-    """The loop nest as a text, statement by statement, as it is.
+def print_nest(nest: ln.LoopNest) -> str:
+    """Return the pseudocode of a loop nest.
 
     >>> import atl
     >>> from lowering import lower, print_nest
@@ -56,7 +33,7 @@ def print_nest(nest: LoopNest) -> str:
                 total += x[k]
             out[i] = total
     """
-    scope = outermost(checked_nest(nest))
+    scope = outermost(ln.checked_nest(nest))
     inputs = ", ".join(shown(scope, array.name, array.shape) for array in nest.inputs)
     out = shown(scope, key(nest.output), nest.output.extents)
     cleared = [] if nest.complete else [f"clear {scope.name(key(nest.output))}"]
@@ -64,66 +41,68 @@ def print_nest(nest: LoopNest) -> str:
     return "\n".join(part for line in lines for part in wrapped(line))
 
 
-def show_statement(scope: TextScope, statement: Statement) -> str:
-    """A statement at a place of a nest, or the first line of it."""
+def show_statement(scope: TextScope, statement: ln.Statement) -> str:
+    """Return the first line of a statement's pseudocode."""
     return _block(scope, (statement,))[0]
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
-def _block(scope: TextScope, block: Block) -> list[str]:
+def _block(scope: TextScope, block: ln.Block) -> list[str]:
     lines: list[str] = []
     for statement in block:
         match statement:
-            case Declare(variable, initial, mark):
+            case ln.Declare(variable, initial, mark):
                 first = _scalar(scope, initial).text
                 name, scope = scope.bind(key(variable), variable.name)
                 lines.append(f"{name} = {first}{_shown_mark(mark)}")
-            case Allocate(buffer, capacity, storage, zeroed, mark=mark):
+            case ln.Allocate(buffer, capacity, storage, zeroed, mark=mark):
                 _, scope = scope.bind(key(buffer), buffer.name)
-                whole = elements(buffer.room) == capacity
-                turns = ", a ring" if buffer.rows else ""
-                room = shown(scope, key(buffer), buffer.room if whole or buffer.rows else (capacity,))
-                text = f"{'zeros' if zeroed else 'room for'} {room}{turns}{_PLACES[storage]}"
+                whole = ln.elements(buffer.allocated_extents) == capacity
+                circular = ", circular" if buffer.rows else ""
+                extents = shown(scope, key(buffer), buffer.allocated_extents if whole or buffer.rows else (capacity,))
+                text = f"{'zeros' if zeroed else 'alloc'} {extents}{circular}{_PLACES[storage]}"
                 lines.append(f"{text}{_shown_mark(mark)}")
-            case For() | If() | Assign() | Accumulate() | Clear() | Free():
+            case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Clear() | ln.Free():
                 lines += _statement(scope, statement)
             case _:
                 assert_never(statement)
     return lines
 
 
-def _statement(scope: TextScope, statement: For | If | Assign | Accumulate | Clear | Free) -> list[str]:
+def _statement(
+    scope: TextScope, statement: ln.For | ln.If | ln.Assign | ln.Accumulate | ln.Clear | ln.Free
+) -> list[str]:
     match statement:
-        case For() if is_merge(statement):
+        case ln.For() if is_merge(statement):
             return _merge(scope, statement)
-        case For(variable, low, high, body, mark):
+        case ln.For(variable, low, high, body, mark):
             ends = f"{_end(scope, low)}..{_end(scope, high)}"
             name, inside = scope.bind(variable, variable.name)
             return [f"for {name} in {ends}:{_shown_mark(mark)}", *indented(_block(inside, body))]
-        case If(predicate, body):
+        case ln.If(predicate, body):
             return [f"if {show_condition(scope, predicate)}:", *indented(_block(scope, body))]
-        case Assign(target, value):
+        case ln.Assign(target, value):
             return [f"{_stored(scope, target)} = {_scalar(scope, value).text}"]
-        case Accumulate(target, op, value):
+        case ln.Accumulate(target, op, value):
             into, by = _stored(scope, target), _scalar(scope, value).text
             return [f"{into} {INFIX[op]}= {by}" if op in INFIX else f"{into} = {op}({into}, {by})"]
-        case Clear(_, _, zeroed, row) if row is not None:
-            return [f"{'clear' if zeroed else 'begin'} {shown(scope, key(statement.buffer), (row,))}"]
-        case Clear(buffer, count, zeroed):
+        case ln.Clear(_, _, zeroed, row) if row is not None:
+            return [f"{'clear' if zeroed else 'start'} {shown(scope, key(statement.buffer), (row,))}"]
+        case ln.Clear(buffer, count, zeroed):
             name = scope.name(key(buffer))
-            return [f"{'clear' if zeroed else 'forget'} {name}[0..{_end(scope, count)}]"]
-        case Free(buffer):
+            return [f"{'clear' if zeroed else 'invalidate'} {name}[0..{_end(scope, count)}]"]
+        case ln.Free(buffer):
             return [f"free {scope.name(key(buffer))}"]
     assert_never(statement)
 
 
-def _merge(scope: TextScope, loop: For) -> list[str]:
-    """The ranges and keys of a merge, and what is done where the keys are equal."""
+def _merge(scope: TextScope, loop: ln.For) -> list[str]:
+    """Return the lines of a merge: its ranges and keys, and the body for equal keys."""
     merge = merge_at(loop)
     if isinstance(merge, NoMerge):
-        return [f"merge that is none: {merge.summary}"]
+        return [f"invalid merge: {merge.summary}"]
     heads: list[str] = []
     for finger in merge.fingers:
         ends = f"{_end(scope, finger.loop.low)}..{_end(scope, finger.loop.high)}"
@@ -141,7 +120,7 @@ def _shown_mark(mark: Mark) -> str:
 
 
 def _end(scope: TextScope, index: Index) -> str:
-    """An end of a range a..b."""
+    """Return a bound of a range a..b."""
     text = show_index(scope, index)
     return text if index.constant is not None or index.atom is not None else f"({text})"
 
@@ -149,33 +128,33 @@ def _end(scope: TextScope, index: Index) -> str:
 # -- scalars ----------------------------------------------------------------------------------------------------------
 
 
-def _stored(scope: TextScope, target: Cell | Scalar) -> str:
-    if isinstance(target, Scalar):
+def _stored(scope: TextScope, target: ln.Cell | ln.Scalar) -> str:
+    if isinstance(target, ln.Scalar):
         return scope.name(key(target))
     return shown(scope, key(target.buffer), tuple(position for position, _ in target.pairs))
 
 
-def _scalar(scope: TextScope, e: ScalarExpr) -> Text:
+def _scalar(scope: TextScope, e: ln.ScalarExpr) -> Text:
     match e:
-        case Number(value, dtype):
+        case ln.Number(value, dtype):
             return Text(
                 str(float(value) if dtype.startswith("float") else int(value)), PRIMARY if value >= 0 else UNARY
             )
-        case Load(source):
+        case ln.Load(source):
             return Text(_stored(scope, source))
-        case FromIndex(index):
+        case ln.FromIndex(index):
             text = show_index(scope, index)
             return Text(text, PRIMARY if index.atom is not None else SUM)
-        case Apply("neg", (argument,)):
+        case ln.Apply("neg", (argument,)):
             return Text(f"-{_scalar(scope, argument).at(PRIMARY)}", UNARY)
-        case Apply(op, (left, right)) if op in _LEVELS:
+        case ln.Apply(op, (left, right)) if op in _LEVELS:
             level = _LEVELS[op]
             return Text(f"{_scalar(scope, left).at(level)} {INFIX[op]} {_scalar(scope, right).at(level + 1)}", level)
-        case Apply(op, arguments):
+        case ln.Apply(op, arguments):
             return Text(f"{op}({', '.join(_scalar(scope, argument).text for argument in arguments)})")
-        case Choose(predicate, left, right):
+        case ln.Choose(predicate, left, right):
             then, otherwise = _scalar(scope, left).at(SUM), _scalar(scope, right).at(TERNARY)
             return Text(f"{then} if {show_condition(scope, predicate)} else {otherwise}", TERNARY)
-        case Convert(argument, dtype):
+        case ln.Convert(argument, dtype):
             return Text(f"{dtype}({_scalar(scope, argument).text})")
     assert_never(e)

@@ -1,8 +1,8 @@
-"""Tiles in registers: a buffer of constant size as one variable for each vector of its rows.
+"""Tiles in registers: buffers of constant size, with one variable for each vector of their rows.
 
-The nest keeps a tile as a buffer (`Allocate` with its `vectors`), and all that is done with it as loops and cells with
-constant indices. A loop over the lanes of one vector (`over_lanes`) is what printers make one operation of. The
-interpreter runs it lane by lane, which is the same: no lane reads what another one stores.
+In the nest, a tile remains a buffer (`Allocate` with `vectors`) whose cells have constant indices, or indices in loops
+over the lanes of one vector (`over_lanes`). Printers emit such a loop as one vector operation. The interpreter runs it
+lane by lane, which is equivalent, since no lane reads an element that another one stores.
 """
 
 from __future__ import annotations
@@ -17,50 +17,27 @@ import numpy as np
 from atl.core.index import Index, Var, constant, factor_of
 from atl.core.predicate import expressions
 from atl.text.names import INFIX
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-    statements,
-)
+from lowering.nest import loopnest as ln
 from lowering.nest.substitution import at_iteration
 
 LEAST_VECTOR: Final = 16
-"""Fewer bytes make no vector: such elements are scalar variables."""
+"""Minimum number of bytes of a vector. Remaining elements are scalar variables."""
 
 MOST_CHOSEN_OF: Final = 2
-"""So many vectors the lanes of one are chosen of at most, by one instruction."""
+"""Maximum number of vectors from which one instruction can select lanes."""
 
 LANE_BY_LANE: Final = frozenset((*INFIX, "min", "max"))
-"""The operations of two operands that are done to all lanes at once."""
+"""Binary operations with vector instructions."""
 
 OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp", "log", "tanh"))
-"""The operations of one operand that are."""
+"""Unary operations with vector instructions."""
 
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
-"""The tiles in registers by the `uid` of their buffer: the lengths of the vectors that each row is made of."""
+"""Tiles in registers: `uid` of the buffer -> lengths of the vectors of each row."""
 
 
 def vectors_of_row(length: int, dtype: str, vector_bytes: int) -> tuple[int, ...]:
-    """The lengths of the vectors that a row is made of, the longest first; an element that is left over is one of 1.
+    """Return the lengths of the vectors of a row, the longest first. A remaining element has length 1.
 
     >>> vectors_of_row(44, "float32", 64)
     (16, 16, 8, 4)
@@ -78,7 +55,7 @@ def vectors_of_row(length: int, dtype: str, vector_bytes: int) -> tuple[int, ...
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A variable of a tile: the row by its constant indices, the number of the vector in the row, and its columns."""
+    """A vector variable of a tile: constant indices of its row, its number in the row, and its columns."""
 
     row: tuple[int, ...]
     number: int
@@ -86,29 +63,29 @@ class Vector:
     length: int
 
 
-def shape_of(buffer: Buffer) -> tuple[int, ...]:
-    """The extents of a tile, which are constant."""
+def shape_of(buffer: ln.Buffer) -> tuple[int, ...]:
+    """Return the constant extents of a tile."""
     found = [extent.constant for extent in buffer.extents]
     extents = tuple(extent for extent in found if extent is not None)
     if len(extents) < len(found):
-        raise AssertionError(f"the tile {buffer.name} is of no constant size")
+        raise AssertionError(f"the size of the tile {buffer.name} is not constant")
     return extents
 
 
-def vectors(buffer: Buffer, lengths: tuple[int, ...]) -> Iterator[Vector]:
-    """The variables of a tile in the order of its elements."""
+def vectors(buffer: ln.Buffer, lengths: tuple[int, ...]) -> Iterator[Vector]:
+    """Yield the variables of a tile in the order of its elements."""
     *rows, _ = shape_of(buffer)
     for row in product(*map(range, rows)):
         for number, (last, length) in enumerate(zip(accumulate(lengths), lengths, strict=True)):
             yield Vector(row, number, last - length, length)
 
 
-def element(cell: Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
-    """The variable of a tile that an element is in, and its lane. Its indices are constant."""
+def element(cell: ln.Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
+    """Return the variable of a tile that contains an element at constant indices, and its lane."""
     found = [position.constant for position, _ in cell.pairs]
     at = [position for position in found if position is not None]
     if len(at) < len(found):
-        raise AssertionError(f"an element of the tile {cell.buffer.name} is not at constant indices")
+        raise AssertionError(f"the indices of an element of the tile {cell.buffer.name} are not constant")
     *row, column = at
     for number, (last, length) in enumerate(zip(accumulate(lengths), lengths, strict=True)):
         if column < last:
@@ -116,19 +93,19 @@ def element(cell: Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
     raise AssertionError(f"an element beyond the row of the tile {cell.buffer.name}")
 
 
-def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> frozenset[Vector]:
-    """The variables of a tile that statements read."""
+def vectors_read(block: ln.Block, buffer: ln.Buffer, lengths: tuple[int, ...]) -> frozenset[Vector]:
+    """Return the variables of a tile that statements read."""
     found: set[Vector] = set()
     for statement in block:
         match statement:
-            case For(variable, low, high, body):
+            case ln.For(variable, low, high, body):
                 own = [cell for cell, _ in cells_of(body) if cell.buffer == buffer and occurs(cell, variable)]
                 chosen = any(are_chosen(cell, variable) for cell in own)
                 for lane in iterations(low, high) if chosen else (low,):
                     found |= vectors_read(at_iteration(statement, lane) if own else body, buffer, lengths)
-            case If(_, body):
+            case ln.If(_, body):
                 found |= vectors_read(body, buffer, lengths)
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
                 read = (cell for cell, stored in cells_of((statement,)) if not stored and cell.buffer == buffer)
                 found.update(element(cell, lengths)[0] for cell in read)
             case _:
@@ -140,20 +117,20 @@ def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> froz
 
 
 def iterations(low: Index, high: Index) -> Iterator[Index]:
-    """The values of the variable of a loop between constants."""
+    """Return the values of the variable of a loop with constant bounds."""
     start, stop = low.constant, high.constant
     if start is None or stop is None:
-        raise AssertionError("a loop over lanes is not between constants")
+        raise AssertionError("the bounds of a loop over lanes are not constant")
     return map(constant, range(start, stop))
 
 
-def are_chosen(cell: Cell, variable: Var) -> bool:
-    """Whether a loop over lanes reads no vector of a tile there, but elements that are chosen of some, lane by lane."""
+def are_chosen(cell: ln.Cell, variable: Var) -> bool:
+    """Return whether a loop over lanes selects elements of several vectors of a tile, not one vector."""
     return occurs(cell, variable) and step(cell.address, variable) != 1
 
 
 def step(e: Index, variable: Var) -> int | None:
-    """By how much the expression grows with the variable, if it always grows by the same constant.
+    """Return the constant coefficient of the variable in the expression, or None if it is not linear in it.
 
     >>> from atl.core.index import index, size
     >>> i = Var(1, "i")
@@ -164,144 +141,144 @@ def step(e: Index, variable: Var) -> int | None:
     return None if factor is None else factor.constant
 
 
-def varies(e: ScalarExpr, variable: Var) -> bool:
-    """Whether the variable occurs in the expression."""
+def varies(e: ln.ScalarExpr, variable: Var) -> bool:
+    """Return whether the variable occurs in the expression."""
     match e:
-        case Number() | Load(Scalar()):
+        case ln.Number() | ln.Load(ln.Scalar()):
             return False
-        case Load(Cell() as cell):
+        case ln.Load(ln.Cell() as cell):
             return occurs(cell, variable)
-        case FromIndex(of):
+        case ln.FromIndex(of):
             return variable.uid in of.free
-        case Apply(_, arguments):
+        case ln.Apply(_, arguments):
             return any(varies(argument, variable) for argument in arguments)
-        case Choose(predicate, left, right):
+        case ln.Choose(predicate, left, right):
             return (
                 any(variable.uid in part.free for part in expressions(predicate))
                 or varies(left, variable)
                 or varies(right, variable)
             )
-        case Convert(argument):
+        case ln.Convert(argument):
             return varies(argument, variable)
-        case Load():
+        case ln.Load():
             raise AssertionError("a load is from a cell or a scalar")
     assert_never(e)
 
 
-def occurs(cell: Cell, variable: Var) -> bool:
-    """Whether the variable occurs in the indices of a cell, or in its extents."""
+def occurs(cell: ln.Cell, variable: Var) -> bool:
+    """Return whether the variable occurs in the indices or extents of a cell."""
     return any(variable.uid in part.free for pair in cell.pairs for part in pair)
 
 
-def has_lanes(statement: Statement, variable: Var) -> bool:
-    """Whether the iterations of a loop over the statement can be the lanes of vectors.
+def has_lanes(statement: ln.Statement, variable: Var) -> bool:
+    """Return whether the iterations of a loop over the statement can be the lanes of vectors.
 
-    It stores to consecutive cells, and what it reads lies at consecutive cells too, or is the same in all iterations.
-    No iteration reads what another one stores.
+    The statement must store to consecutive cells, and read consecutive or loop-invariant values. No iteration may read
+    a cell that another one stores.
     """
-    if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
+    if not isinstance(statement, ln.Assign | ln.Accumulate) or not isinstance(statement.target, ln.Cell):
         return False
-    if isinstance(statement, Accumulate) and statement.op not in LANE_BY_LANE:
+    if isinstance(statement, ln.Accumulate) and statement.op not in LANE_BY_LANE:
         return False
     return step(statement.target.address, variable) == 1 and _has_lanes(statement.value, variable, statement.target)
 
 
-def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
+def _has_lanes(e: ln.ScalarExpr, variable: Var, target: ln.Cell) -> bool:
     if any(cell.buffer == target.buffer and cell.pairs != target.pairs for cell in cells(e)):
         return False
     if not varies(e, variable):
         return True
     match e:
-        case Load(Cell() as cell):
+        case ln.Load(ln.Cell() as cell):
             return step(cell.address, variable) == 1
-        case Apply(op, arguments) if op in LANE_BY_LANE | OF_EACH_LANE:
+        case ln.Apply(op, arguments) if op in LANE_BY_LANE | OF_EACH_LANE:
             return all(_has_lanes(argument, variable, target) for argument in arguments)
-        case Number() | Load() | FromIndex() | Apply() | Choose() | Convert():
+        case ln.Number() | ln.Load() | ln.FromIndex() | ln.Apply() | ln.Choose() | ln.Convert():
             return False
     assert_never(e)
 
 
-def cells(e: ScalarExpr) -> Iterator[Cell]:
-    """The cells that an expression reads."""
-    return (source for source in sources(e) if isinstance(source, Cell))
+def cells(e: ln.ScalarExpr) -> Iterator[ln.Cell]:
+    """Return the cells that an expression reads."""
+    return (source for source in sources(e) if isinstance(source, ln.Cell))
 
 
-def sources(e: ScalarExpr) -> Iterator[Cell | Scalar]:
-    """The cells and scalar variables that an expression reads."""
+def sources(e: ln.ScalarExpr) -> Iterator[ln.Cell | ln.Scalar]:
+    """Yield the cells and scalar variables that an expression reads."""
     match e:
-        case Load(source):
+        case ln.Load(source):
             yield source
-        case Number() | FromIndex():
+        case ln.Number() | ln.FromIndex():
             return
-        case Apply(_, arguments):
+        case ln.Apply(_, arguments):
             for argument in arguments:
                 yield from sources(argument)
-        case Choose(_, left, right):
+        case ln.Choose(_, left, right):
             yield from sources(left)
             yield from sources(right)
-        case Convert(argument):
+        case ln.Convert(argument):
             yield from sources(argument)
         case _:
             assert_never(e)
 
 
-def cells_of(block: Block) -> Iterator[tuple[Cell, bool]]:
-    """The cells that statements read and store at any depth, and of each whether it is stored."""
-    for statement in statements(block):
+def cells_of(block: ln.Block) -> Iterator[tuple[ln.Cell, bool]]:
+    """Yield the cells that statements read and store at any depth, each with whether it is stored."""
+    for statement in ln.statements(block):
         match statement:
-            case Assign(target, value) | Accumulate(target, _, value):
-                if isinstance(target, Cell):
+            case ln.Assign(target, value) | ln.Accumulate(target, _, value):
+                if isinstance(target, ln.Cell):
                     yield target, True
                 for cell in cells(value):
                     yield cell, False
-            case Declare(_, initial):
+            case ln.Declare(_, initial):
                 for cell in cells(initial):
                     yield cell, False
-            case For() | If() | Allocate() | Clear() | Free():
+            case ln.For() | ln.If() | ln.Allocate() | ln.Clear() | ln.Free():
                 pass
             case _:
                 assert_never(statement)
 
 
-def stores_to(statement: Statement, buffer: Buffer) -> bool:
-    """Whether a statement stores to cells of a buffer, at any depth."""
+def stores_to(statement: ln.Statement, buffer: ln.Buffer) -> bool:
+    """Return whether a statement stores to cells of a buffer, at any depth."""
     return any(cell.buffer == buffer and stored for cell, stored in cells_of((statement,)))
 
 
-def loads_from(statement: Statement, buffer: Buffer) -> bool:
-    """Whether a statement reads cells of a buffer, at any depth."""
+def loads_from(statement: ln.Statement, buffer: ln.Buffer) -> bool:
+    """Return whether a statement reads cells of a buffer, at any depth."""
     return any(cell.buffer == buffer and not stored for cell, stored in cells_of((statement,)))
 
 
-def over_lanes(loop: For, tiles: Collection[int]) -> bool:
-    """Whether the loop is over the lanes of a vector of a tile: its variable is an index of one."""
+def over_lanes(loop: ln.For, tiles: Collection[int]) -> bool:
+    """Return whether the loop is over lanes: its variable is an index of a tile in registers."""
     return any(cell.buffer.uid in tiles and occurs(cell, loop.variable) for cell, _ in cells_of(loop.body))
 
 
-def tiles_of(nest: LoopNest) -> dict[int, tuple[int, ...]]:
-    """The tiles of a nest that are in registers."""
+def tiles_of(nest: ln.LoopNest) -> dict[int, tuple[int, ...]]:
+    """Return the tiles of a nest that are in registers."""
     return {
         statement.buffer.uid: statement.vectors
-        for statement in statements(nest.body)
-        if isinstance(statement, Allocate) and statement.storage == "registers"
+        for statement in ln.statements(nest.body)
+        if isinstance(statement, ln.Allocate) and statement.storage == "registers"
     }
 
 
 @dataclass(slots=True)
 class Lanes:
-    """A loop over so many lanes while it runs: where it began at each cell, and what it chose its lanes of."""
+    """The state of a running loop over `count` lanes: the first address of each cell, and the vectors selected from."""
 
     tiles: Tiles
     variable: Var
     count: int
-    _first: dict[Cell, int] = field(default_factory=dict)
-    _chosen_of: dict[Cell, set[int]] = field(default_factory=dict)
+    _first: dict[ln.Cell, int] = field(default_factory=dict)
+    _chosen_of: dict[ln.Cell, set[int]] = field(default_factory=dict)
 
-    def fault_of(self, cell: Cell, lane: int, address: int, *, stored: bool) -> str | None:
-        """Why the cell at an address cannot be this lane of an operation on vectors, if so.
+    def fault_of(self, cell: ln.Cell, lane: int, address: int, *, stored: bool) -> str | None:
+        """Return the reason why the cell at an address cannot be this lane of a vector operation, if any.
 
-        Lanes are at consecutive cells, of a tile at those of one vector. One that is read may also be the same in all,
-        or chosen, lane by lane, of `MOST_CHOSEN_OF` vectors of a tile.
+        Lanes must be consecutive cells, and those of a tile must form one vector. A read may also be the same in all
+        lanes, or select from at most `MOST_CHOSEN_OF` vectors of a tile.
         """
         name, first = cell.buffer.name, self._first.setdefault(cell, address)
         lengths = self.tiles.get(cell.buffer.uid)
@@ -310,9 +287,11 @@ class Lanes:
             chosen_of = self._chosen_of.setdefault(cell, set())
             chosen_of.add(start)
             if length != self.count or len(chosen_of) > MOST_CHOSEN_OF:
-                return f"{self.count} elements of {name}, one of them at {address}, are not of {MOST_CHOSEN_OF} vectors"
+                return (
+                    f"{self.count} lanes, one at {address}, cannot be selected from {MOST_CHOSEN_OF} vectors of {name}"
+                )
         elif address != first + lane and (stored or address != first):
-            return f"{name} at {address}, as lane {lane} of a vector at {first}"
+            return f"{name} at {address} is not lane {lane} of the vector at {first}"
         elif (
             lengths is not None
             and occurs(cell, self.variable)
@@ -323,7 +302,7 @@ class Lanes:
 
 
 def _vector_around(address: int, lengths: tuple[int, ...]) -> tuple[int, int]:
-    """Where the vector of a tile begins that an element is in, and how many it has."""
+    """Return the address and length of the vector of a tile that contains an element."""
     row, column = divmod(address, sum(lengths))
     last, length = next((last, n) for last, n in zip(accumulate(lengths), lengths, strict=True) if column < last)
     return row * sum(lengths) + last - length, length

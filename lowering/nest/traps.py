@@ -1,4 +1,4 @@
-"""What the loop-nest interpreter watches for: what no lowered program may do."""
+"""Errors that the loop-nest interpreter detects."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from atl.errors import ATLError
 
 TrapKind: TypeAlias = Literal[
     "out of bounds",  # an index outside of its extent, or an address outside of its buffer
-    "shape",  # extents in a cell that are not those of its buffer
-    "capacity",  # a buffer with less room than its elements need
-    "uninitialised",  # a read of, or an addition to, a cell that holds nothing
-    "overwritten",  # an assignment to a cell that holds a value
+    "shape",  # the extents of a cell differ from those of its buffer
+    "capacity",  # a buffer is smaller than its elements need
+    "uninitialised",  # a read of, or an addition to, a cell without a value
+    "overwritten",  # an assignment to a cell with a value
     "read-only",  # a store to an input
-    "no storage",  # a buffer that is not allocated, or not any more
+    "no storage",  # a buffer that is not allocated, or already freed
     "double free",
     "leak",
-    "undeclared",  # a scalar or a loop variable that is not in scope
+    "undeclared",  # a scalar or loop variable that is not in scope
     "redeclared",
-    "incomplete",  # an element of an output said to be complete that was not stored
-    "register",  # an element of a tile in registers at an index that is not constant, or of no vector
-    "divisor",  # an index divided by zero or less
-    "numerator",  # one that is said not to be negative, and is
-    "taken",  # a read of, or an addition to, a cell where another tensor in the same storage stands, or is left
-    "ring",  # a row of a ring that is not the one in its place: not there yet, or there no more
-    "walk",  # loops marked merge or runs that are none, or keys of a merge that fall, or do not rise as is said
-    "meeting",  # two iterations that run at once touch one cell, and one of them changes it
-    "alignment",  # elements that a thread of a GPU reads or stores at once, from a place that is no multiple of them
+    "incomplete",  # an element of an output marked complete was not stored
+    "register",  # an element of a tile in registers at an index that is not constant, or not in one vector
+    "divisor",  # a division of an index by zero or less
+    "numerator",  # a negative numerator that is listed as non-negative
+    "aliased",  # a read of, or an addition to, a cell with a value of another tensor in the same storage
+    "ring",  # a row of a circular buffer that is not started yet, or replaced already
+    "marked loop",  # an invalid merge or `runs` loop, or keys that decrease or repeat where they must not
+    "data race",  # two concurrent iterations access one cell, and one of them changes it
+    "alignment",  # a misaligned wide load or store of a GPU thread
 ]
 
 
 class Trap(ATLError, RuntimeError):
-    """A loop nest does what no lowered program may do; `kind` says which of the things that are watched for."""
+    """An error in a run of a loop nest that a correctly lowered program cannot have; `kind` classifies it."""
 
     code: ClassVar[str] = "ATL601"
 

@@ -1,1 +1,1 @@
-"""Which binder of a program each loop of its kernel came from: carried by the nest, and by the text that is printed."""
+"""Origins of loops: the binder of the program that each loop of its kernel came from."""

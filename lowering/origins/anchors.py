@@ -1,7 +1,7 @@
-"""Anchors: signs in a text that is being printed, around the lines of a loop. A finished text has none.
+"""Anchors: control characters around the lines of a loop in a text that is being printed.
 
-Lines are indented, joined and broken after they are made, so that no number of a line is known before the end. An
-anchor goes along with its line. A printer makes one only for a loop whose origin is in the nest (`LoopNest.origins`).
+Lines are indented, joined and wrapped after they are made, so line numbers are known only at the end, when anchors are
+removed. Printers add anchors only for loops whose origin is in the nest (`LoopNest.origins`).
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Final, TypeAlias
 from atl.core.index import Var
 
 Located: TypeAlias = tuple[tuple[int, int, int], ...]
-"""Of each loop of a text the uid of its variable, its first line and its last, from 1 on; outer loops come first."""
+"""The uid of the variable, the first line and the last line (from 1) of each loop of a text, outer loops first."""
 
 _OPENS, _CLOSES, _END = "\x02", "\x03", "\x04"
 _ANCHOR: Final = re.compile(f"([{_OPENS}{_CLOSES}])([0-9]+){_END}")
 
 
-def around(anchored: frozenset[int], variable: Var, lines: list[str]) -> list[str]:
-    """The lines of a loop with anchors on the first and the last one, where such are wanted for it."""
+def anchored_lines(anchored: frozenset[int], variable: Var, lines: list[str]) -> list[str]:
+    """Add anchors to the first and last line of a loop, if its variable is in `anchored`."""
     if variable.uid not in anchored or not lines:
         return lines
     opened = [f"{_OPENS}{variable.uid}{_END}{lines[0]}", *lines[1:]]
     return [*opened[:-1], f"{_CLOSES}{variable.uid}{_END}{opened[-1]}"]
 
 
-def without(line: str) -> tuple[str, str, str]:
-    """The line without anchors, those that open, and those that close: for a line that becomes several ones."""
+def strip_anchors(line: str) -> tuple[str, str, str]:
+    """Split a line into its text, opening anchors and closing anchors, for lines that are wrapped."""
     if _END not in line:
         return line, "", ""
     found = [(met[1], met[0]) for met in _ANCHOR.finditer(line)]
@@ -36,8 +36,8 @@ def without(line: str) -> tuple[str, str, str]:
     return _ANCHOR.sub("", line), opening, closing
 
 
-def located(text: str) -> tuple[str, Located]:
-    """The text without its anchors, and where the loops are that had some."""
+def locate_loops(text: str) -> tuple[str, Located]:
+    """Remove the anchors from a text, and return it with the lines of the anchored loops."""
     if _END not in text:
         return text, ()
     lines: list[str] = []
@@ -53,6 +53,6 @@ def located(text: str) -> tuple[str, Located]:
     return "\n".join(lines), tuple(sorted(found, key=lambda each: (each[1], -each[2])))
 
 
-def known(uids: Iterable[Var]) -> frozenset[int]:
-    """The uids of these variables."""
+def ids_of(uids: Iterable[Var]) -> frozenset[int]:
+    """Return the uids of variables."""
     return frozenset(variable.uid for variable in uids)

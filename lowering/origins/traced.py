@@ -1,4 +1,4 @@
-"""The text of a program's kernel, with the binder of the program that each loop in it came from."""
+"""The text of a program's kernel, with the binder that each of its loops came from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from atl.core.traversal import Path
 from atl.errors import CompilerMissing
 from atl.meaning.arguments import check_rank
 from lowering.c.printer import print_c_located
-from lowering.calls.on_pattern import values_of
+from lowering.calls.pattern_results import values_of
 from lowering.compiled import Kernel
 from lowering.compiler import find_compiler
 from lowering.cuda.printer import print_cuda_located
@@ -28,7 +28,7 @@ LANGUAGES: Final = {"c": "C", "cuda": "CUDA"}
 
 @dataclass(frozen=True, slots=True)
 class TracedLoop:
-    """The lines of one loop of a text, from 1 on, and the path in the program of the binder that it came from."""
+    """The lines of a loop in a text, from 1 on, and the path of the binder that it came from."""
 
     first: int
     last: int
@@ -37,9 +37,9 @@ class TracedLoop:
 
 @dataclass(frozen=True, slots=True)
 class TracedText:
-    """The text of a kernel, and its loops with where they came from; outer loops come before those within them.
+    """The text of a kernel, and its loops with their origins, outer loops first.
 
-    Not every binder has a loop: some are read away, or written out. And one binder may have several loops.
+    Some binders have no loop, because it was eliminated or unrolled, and some have several loops.
     """
 
     program: Program
@@ -49,15 +49,15 @@ class TracedText:
 
     @property
     def language(self) -> str:
-        """The name of the language that the text is in."""
+        """The name of the language of the text."""
         return LANGUAGES[self.target]
 
 
 def trace(program: Program | Kernel | GpuKernel, *, target: str = "c") -> TracedText:
-    """The text that `compile` makes of a program for a target, with the binder that each loop came from.
+    """Return the text that `compile` generates for a program, with the binder that each loop came from.
 
-    Nothing is built, and no compiler is needed. Of a kernel, its own text, and the binders are those of its program.
-    Raises what `compile` raises, but for what a compiler says.
+    For a kernel, it is the text of the kernel, with the binders of its program. Nothing is built, and no compiler is
+    needed. Raises the errors of `compile`, except those of the compiler.
 
     >>> import atl
     >>> traced = trace(atl.parse("rows (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
@@ -72,7 +72,7 @@ def trace(program: Program | Kernel | GpuKernel, *, target: str = "c") -> Traced
             if isinstance(program, Kernel)
             else _in_cuda(program.program)
         )
-        # A kernel that was put together from other parts has its own text, and nobody knows where its loops are from.
+        # A kernel that was assembled from other parts has a different text, whose loops have no known origins.
         return found if found.source == program.source else replace(found, source=program.source, loops=())
     checked_program(program)
     support_of(target)
@@ -82,7 +82,7 @@ def trace(program: Program | Kernel | GpuKernel, *, target: str = "c") -> Traced
     if target == "cuda":
         return _in_cuda(program)
     check_storage(program)
-    # A result that is stored as an operand is: its values are the first part of the program's body.
+    # For a result with an operand's pattern, its values are the first part of the program's body.
     values, pattern = values_of(program)
     return _in_c(program, values, () if pattern is None else (0,), _vector_bytes(values))
 
@@ -105,7 +105,7 @@ def _loops(nest: LoopNest, located: Located, above: Path) -> tuple[TracedLoop, .
 
 
 def _vector_bytes(program: Program) -> int:
-    """The size of this machine's vector registers, if buffers are made of them and a compiler is there that tells."""
+    """Return the size of this machine's vector registers if buffers need it, by a compiler; else the default."""
     if not any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program)):
         return VECTOR_BYTES
     try:

@@ -1,9 +1,8 @@
-"""Passes over loop nests: what is worked out about a nest before it is printed or run, by proof or by looking at it.
+"""Passes over loop nests, in the order in which `lower` runs them.
 
-A pass is a function from a loop nest to one that stores the same values to the same cells of the output, whatever the
-sizes and arrays that the nest's assumptions allow. So it keeps the footprint of a nest too (Theorem 2): the cells that
-hold a value at the end. `lower` runs them all, in this order; printers, obligations and the loop-nest interpreter see
-the nest after the last of them.
+A pass is a function from loop nests to loop nests. For all sizes and arrays that the assumptions of the nest allow, it
+preserves the cells of the output that are stored, and their values. So it preserves the footprint of the nest, too
+(Theorem 2). Printers, obligations and the loop-nest interpreter work on the nest after the last pass.
 """
 
 from __future__ import annotations
@@ -12,67 +11,66 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from lowering.nest.loopnest import LoopNest
-from lowering.passes.bounds import with_tests_as_bounds
+from lowering.passes.co_iteration import with_strict_keys
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.dead_stores import without_dead_stores
-from lowering.passes.invariants import with_invariant_tests_outside
-from lowering.passes.natural import with_natural_numerators
+from lowering.passes.guard_to_bound import with_guards_as_bounds
+from lowering.passes.nonnegative_division import with_nonnegative_numerators
+from lowering.passes.reduction_fusion import with_fused_reductions
 from lowering.passes.simplification import simplified
-from lowering.passes.single_iterations import with_single_iterations
 from lowering.passes.single_stores import with_single_stores
+from lowering.passes.storage.buffer_reuse import with_lets_in_output_rows, with_reused_buffers
 from lowering.passes.storage.early_frees import with_early_frees
 from lowering.passes.storage.registers import with_tiles_in_registers
-from lowering.passes.storage.rings import with_rings
-from lowering.passes.storage.sharing import with_lets_in_rows, with_storage_shared
-from lowering.passes.storage.stack import with_stack_in_bounds
-from lowering.passes.streams import with_lines
-from lowering.passes.sums_on_the_way import with_sums_on_the_way
-from lowering.passes.walks import with_strict_keys
+from lowering.passes.storage.stack import with_stack_budget
+from lowering.passes.storage.storage_folding import with_folded_storage
+from lowering.passes.streams import with_cache_lines
+from lowering.passes.trivial_loops import without_trivial_loops
+from lowering.passes.unswitching import with_unswitched_loops
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 
 PASSES: Final[tuple[Pass, ...]] = (
-    without_dead_stores,  # first: what is left out need not be simplified
-    with_rings,  # before anything is moved: it takes apart what computes a let and what reads it
-    with_stack_in_bounds,  # before the loops and branches are moved that its frees and allocations stand in
+    without_dead_stores,  # first: dead stores need not be simplified
+    with_folded_storage,  # before code motion: it separates the statements that compute a let from its reads
+    with_stack_budget,  # before code motion of the loops and branches around allocations and frees
     simplified,
-    with_invariant_tests_outside,  # of what is left to be tested
-    with_tiles_in_registers,  # after the tests that are the same in all iterations have left the loops written out
-    with_sums_on_the_way,  # after the tiles, whose loops are written out statement by statement
-    with_conditions_joined,  # after both, for they may leave a branch with one statement
-    with_tests_as_bounds,  # of what is tested around whole bodies
-    with_single_iterations,  # after tests have become bounds, for it makes tests of bounds
-    with_single_stores,  # of loops as they will run; what is stored once is like any other store from here on
-    with_storage_shared,  # of loops as they will run
-    with_lets_in_rows,  # of the output, if nothing stands there yet
-    with_early_frees,  # after all that leaves statements out
-    with_strict_keys,  # of loops as they will run
-    with_lines,  # of loops as they will run: no later pass changes them
-    with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
+    with_unswitched_loops,  # after simplification, which decides some conditions
+    with_tiles_in_registers,  # after unswitching, so that unrolled loops do not repeat invariant conditions
+    with_fused_reductions,  # after the unrolling of the loops over tiles
+    with_conditions_joined,  # after passes that may leave a branch with a single statement
+    with_guards_as_bounds,  # after conditions around whole loop bodies are joined
+    without_trivial_loops,  # after guards have become bounds, since it turns bounds into guards
+    with_single_stores,  # on loops in their final form; later passes see plain stores
+    with_reused_buffers,  # on loops in their final form
+    with_lets_in_output_rows,  # after buffer reuse, which may use the output first
+    with_early_frees,  # after all passes that remove statements
+    with_strict_keys,  # on loops in their final form
+    with_cache_lines,  # on loops in their final form
+    with_nonnegative_numerators,  # last: it refers to the expressions that are printed and run
 )
 
 
 _FOR_CPUS: Final = (
-    with_stack_in_bounds,
-    with_invariant_tests_outside,
+    with_stack_budget,
+    with_unswitched_loops,
     with_tiles_in_registers,
-    with_tests_as_bounds,
-    with_single_iterations,
-    with_storage_shared,
-    with_lets_in_rows,
-    with_lines,
+    with_guards_as_bounds,
+    without_trivial_loops,
+    with_reused_buffers,
+    with_lets_in_output_rows,
+    with_cache_lines,
 )
 PASSES_OF: Final[Mapping[str, tuple[Pass, ...]]] = {
     "c": PASSES,
     "cuda": tuple(run for run in PASSES if run not in _FOR_CPUS),
 }
-"""Those for each target. Where the buffers of a GPU are is said where its kernels are made, each of which is given a
-buffer once; and its loops keep their extents and their tests, for those of threads have constant extents, and run one
-iteration in each thread."""
+"""The passes for each target. For a GPU, kernel outlining places the buffers, and each kernel has a buffer once. Its
+loops keep their bounds and conditions: loops over threads have constant extents and one iteration per thread."""
 
 
 def after_passes(nest: LoopNest, passes: Sequence[Pass] = PASSES) -> LoopNest:
-    """The loop nest after all of these passes."""
+    """Run the passes on a loop nest."""
     for run in passes:
         nest = run(nest)
     return nest

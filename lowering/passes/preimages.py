@@ -1,4 +1,4 @@
-"""Which iteration reaches a cell: indices of loops found from those of the cell, by digits."""
+"""Inversion of index formulas: the iteration that accesses a given cell."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from atl.core.index import (
 _CELL: Final = (1 << 57) + 500
 MOST_STEPS: Final = 60
 _Equation: TypeAlias = tuple[Index, Index]
-"""A formula over the indices of loops, and what it is, over those of a cell."""
+"""A formula over loop variables, and its value over the indices of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preimage:
-    """The indices of a cell, and over them a value for each loop."""
+    """Index variables of a cell, and the value of each loop variable in terms of them."""
 
     cell: Sequence[Index]
     iteration: Mapping[Var, Index]
 
 
 def preimage(positions: Sequence[Index], loops: Sequence[Var]) -> Preimage | None:
-    """Indices of a cell, and a value for each loop, over them, with which the positions may be just these.
+    """Guess the values of loop variables for which the positions equal the indices of a cell.
 
-    Nothing is proved: whoever asks puts the values in. A formula of several digits is one equation for each, that with
-    the largest stride being the quotient; x // b and x % b are one equation for x.
+    The result is not proved: callers substitute the values and check. A sum of several digits becomes one equation for
+    each digit, where the digit of the largest stride is the quotient. Equations for x // b and x % b become one for x.
     """
     cell = [index(Var(_CELL + k, f"c{k}")) for k in range(len(positions))]
     equations: list[_Equation] = list(zip(positions, cell, strict=True))
     found: dict[Var, Index] = {}
     for _ in range(MOST_STEPS):
-        equations = [(_put(formula, found), value) for formula, value in equations]
+        equations = [(_substituted(formula, found), value) for formula, value in equations]
         equations = [each for each in equations if any(v.uid in each[0].free for v in loops)]
         open_ = [v for v in loops if v not in found]
         if not open_:
@@ -54,19 +54,19 @@ def preimage(positions: Sequence[Index], loops: Sequence[Var]) -> Preimage | Non
         if alone is not None and isinstance(alone[0], Var):
             found[alone[0]] = alone[1]
             continue
-        taken = _taken_apart(equations, open_) or _joined(equations) or _without_remainder(equations, open_)
-        if taken is None:
+        solved = _split(equations, open_) or _joined(equations) or _without_remainder(equations, open_)
+        if solved is None:
             return None
-        equations = taken
+        equations = solved
     return None
 
 
-def _put(formula: Index, found: Mapping[Var, Index]) -> Index:
+def _substituted(formula: Index, found: Mapping[Var, Index]) -> Index:
     return map_leaves(formula, lambda at: found[at] if isinstance(at, Var) and at in found else index(at))
 
 
-def _taken_apart(equations: Sequence[_Equation], open_: Sequence[Var]) -> list[_Equation] | None:
-    """The first formula that is a number of digits, or an exclusive or, in its parts."""
+def _split(equations: Sequence[_Equation], open_: Sequence[Var]) -> list[_Equation] | None:
+    """Split the first formula that is a sum of digits or an exclusive or."""
     for position, equation in enumerate(equations):
         parts = _digits(equation, open_) or _cancelled(equation, open_)
         if parts is not None:
@@ -75,7 +75,7 @@ def _taken_apart(equations: Sequence[_Equation], open_: Sequence[Var]) -> list[_
 
 
 def _digits(equation: _Equation, open_: Sequence[Var]) -> list[_Equation] | None:
-    """a*x + b*y + c = d, where b < a: x is (d - c) // a, and so on with what is left of it."""
+    """Solve a*x + b*y + c = d, where b < a: x is (d - c) // a, and the remainder determines y."""
     formula, value = equation
     factors: list[tuple[AnyAtom, Index]] = []
     rest = formula
@@ -101,7 +101,7 @@ def _digits(equation: _Equation, open_: Sequence[Var]) -> list[_Equation] | None
 
 
 def _cancelled(equation: _Equation, open_: Sequence[Var]) -> list[_Equation] | None:
-    """x ^ a = c: x is c ^ a."""
+    """Solve x ^ a = c by x = c ^ a."""
     formula, value = equation
     atom = formula.atom
     if not isinstance(atom, Xor):
@@ -113,13 +113,13 @@ def _cancelled(equation: _Equation, open_: Sequence[Var]) -> list[_Equation] | N
 
 
 def _reach(factored: tuple[AnyAtom, Index]) -> tuple[int, int]:
-    """The order of strides, as far as it is written: products of more sizes first, and then larger numbers."""
+    """Return a sort key that approximates the order of strides: by the number of sizes, then by the coefficient."""
     terms = factored[1].terms
     return max((len(monomial) for monomial, _ in terms), default=0), abs(terms[0][1]) if terms else 0
 
 
 def _joined(equations: Sequence[_Equation]) -> list[_Equation] | None:
-    """x // b = c and x % b = d, as x = b*c + d."""
+    """Combine x // b = c and x % b = d to x = b*c + d."""
     for one, another in permutations(equations, 2):
         for atom in dict.fromkeys(atoms(one[0])):
             if not isinstance(atom, Quotient):
@@ -132,7 +132,7 @@ def _joined(equations: Sequence[_Equation]) -> list[_Equation] | None:
 
 
 def _without_remainder(equations: Sequence[_Equation], open_: Sequence[Var]) -> list[_Equation] | None:
-    """(x + a) % b = c: x, which is less than b, is (c - a) % b."""
+    """Solve (x + a) % b = c by x = (c - a) % b, assuming x < b."""
     for position, (formula, value) in enumerate(equations):
         for atom in dict.fromkeys(_outermost(formula)):
             if not isinstance(atom, Quotient) or formula != atom.numerator - atom.denominator * index(atom):
@@ -152,7 +152,7 @@ def _quotients(formula: Index) -> int:
 
 
 def _outermost(formula: Index) -> Iterator[AnyAtom]:
-    """The atoms that the terms of a formula are products of, not those within them."""
+    """Yield the factors of the terms of a formula, but not the atoms within them."""
     for monomial, _ in formula.terms:
         yield from monomial
 

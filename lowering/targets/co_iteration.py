@@ -17,10 +17,10 @@ from atl.errors import IllegalMark
 from atl.prove import Answer, Facts, Proved, Refuted, holds
 from atl.prove.answer import Model
 from lowering.nest.loopnest import For, LoopNest, statements
+from lowering.nest.marked_loops.key_order import rises
+from lowering.nest.marked_loops.merges import ADJACENT, Finger, Merge, NoMerge, fingers_in, is_merge, merge_at
+from lowering.nest.marked_loops.runs import NoRuns, runs_at
 from lowering.nest.text_scope import TextScope, show_index
-from lowering.nest.walks.merges import ADJACENT, Finger, Merge, NoMerge, fingers_in, is_merge, merge_at
-from lowering.nest.walks.order import rises
-from lowering.nest.walks.runs import NoRuns, runs_at
 from lowering.targets.capabilities import marked_binders
 from lowering.targets.mark_checks import place_of, raise_all
 

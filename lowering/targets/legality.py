@@ -24,7 +24,7 @@ from atl.errors import IllegalMark
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
 from lowering.nest.accesses import Access, accesses, after
-from lowering.nest.at_once import FOLDED, may_meet
+from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -33,19 +33,19 @@ from lowering.nest.loopnest import (
     Cell,
     Clear,
     Declare,
+    FailedMark,
     For,
     Free,
     If,
     LoopNest,
     NoLines,
-    Refused,
     Scalar,
     accessed,
     statements,
 )
-from lowering.nest.meeting import meeting, other
+from lowering.nest.marked_loops.merges import fingers_in
+from lowering.nest.races import REDUCTION_OPS, is_race_free
 from lowering.nest.text_scope import TextScope, outermost, show_index
-from lowering.nest.walks.merges import fingers_in
 from lowering.targets.capabilities import MarkedBinder
 from lowering.targets.co_iteration import illegal_keyed_loops
 from lowering.targets.mark_checks import place_of, raise_all
@@ -116,9 +116,9 @@ def conflict(loop: For, facts: Facts, scope: TextScope) -> Conflict | None:
     unknown: Conflict | None = None
     for held in by_storage.values():
         for one, another in _pairs(held):
-            if may_meet(loop.mark, one.how, another.how):
+            if is_race_free(loop.mark, one.how, another.how):
                 continue
-            same = prove(_both(one, another), equal(index(loop.variable), other(loop.variable)))
+            same = prove(_both(one, another), equal(index(loop.variable), other_run(loop.variable)))
             if isinstance(same, Refuted):
                 return Conflict(loop, one, another, same.model)
             if not isinstance(same, Proved):
@@ -138,7 +138,7 @@ def _pairs(held: list[Access]) -> Iterator[tuple[Access, Access]]:
 
 def _both(one: Access, another: Access) -> Facts:
     """Return the facts under which two accesses to the same buffer or variable touch the same cell."""
-    return meeting(_pairs_of(one), one.facts, _pairs_of(another), another.facts, another.loops)
+    return same_cell_facts(_pairs_of(one), one.facts, _pairs_of(another), another.facts, another.loops)
 
 
 def _pairs_of(access: Access) -> Pairs:
@@ -192,7 +192,7 @@ def _data_race(nest: LoopNest, found: Conflict) -> IllegalMark:
         )
         numbers = None
     else:
-        first, second = (found.model.value(at) for at in (index(loop.variable), other(loop.variable)))
+        first, second = (found.model.value(at) for at in (index(loop.variable), other_run(loop.variable)))
         where = _where(one, found.model)
         summary = (
             f"the loop {name} is marked {mark}, but iterations {first} and {second} both access {where} (data race)"
@@ -205,7 +205,7 @@ def _data_race(nest: LoopNest, found: Conflict) -> IllegalMark:
 def _instead(loop: For, access: Access) -> tuple[str, ...]:
     """Return suggestions for GPU threads or blocks that accumulate into the same cell."""
     name = loop.variable.name
-    if access.how not in FOLDED and not isinstance(access.statement, Accumulate):
+    if access.how not in REDUCTION_OPS and not isinstance(access.statement, Accumulate):
         return ()
     if loop.mark in BLOCKS:
         return (
@@ -231,7 +231,7 @@ def _statements(found: Conflict) -> str:
     return f"`{one.text}` writes it in one iteration, `{another.text}` {verb} it in the other"
 
 
-def _no_ring(nest: LoopNest, refused: Refused) -> IllegalMark:
+def _no_ring(nest: LoopNest, refused: FailedMark) -> IllegalMark:
     return IllegalMark(
         f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
         binder=refused.name,

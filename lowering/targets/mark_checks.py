@@ -16,11 +16,11 @@ from lowering.nest.loopnest import (
     Block,
     Clear,
     Declare,
+    FailedMark,
     For,
     Free,
     If,
     LoopNest,
-    Refused,
     Statement,
     statements,
 )
@@ -106,7 +106,7 @@ def _exceeds_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
     return stack_error(buffer.name, statement.mark, statement.capacity, buffer.dtype, place_of(nest, statement.let))
 
 
-def _not_carried_out(refused: Refused, nest: LoopNest) -> UnsupportedMark:
+def _not_carried_out(refused: FailedMark, nest: LoopNest) -> UnsupportedMark:
     return UnsupportedMark(
         f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
         binder=refused.name,

@@ -1,1 +1,1 @@
-"""Timing kernels: contestants that take turns, and schedules of one program that are compared with each other."""
+"""Timing of kernels, and comparison of schedules of one program."""

@@ -1,7 +1,7 @@
-"""The measuring: contestants take turns, clean samples count, ratios are taken within a round.
+"""The timing harness: functions take turns, only undisturbed samples count, and ratios are taken within a round.
 
-The machine is shared and drifts, so no time is compared with one of another minute. In every round each contestant
-runs once, and a ratio is the median over the rounds of the two times of one round.
+The speed of a shared machine drifts, so times of different minutes are not compared. In every round each function runs
+once. A ratio of times is the median of the ratios of all rounds.
 """
 
 from __future__ import annotations
@@ -15,70 +15,70 @@ from typing import Final, Protocol, TypeAlias
 
 from atl.errors import InvalidArgument, brief
 
-Run: TypeAlias = Callable[[], object]
+TimedFunction: TypeAlias = Callable[[], object]
 Turn: TypeAlias = Callable[[], tuple[float | None, float]]
-"""Takes a sample: milliseconds, None if it does not count, and the nanoseconds that the contestant has spent on it."""
+"""A function that takes a sample: its milliseconds, or None if it was disturbed, and the nanoseconds that it took."""
 
-LONG: Final = 4_000_000
-"""A sample of so many nanoseconds counts even if the thread was switched out meanwhile: CPU time hardly sees it."""
-SHORT: Final = 200_000
-"""What takes less than so many nanoseconds is run several times for one sample."""
-LEAST: Final = 3
-"""So many samples everybody gets, however slow."""
-TRIES: Final = 4
-"""So often a sample is taken again in its round, when this thread was switched out; then there is none."""
-WARMED: Final = 100_000_000
-"""What takes longer than so many nanoseconds needs no run beforehand that fills the caches."""
+LONG_SAMPLE: Final = 4_000_000
+"""Nanoseconds above which a sample counts even if the thread was preempted, since CPU time hardly shows it."""
+SHORT_RUN: Final = 200_000
+"""Nanoseconds below which a function runs several times for one sample."""
+MIN_SAMPLES: Final = 3
+"""Minimum number of samples of each function, however slow."""
+MOST_RETRIES: Final = 4
+"""Maximum number of attempts at an undisturbed sample in a round."""
+NO_WARM_UP: Final = 100_000_000
+"""Nanoseconds above which a function needs no run to warm up the caches."""
 
 
 class Clock(Protocol):
-    """Nanoseconds, and how often this thread was switched out against its will."""
+    """A clock in nanoseconds, with a count of preemptions of this thread."""
 
     def now(self) -> int:
-        """The time in nanoseconds, from some start."""
+        """Return the time in nanoseconds since an arbitrary start."""
 
     def preemptions(self) -> int:
-        """How often another thread took the core away."""
+        """Return the number of preemptions of this thread."""
 
 
 class ThreadClock:
-    """The CPU time of this thread: what others do on the machine counts as little as it can."""
+    """The CPU time of this thread, on which other processes have the least influence."""
 
     def now(self) -> int:
-        """CPU time in nanoseconds."""
+        """Return the CPU time in nanoseconds."""
         return time.thread_time_ns()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
     def preemptions(self) -> int:
-        """Involuntary switches of this thread since it began."""
+        """Return the number of involuntary context switches of this thread since it started."""
         return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 class WallClock(ThreadClock):
-    """The time on the wall, for work that several threads share."""
+    """The wall time, for work that several threads share."""
 
     def now(self) -> int:
-        """Wall time in nanoseconds."""
+        """Return the wall time in nanoseconds."""
         return time.perf_counter_ns()
 
 
 @dataclass(slots=True)
 class Samples:
-    """Milliseconds of each contestant, round by round; None where it did not run or was switched out."""
+    """Milliseconds of each function, round by round; None if it did not run or was preempted."""
 
     times: dict[str, list[float | None]]
     interrupted: bool = False
 
     def clean(self, name: str) -> list[float]:
-        """The samples that count."""
+        """Return the undisturbed samples."""
         return [taken for taken in self.times[name] if taken is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of some values, and the tenth and ninetieth percent of them."""
+    """The median of values, with their 10th and 90th percentile."""
 
     middle: float
     low: float
@@ -87,7 +87,7 @@ class Spread:
 
 
 def spread(values: list[float]) -> Spread | None:
-    """The median with its spread; nothing where there are no values.
+    """Return the median and percentiles of values, or None if there are none.
 
     >>> spread([1.0, 2.0, 9.0])
     Spread(middle=2.0, low=1.2, high=7.6, count=3)
@@ -103,44 +103,46 @@ def spread(values: list[float]) -> Spread | None:
 
 
 def ratio(samples: Samples, over: str, under: str, scale: float = 1.0) -> Spread | None:
-    """The median of scale times one's time over another's, of rounds in which both have a clean sample."""
+    """Return the spread of scale * time of `over` / time of `under` over the rounds in which both are undisturbed."""
     if not isinstance(samples, Samples):
-        raise InvalidArgument(f"samples={brief(samples)}", required="what alternate() gives")
+        raise InvalidArgument(f"samples={brief(samples)}", required="the result of alternate()")
     for name in (over, under):
         if not isinstance(name, str) or name not in samples.times:
-            raise InvalidArgument(f"{brief(name)} is no contestant", required=f"one of {', '.join(samples.times)}")
+            raise InvalidArgument(
+                f"there are no samples of {brief(name)}", required=f"one of {', '.join(samples.times)}"
+            )
     pairs = zip(samples.times[over], samples.times[under], strict=True)
-    return spread([scale * a / b for a, b in pairs if a is not None and b])  # a coarse clock may say 0
+    return spread([scale * a / b for a, b in pairs if a is not None and b])  # a coarse clock may return 0
 
 
 def alternate(
-    contestants: Mapping[str, Run],
+    functions: Mapping[str, TimedFunction],
     *,
     rounds: int,
     seconds: float,
     clock: Clock,
     watch: Callable[[int], None] = lambda _: None,
 ) -> Samples:
-    """Runs all in turn, as `take_turns` says, in this process."""
-    if not isinstance(contestants, Mapping) or not all(map(callable, contestants.values())):
-        raise InvalidArgument(f"contestants={brief(contestants)}", required="a function for each name")
+    """Time functions in turns (`take_turns`) in this process."""
+    if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
+        raise InvalidArgument(f"functions={brief(functions)}", required="a dictionary from names to functions")
     if not callable(getattr(clock, "now", None)):
         raise InvalidArgument(f"clock={brief(clock)}", required="a clock, such as ThreadClock()")
-    turns = {name: Sampler(run, clock).sample for name, run in contestants.items()}
+    turns = {name: Sampler(run, clock).sample for name, run in functions.items()}
     return take_turns(turns, rounds=rounds, seconds=seconds, watch=watch)
 
 
 def take_turns(
     turns: Mapping[str, Turn], *, rounds: int, seconds: float, watch: Callable[[int], None] = lambda _: None
 ) -> Samples:
-    """Take so many rounds of samples, or until each contestant has had its share of the seconds, but three at least.
+    """Take rounds of samples, until each function has used its share of the seconds, but at least three rounds.
 
-    A contestant that has used up its share sits out, so a slow program does not keep the others from being measured
-    well. The order is rotated from round to round, so the caches are not always left by the same neighbour. An
-    interrupt ends the measuring; what was measured until then is kept.
+    A function that has used up its share is skipped, so slow functions do not reduce the number of samples of others.
+    The order is rotated from round to round, so a function does not always follow the same one. An interrupt ends the
+    measurement; the samples taken so far are kept.
     """
     if not isinstance(turns, Mapping) or not all(map(callable, turns.values())):
-        raise InvalidArgument(f"turns={brief(turns)}", required="a function for each name")
+        raise InvalidArgument(f"turns={brief(turns)}", required="a dictionary from names to functions")
     if not isinstance(rounds, int) or not isinstance(seconds, (int, float)) or not callable(watch):
         raise InvalidArgument(
             f"rounds={brief(rounds)}, seconds={brief(seconds)}, watch={brief(watch)}",
@@ -152,10 +154,10 @@ def take_turns(
     names = list(turns)
     try:
         for number in range(rounds):
-            playing = {name for name in names if spent[name] < share or number < LEAST}
+            playing = {name for name in names if spent[name] < share or number < MIN_SAMPLES}
             if not playing:
                 break
-            for name in turned(names, number):
+            for name in rotated(names, number):
                 taken: float | None = None
                 if name in playing:
                     taken, nanoseconds = turns[name]()
@@ -170,10 +172,10 @@ def take_turns(
     return samples
 
 
-def turned(names: Sequence[str], number: int) -> list[str]:
-    """The order of a round, each of which begins one further: nobody always comes after the same neighbour's caches.
+def rotated(names: Sequence[str], number: int) -> list[str]:
+    """Rotate the order of the functions by the number of the round.
 
-    >>> turned(["a", "b", "c"], 4)
+    >>> rotated(["a", "b", "c"], 4)
     ['b', 'c', 'a']
     """
     turn = number % max(1, len(names))
@@ -181,37 +183,37 @@ def turned(names: Sequence[str], number: int) -> list[str]:
 
 
 class Sampler:
-    """The samples of one contestant, taken in this process; the first one says how many runs make one."""
+    """A sampler of one function in this process. The first sample determines the number of runs per sample."""
 
-    def __init__(self, run: Run, clock: Clock) -> None:
+    def __init__(self, run: TimedFunction, clock: Clock) -> None:
         self._run, self._clock = run, clock
         self._repeats: int | None = None
 
     def sample(self) -> tuple[float | None, float]:
-        """Return the milliseconds of a run, None if it was disturbed, and the nanoseconds that the turn took."""
+        """Return the milliseconds of a run, or None if it was disturbed, and the nanoseconds that the turn took."""
         begun = self._clock.now()
         taken = self._sample()
         return taken, self._clock.now() - begun
 
     def _sample(self) -> float | None:
-        """Take a sample after a run that is not timed and fills the caches; what takes long needs none."""
+        """Take a sample, after an untimed run that warms up the caches unless the function is slow."""
         if self._repeats is None:
             first = max(1, _timed(self._run, 1, self._clock)[0])
-            self._repeats = 0 if first > WARMED else max(1, SHORT // first)
-            if first > WARMED:
+            self._repeats = 0 if first > NO_WARM_UP else max(1, SHORT_RUN // first)
+            if first > NO_WARM_UP:
                 return first / 1e6
         elif self._repeats:
             self._run()
         count = max(1, self._repeats)
-        for _ in range(TRIES):
+        for _ in range(MOST_RETRIES):
             taken, undisturbed = _timed(self._run, count, self._clock)
-            if undisturbed or taken > LONG:
+            if undisturbed or taken > LONG_SAMPLE:
                 return taken / count / 1e6
         return None
 
 
-def _timed(run: Run, count: int, clock: Clock) -> tuple[int, bool]:
-    """Nanoseconds of some runs, and whether this thread kept its core meanwhile."""
+def _timed(run: TimedFunction, count: int, clock: Clock) -> tuple[int, bool]:
+    """Return the nanoseconds of some runs, and whether this thread was not preempted."""
     before, begun = clock.preemptions(), clock.now()
     for _ in range(count):
         run()

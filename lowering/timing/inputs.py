@@ -1,4 +1,4 @@
-"""Inputs to time a program on: random arrays that meet its declarations."""
+"""Random inputs for timing a program, which meet its declarations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from atl.meaning.arguments import AnyArray, index_elements
 
 SEED: Final = 1
 BELOW: Final = 100
-"""Integers of which nothing is declared are below this."""
+"""Exclusive upper bound of integers without a declared range."""
 
 
 def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) -> dict[str, AnyArray]:
-    """An array for each input: numbers from 0.5 to 1.5, of which sums lose nothing and by which one can divide.
+    """Return an array for each input. Floats are from 0.5 to 1.5, so that sums do not cancel and divisions are safe.
 
-    Integers lie in their declared range, and increase where that is declared. Raises `ArgumentError` where a size is
-    missing, or where no such array can be made, and `OutOfMemory` where it is too large.
+    Integers are in their declared range and order. Raises `ArgumentError` if a size is missing or no such array exists,
+    and `OutOfMemory` if an array is too large.
 
     >>> import atl
     >>> from lowering.timing.inputs import random_inputs
@@ -50,9 +50,9 @@ def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) 
         except ATLError:
             raise
         except (MemoryError, OverflowError, ValueError) as error:
-            # A ValueError is what NumPy says of more bytes than can be counted.
+            # NumPy raises ValueError if the number of bytes overflows.
             raise OutOfMemory(
-                f"there is no memory for random numbers in {array.name}", required="smaller sizes", numbers=dict(sizes)
+                f"out of memory for random elements of {array.name}", required="smaller sizes", numbers=dict(sizes)
             ) from error
     return made
 
@@ -74,14 +74,14 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
         high = max(high, low + count)
     if high - low < count and 0 not in shape:
         raise ArgumentError(
-            f"no integers for {array.name}: {count} that increase do not lie from {low} to {high - 1}",
-            required="inputs of your own",
-            suggestions=("give inputs of your own: measure=partial(atl.measure, inputs={…})",),
+            f"no random elements for {array.name}: there are not {count} increasing integers from {low} to {high - 1}",
+            required="custom inputs",
+            suggestions=("pass custom inputs: measure=partial(atl.measure, inputs={…})",),
         )
     if not strict:
         drawn = random.integers(low, high, shape, dtype=array.dtype)
         return np.sort(drawn, axis=-1) if array.monotonic and shape else drawn
-    # The last dimension increases: each row is a choice of different integers, in order.
+    # The last dimension increases: each row is a sorted sample without replacement.
     rows = np.empty(shape, array.dtype)
     for at in np.ndindex(*shape[:-1]):
         rows[at] = low + np.sort(random.choice(high - low, count, replace=False))

@@ -1,4 +1,4 @@
-"""How long a call of a kernel takes: the median of many, with what lies around it."""
+"""The time of a kernel's call: the median and percentiles of many calls."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from atl.errors import InvalidArgument, brief
-from lowering.timing.harness import Clock, Run, ThreadClock, WallClock, alternate, spread
+from lowering.timing.harness import Clock, ThreadClock, TimedFunction, WallClock, alternate, spread
 
 ROUNDS: Final = 100_000
-"""More samples than this nobody needs."""
+"""Maximum number of samples."""
 LONGEST: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """The time of one call in milliseconds: `median`, and `low` and `high` between which four of five samples lie.
+    """The time of one call in milliseconds: the median, and the 10th and 90th percentile (`low`, `high`).
 
-    A sample is one call, or the mean of several short ones. It is CPU time of the thread that calls, or with `threads`,
-    where the kernel has loops that threads share, time on the wall.
+    A sample is one call, or the mean of several short ones. It is CPU time of the calling thread, or wall time if
+    `threads` is set, for kernels with parallel loops.
     """
 
     name: str
@@ -30,15 +30,15 @@ class KernelTime:
 
     def __str__(self) -> str:
         unit, scale = ("ms", 1.0) if self.median >= 1 else ("µs", 1e3)
-        clock = "on the wall" if self.threads else "CPU time"
+        clock = "wall time" if self.threads else "CPU time"
         middle, low, high = (f"{value * scale:.3g}" for value in (self.median, self.low, self.high))
         return f"{self.name}: {middle} {unit} a call ({low} to {high} for 80 % of {self.samples} samples, {clock})"
 
     __repr__ = __str__
 
 
-def time_of(name: str, run: Run, *, seconds: object, threads: bool) -> KernelTime:
-    """The time of what runs for so many seconds in all, thrice at least. An interrupt ends the measuring."""
+def time_of(name: str, run: TimedFunction, *, seconds: object, threads: bool) -> KernelTime:
+    """Time a function for `seconds`, and at least three runs. An interrupt ends the measurement."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST:
         raise InvalidArgument(
             f"seconds={brief(seconds)}", required=f"a number of seconds, above 0 and up to {LONGEST:g}"
@@ -49,13 +49,13 @@ def time_of(name: str, run: Run, *, seconds: object, threads: bool) -> KernelTim
     if found is None:
         if samples.interrupted:
             raise KeyboardInterrupt
-        # Each sample was disturbed: what they took all the same says more than nothing.
+        # All samples were disturbed; report disturbed ones.
         found = spread([_undisturbed_or_not(run, clock) for _ in range(3)])
         assert found is not None
     return KernelTime(name, found.middle, found.low, found.high, found.count, threads)
 
 
-def _undisturbed_or_not(run: Run, clock: Clock) -> float:
+def _undisturbed_or_not(run: TimedFunction, clock: Clock) -> float:
     begun = clock.now()
     run()
     return (clock.now() - begun) / 1e6

@@ -1,4 +1,4 @@
-"""How far a result may be from the right one by rounding: one answer for whoever compares what kernels compute."""
+"""Bounds on rounding errors, for all comparisons of kernel results."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ from atl.meaning.scalars import Machine, Scalars
 
 
 def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
-    """How far an element of floats that adds up so many terms may be off, relative to its size and that of the others.
+    """Return the tolerance of a float element with this number of terms, relative to its and the average magnitude.
 
-    Rounding grows with the number of terms. It is the unit of `dtype` for each of them, and for eight more operations.
+    It is the unit roundoff of `dtype` for each term and for eight more operations.
 
     >>> tolerance("float32", 1000) == float(np.finfo("float32").eps) * 1008
     True
     """
     if type(terms) is not int or terms < 0:
-        raise InvalidArgument(f"terms={brief(terms)}", required="how many terms an element adds up")
+        raise InvalidArgument(f"terms={brief(terms)}", required="the number of terms of an element, 0 or more")
     try:
         kind = np.dtype(dtype)
     except TypeError:
         kind = np.dtype(bool)
     if dtype is None or not np.issubdtype(kind, np.floating):
-        raise InvalidArgument(f"dtype={brief(dtype)}", required="a type of floats: float32 or float64")
+        raise InvalidArgument(f"dtype={brief(dtype)}", required="a floating-point type: float32 or float64")
     return float(np.finfo(kind).eps) * (8 + terms)
 
 
 def in_double(program: Program) -> Program:
-    """Return the same formula over float64 in place of float32.
+    """Return the program with float64 in place of float32.
 
     >>> import atl
     >>> in_double(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
@@ -96,13 +96,13 @@ def in_double(program: Program) -> Program:
 
 
 Measured: TypeAlias = tuple[Any, Any]
-"""A number in double precision, and the magnitude that the error of computing it is relative to."""
+"""A number in double precision, and the magnitude that its rounding error is relative to."""
 
 
 class InDouble(Scalars[Measured]):
-    """Floats in double precision with the magnitudes that were added up: of a + b, |a| + |b|, however much cancels.
+    """Arithmetic in double precision with magnitudes: that of a + b is |a| + |b|, even if a and b cancel.
 
-    A kernel is off by about the unit of its type times the magnitude, for each operation on the way (to first order).
+    To first order, each operation contributes an error of about the unit roundoff of its type times the magnitude.
 
     >>> scalars = InDouble()
     >>> a, b = scalars.constant(3, "float32"), scalars.constant(1, "float32")

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 import atl
 from bench import threads, workloads
 from bench.contest import Limit, Ours, Problem, Rival, Workload, moved, posed
-from lowering import Run
+from lowering import TimedFunction
 from rewrites import Session, reschedule
 
 
@@ -29,14 +29,14 @@ def doubled_in_tiles(by: int) -> Session:
     return reschedule(doubled()).tile("i", by)
 
 
-def by_numpy(problem: Problem, _: int) -> Run:
+def by_numpy(problem: Problem, _: int) -> TimedFunction:
     return lambda: np.multiply(problem.inputs[0], 2, out=problem.out)
 
 
-def after(runs: int, end: Callable[[], object]) -> Callable[[Problem, int], Run]:
+def after(runs: int, end: Callable[[], object]) -> Callable[[Problem, int], TimedFunction]:
     """Return a correct candidate that calls `end` after so many runs."""
 
-    def make(problem: Problem, _: int) -> Run:
+    def make(problem: Problem, _: int) -> TimedFunction:
         done = [0]
 
         def run() -> None:
@@ -67,7 +67,7 @@ def fail() -> None:
     raise OSError("its licence has run out")
 
 
-def with_threads(problem: Problem, wanted: int) -> Run:
+def with_threads(problem: Problem, wanted: int) -> TimedFunction:
     """Return a candidate that checks the number of threads of the libraries."""
 
     def run() -> None:

@@ -31,7 +31,7 @@ from bench.settling import TASKS, settle
 from bench.tool import growth
 from bench.workloads import WORKLOADS
 from lowering import lower, print_nest
-from lowering.timing.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
+from lowering.timing.harness import LONG_SAMPLE, MIN_SAMPLES, Samples, Spread, alternate, ratio, spread
 from proofs_tests.architecture.faulty_workloads import by_numpy, doubled
 from proofs_tests.compilers import lacking
 from rewrites import Session, reschedule
@@ -92,7 +92,7 @@ def test_only_short_samples_are_dropped_on_preemption() -> None:
     who = {
         # The first round is runs 0 and 1. All four tries of the second round are disturbed, the first of the third.
         "short": clock.running("short", MS, preempted=lambda run: run in (3, 4, 5, 6, 8)),
-        "long": clock.running("long", LONG + 1, preempted=lambda _: True),
+        "long": clock.running("long", LONG_SAMPLE + 1, preempted=lambda _: True),
     }
     samples = alternate(who, rounds=4, seconds=1, clock=clock)
     assert samples.times["short"] == [1.0, None, 1.0, 1.0]
@@ -105,9 +105,9 @@ def test_candidate_stops_at_its_share_after_three_samples() -> None:
     clock = FakeClock()
     who = {"slow": clock.running("slow", 1000 * MS), "fast": clock.running("fast", 10 * MS)}
     samples = alternate(who, rounds=20, seconds=1, clock=clock)
-    assert len(samples.clean("slow")) == LEAST
+    assert len(samples.clean("slow")) == MIN_SAMPLES
     assert len(samples.clean("fast")) == 20
-    assert samples.times["slow"][LEAST:] == [None] * 17
+    assert samples.times["slow"][MIN_SAMPLES:] == [None] * 17
     samples = alternate({"only": clock.running("only", 300 * MS)}, rounds=100, seconds=2, clock=clock)
     assert samples.times["only"] == [300.0] * 7  # all shares are used
 

@@ -21,7 +21,7 @@ from bench.measure import measured
 from bench.outcome import LIMIT, Case, Outcome
 from bench.rivals import c, halide
 from bench.worker import Gone, Worker
-from lowering import Run
+from lowering import TimedFunction
 from proofs_tests.architecture.faulty_workloads import CRASHING, GOOD, WORKLOADS, by_numpy, doubling, hang, illegal
 
 # Python warns of a fork with threads, such as those of pytest-xdist. No candidate uses them.
@@ -46,7 +46,7 @@ class Clock:
 def logging_baseline(name: str, file: Path, clock: Clock) -> Rival:
     """Return a baseline that takes 150 ms by the clock and logs its name."""
 
-    def make(problem: Problem, _: int) -> Run:
+    def make(problem: Problem, _: int) -> TimedFunction:
         right = by_numpy(problem, 1)
 
         def run() -> None:
@@ -64,7 +64,9 @@ def reasons(found: Outcome) -> dict[str, tuple[str, str]]:
     return {one.name: (one.why, one.said) for one in found.left_out}
 
 
-def started(prepare: Callable[[Any], tuple[Any, Run | None]], *, timeout: float = 600) -> tuple[Worker, Problem]:
+def started(
+    prepare: Callable[[Any], tuple[Any, TimedFunction | None]], *, timeout: float = 600
+) -> tuple[Worker, Problem]:
     problem = CRASHING.pose(100)
     return Worker(prepare, problem, Clock(), 1, timeout, ()), problem
 

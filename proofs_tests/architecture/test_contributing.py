@@ -18,13 +18,13 @@ WRITTEN: Final = "How a person writes it"
 
 OF_THE_RULE: Final = """
 import atl
-from rewrites.rule_checking.standing import standing
+from rewrites.rule_checking.status import determine_status
 from rewrites import reschedule
 from rewrites.rules import RULES
 
 rule = RULES["sum_telescope"]
 print(rule)
-print("grade", standing(rule).grade)
+print(determine_status(rule))
 n = atl.sizes("n")
 x = atl.tensor("x", n + 1)
 print(reschedule(atl.program("rise", [x], atl.sum(n, lambda i: x[i + 1] - x[i]))).rw("sum_telescope"))
@@ -37,7 +37,7 @@ def test_recipe_of_a_rule(tmp_path: Path) -> None:
     recipes.apply(recipes.section("A rule"), tree)
     assert recipes.output_of(tree, OF_THE_RULE).splitlines() == [
         "sum_telescope: A sum of differences of neighbours is the difference of the ends.",
-        "grade 3",
+        "proved for all sizes",
         "rise (x : float32[n + 1]) : float32 :=",
         "  x[n] - x[0]",
     ]

@@ -25,7 +25,7 @@ from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule import Body, Equation, Rule, Vector, equation
 from rewrites.rule import rule as proved_rule
 from rewrites.rule_checking import symbolic
-from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.registry import status_of
 from rewrites.rule_checking.symbolic import proved
 
 Patch = pytest.MonkeyPatch
@@ -97,9 +97,9 @@ def test_unproved_rule_applies_only_at_tested_ranks() -> None:
     unproved = accepted(
         Law("n: Index, a: Elem", "maximum(a, a - a) + minimum(a, a - a)", "a", "n <= (3 if a.rank < 3 else -9)")
     )
-    found = standing_of(unproved)
+    found = status_of(unproved)
     assert found is not None
-    assert found.grade == 1
+    assert found.status == 1
     assert found.ranks == {(0,), (1,), (2,)}
     for rank in range(5):
         x = atl.tensor("x", *[2] * rank, dtype="float64")
@@ -158,7 +158,7 @@ def test_proof_status_is_independent_of_the_name() -> None:
 def test_elements_of_rank_five_are_refused() -> None:
     x = atl.tensor("x", 1, 1, 1, 1, 1)
     start = reflexivity(atl.program("p", [x], x + x))
-    with pytest.raises(RankError, match="not stated for elements of rank 5"):
+    with pytest.raises(RankError, match="no statement for elements of rank 5"):
         rewrite(start, accepted(TWICE), (), {"a": x.node})
 
 

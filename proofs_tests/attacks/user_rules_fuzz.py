@@ -46,8 +46,8 @@ from rewrites.errors import CertificateError
 from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of
-from rewrites.rule_checking.standing import PROVED
+from rewrites.rule_checking.registry import status_of
+from rewrites.rule_checking.status import Status
 from rewrites.statement import Statement
 
 TRICKS_AT: Final = 3
@@ -122,7 +122,7 @@ class Declared:
     def status(self) -> str:
         """Proof status, independent of the name of the rule."""
         if self.rule is not None:
-            return str(standing_of(self.rule))
+            return str(status_of(self.rule))
         numbers = self.error.numbers if isinstance(self.error, ATLError) else None
         return f"{type(self.error).__name__} {numbers}"
 
@@ -236,11 +236,11 @@ class Run:
         made = declare(self.text, name)
         if number % RENAMED == 0:
             self._renamed(made, template, choices)
-        rule, standing = made.rule, None if made.rule is None else standing_of(made.rule)
-        if rule is None or standing is None:
+        rule, found = made.rule, None if made.rule is None else status_of(made.rule)
+        if rule is None or found is None:
             self._refused(of, made)
             return
-        self.report.became[of, f"grade {standing.grade}{', floats only' if standing.of_integers else ''}"] += 1
+        self.report.became[of, f"{found.status}{', floats only' if found.integer_counterexample else ''}"] += 1
         if (left := user_object_in(made)) is not None:
             self._found(f"a {left}, whose class is the user's, is kept in the rule")
         before = len(made.calls)
@@ -317,10 +317,10 @@ class Run:
             self._found(f"an error that is not typed, by the {how}: {type(error).__name__}: {error}")
             return None
         self.report.theorems[f"{how}: theorem"] += 1
-        standing = standing_of(rule)
-        assert standing is not None
-        if bool(theorem.caveat) != (standing.grade < PROVED):
-            self._found(f"a theorem by a rule of grade {standing.grade} has the mark {theorem.caveat!r}")
+        found = status_of(rule)
+        assert found is not None
+        if bool(theorem.caveat) != (found.status < Status.PROVED):
+            self._found(f"a theorem by a rule that is {found.status} has the caveat {theorem.caveat!r}")
         self._compared(theorem, choices)
         return theorem
 

@@ -16,6 +16,7 @@ import lowering
 from atl.core.index import constant
 from atl.errors import UnsupportedMark
 from lowering import lower, print_c
+from lowering.nest.interpreter import run as run_nest
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -27,7 +28,6 @@ from lowering.nest.loopnest import (
     stack_in_use,
     statements,
 )
-from lowering.nest.machine import run as run_nest
 from lowering.passes import after_passes
 from lowering.targets.stack import STACK_BUDGET
 from lowering.toolchain import find_compiler

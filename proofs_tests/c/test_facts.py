@@ -17,9 +17,9 @@ from atl.core.dtypes import range_of
 from atl.errors import ArrayError
 from lowering import compile as compiled
 from lowering import facts
-from lowering.calls.looking import Operand
-from lowering.calls.noted import Note
-from lowering.calls.taking import met_by
+from lowering.calls.bind_args import validated_indices
+from lowering.calls.fast_path import OperandSpec
+from lowering.calls.validation_cache import CachedValidation
 
 n, m = atl.sizes("n m")
 x = atl.tensor("x", m)
@@ -68,28 +68,32 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
         arrays.append(np.sort(random.integers(0, 50, 24)).astype(dtype))
         positions = ("int32", "int64")[max(place - 1, 0) % 2]
         limits += [
-            facts.Limit(f"outside {dtype}", (place,), 24, (0, 49)),
-            facts.Limit(f"falls {dtype}", (place,), 24, range_of(dtype), (4, 0)),
-            facts.Limit(f"falls {dtype} between {positions}", (place, max(place - 1, 0)), 24, range_of(dtype), (24, 0)),
+            facts.ElementConstraint(f"outside {dtype}", (place,), 24, (0, 49)),
+            facts.ElementConstraint(f"unsorted {dtype}", (place,), 24, range_of(dtype), (4, 0)),
+            facts.ElementConstraint(
+                f"unsorted {dtype} between {positions}", (place, max(place - 1, 0)), 24, range_of(dtype), (24, 0)
+            ),
         ]
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in arrays]
 
-    def finds(asked: Sequence[facts.Asked]) -> bool:
+    def finds(asked: Sequence[facts.ConstraintCheck]) -> bool:
         return any(finds_fault(told, *pick(pointers)) for finds_fault, told, pick in asked)
 
-    together = facts.Limits(limits)
-    assert len(together.asked) == 1 or count > 8
-    assert not finds(together.asked)
+    together = facts.ElementConstraints(limits)
+    assert len(together.checks) == 1 or count > 8
+    assert not finds(together.checks)
     for place, array in enumerate(arrays):
         for at, fault in ((23, 50), (0, -1), (7, 0)):
             before, array[at] = array[at], fault
             outside, falls = not 0 <= fault < 50, bool((np.diff(array.reshape(6, 4)) < 0).any())
             for limit in limits[3 * place : 3 * place + 2]:
-                assert finds(facts.Limits([limit]).asked) is (outside if limit.question.startswith("out") else falls)
-            assert finds(together.asked) is (outside or falls or finds(facts.Limits(limits[2::3]).asked))
+                assert finds(facts.ElementConstraints([limit]).checks) is (
+                    outside if limit.question.startswith("out") else falls
+                )
+            assert finds(together.checks) is (outside or falls or finds(facts.ElementConstraints(limits[2::3]).checks))
             array[at] = before
     alone = [limit for limit in limits if len(set(limit.places)) == 1]
-    left = together.beyond(tuple((place,) for place in range(count)))
+    left = together.checks_except(tuple((place,) for place in range(count)))
     assert sum(told[0] for _, told, _ in left) == len(limits) - len(alone)
 
 
@@ -102,9 +106,12 @@ def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
     """All rows of four small numbers between all positions, in all ranges by turns, beside the definition."""
     a, at = np.zeros(4, dtype), np.zeros(3, positions)
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in (a, at)]
-    question = f"falls {dtype} between {positions}"
+    question = f"unsorted {dtype} between {positions}"
     ranges = ((0, 2), (1, 2), (0, 1), range_of(dtype), (1, 1))
-    asked = [facts.Limits([facts.Limit(question, (0, 1), 4, within, (3, strict))]).asked[0] for within in ranges]
+    asked = [
+        facts.ElementConstraints([facts.ElementConstraint(question, (0, 1), 4, within, (3, strict))]).checks[0]
+        for within in ranges
+    ]
     for turn, ends in enumerate(product(range(-1, 6), repeat=3)):
         at[:] = ends
         spans = [range(max(low, 0) + 1, min(high, 4)) for low, high in pairwise(ends)]
@@ -137,9 +144,9 @@ def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() 
     crd = np.arange(count, dtype=np.int32)
     pos = np.array([3, 3, 5, 4100, 4100, 2**20, 2**20, 2**20 + 4, count - 2], np.int32)
     pointers = [_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), array) for array in (crd, pos)]
-    ((finds_fault, told, pick),) = facts.Limits(
-        [facts.Limit("falls int32 between int32", (0, 1), count, (0, count - 1), (len(pos), 1))]
-    ).asked
+    ((finds_fault, told, pick),) = facts.ElementConstraints(
+        [facts.ElementConstraint("unsorted int32 between int32", (0, 1), count, (0, count - 1), (len(pos), 1))]
+    ).checks
     assert not finds_fault(told, *pick(pointers))
     for at, is_one in ((2, 0), (3, 0), (4, 1), (5, 0), (4098, 1), (4099, 1), (4100, 0), (4101, 1), (2**20 - 1, 1),
                        (2**20, 0), (2**20 + 1, 1), (2**20 + 4, 0), (2**20 + 5, 1), (2**20 + 6, 1), (count - 3, 1),
@@ -155,16 +162,19 @@ def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() 
 
 
 def test_a_note_holds_only_for_limits_that_ask_the_same_of_its_indices() -> None:
-    first, other = facts.Limit("outside int32", (0,), 3, (0, 4)), facts.Limit("outside int32", (1,), 3, (0, 9))
-    limits = facts.Limits([first, other])
-    wider = facts.Limits([first, replace(other, within=(0, 5))])
+    first, other = (
+        facts.ElementConstraint("outside int32", (0,), 3, (0, 4)),
+        facts.ElementConstraint("outside int32", (1,), 3, (0, 9)),
+    )
+    limits = facts.ElementConstraints([first, other])
+    wider = facts.ElementConstraints([first, replace(other, within=(0, 5))])
     for places, agree in (((0,), True), ((1,), False), ((0, 1), False)):
-        assert limits.agree(wider, places) is wider.agree(limits, places) is agree
-        operand = Operand("A", (), places)
-        note = Note(wider, (), (), ())
-        assert met_by(limits, [(operand, {}, note, None)]) == ((places,) if agree else ())
-        assert met_by(wider, [(operand, {}, note, None)]) == (places,)
-        assert met_by(limits, [(operand, {}, None, None)]) == ()
+        assert limits.agrees_on(wider, places) is wider.agrees_on(limits, places) is agree
+        operand = OperandSpec("A", (), places)
+        note = CachedValidation(wider, (), (), ())
+        assert validated_indices(limits, [(operand, {}, note, None)]) == ((places,) if agree else ())
+        assert validated_indices(wider, [(operand, {}, note, None)]) == (places,)
+        assert validated_indices(limits, [(operand, {}, None, None)]) == ()
 
 
 def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +193,9 @@ def test_a_range_that_no_element_can_be_in_is_met_by_no_elements_only() -> None:
     with pytest.raises(ArrayError, match="out of the declared range"):
         kernel(np.full((1, 3), 5, np.int32), values)
     held = np.full(3, 5, np.int32)
-    ((finds_fault, told, pick),) = facts.Limits([facts.Limit("outside int32", (0,), 3, (0, -1))]).asked
+    ((finds_fault, told, pick),) = facts.ElementConstraints(
+        [facts.ElementConstraint("outside int32", (0,), 3, (0, -1))]
+    ).checks
     assert finds_fault(told, *pick([_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), held)]))
 
 
@@ -191,9 +203,11 @@ def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) ->
     """The planted fault: an element equal to the upper bound passes, so that the kernel would read behind the end."""
     original = facts.Facts.limits
 
-    def wider(self: facts.Facts, sizes: Any) -> facts.Limits:
+    def wider(self: facts.Facts, sizes: Any) -> facts.ElementConstraints:
         found = original(self, sizes).each
-        return facts.Limits(replace(limit, within=(limit.within[0], limit.within[1] + 1)) for limit in found)
+        return facts.ElementConstraints(
+            replace(limit, within=(limit.within[0], limit.within[1] + 1)) for limit in found
+        )
 
     monkeypatch.setattr(facts.Facts, "limits", wider)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):

@@ -15,7 +15,7 @@ from atl.errors import IndexOverflow
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_program
 from lowering import lower
-from lowering.fitting import Fitting
+from lowering.index_overflow import IndexOverflowCheck
 
 AnyArray = npt.NDArray[Any]
 n, m, k = atl.sizes("n m k")
@@ -92,7 +92,7 @@ def test_elements_up_to_the_last_that_fits_run_and_the_next_is_refused() -> None
     assert caught.value.code == "ATL406"
     assert isinstance(caught.value, OverflowError)
     assert caught.value.numbers == {"i": "0 … 1", "idx[i]": f"1 … {2**62}"}
-    assert f"it is from 2 to {2**63}" in str(caught.value)
+    assert f"its known range is 2 to {2**63}" in str(caught.value)
     np.testing.assert_array_equal(kernel(HELD, int64(1, 2)), [3, 5])
     # Shapes that were right before say nothing of the elements.
     with pytest.raises(IndexOverflow):
@@ -112,7 +112,7 @@ def test_what_the_refusal_advises_makes_the_call_run() -> None:
     )
     assert agrees(program, HELD, int64(1, 4))
     for given in (doubled(first=True), program):
-        assert Fitting(lower(given)).scanned == ()
+        assert IndexOverflowCheck(lower(given)).scanned == ()
 
 
 def test_an_array_without_elements_is_no_obstacle() -> None:
@@ -133,7 +133,7 @@ def test_elements_of_32_bits_are_never_looked_at() -> None:
     program = atl.program(
         "narrow", [x, narrow], atl.gen(m, lambda i: atl.guard((narrow[i] >= 0) & (2 * narrow[i] < n), x[2 * narrow[i]]))
     )
-    assert Fitting(lower(program)).scanned == ()
+    assert IndexOverflowCheck(lower(program)).scanned == ()
     assert agrees(program, HELD, np.array([0, 2, 3, -1, 2**31 - 1, -(2**31)], np.int32))
 
 
@@ -185,7 +185,7 @@ def test_a_buffer_that_is_allocated_outside_of_its_loop_has_the_size_that_it_has
 
     program = atl.program("rows", [x], atl.gen(n, element))
     assert agrees(program, HELD)
-    assert Fitting(lower(program)).reach == 2**62
+    assert IndexOverflowCheck(lower(program)).reach == 2**62
 
 
 def test_sizes_that_fit_for_some_elements_only_are_looked_at_in_each_call() -> None:
@@ -209,7 +209,7 @@ def test_sizes_that_fit_for_some_elements_only_are_looked_at_in_each_call() -> N
     ],
 )
 def test_schedules_fit_for_all_sizes_that_memory_holds(make: Any) -> None:
-    fitting = Fitting(lower(make()))
+    fitting = IndexOverflowCheck(lower(make()))
     assert fitting.scanned == ()
     assert fitting.reach >= 2**31
 

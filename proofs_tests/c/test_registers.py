@@ -22,8 +22,8 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.compiler import find_compiler
 from lowering.nest import tiles as loops
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, Assign, Buffer, Free, If, LoopNest, Number, statements
-from lowering.nest.machine import run
 from lowering.nest.tiles import vectors_of_row
 from lowering.nest.traps import Trap
 from lowering.passes.storage import copies, registers, transposition
@@ -38,7 +38,7 @@ from rewrites import reschedule
 pytestmark = pytest.mark.sampled
 
 CASES: Final = 30
-CONSTANT: Final = "indices that are constant once the loops over constant ranges, inside of the let, are written out"
+CONSTANT: Final = "indices that are constant when the loops with constant bounds in the let are unrolled"
 ROOM: Final = "a constant size of 1 to 2048 bytes, the most vector registers that a processor has; it has "
 TWO: Final = "f : float32[n], g : int32[n] in [0, 8)"
 
@@ -249,25 +249,25 @@ REFUSALS: Final = {
     ),
     "stores in a loop whose range is not constant": (
         program("let b | registers := Σ[p < n] place 8 (p % 8) f[p] in ⊞[i < 8] b[7 - i]", "8"),
-        "the loop p, from 0 to n, which indexes it, is not between constants, as far as is proved",
-        "loops over ranges that lie within constants, so that they can be written out",
+        "the range of the loop p, which indexes it, from 0 to n, has no proved constant bounds",
+        "loops with constant bounds, which can be unrolled",
     ),
     "iterations beyond those that index it": (
         program("let b | registers := Σ[p < n] (⊞[i < 8] f[p]) + [p < 8] · place 8 p f[p] in ⊞[i < 8] b[7 - i]", "8"),
-        "the loop p, from 0 to n, which indexes it, is not between constants, as far as is proved",
-        "loops over ranges that lie within constants, so that they can be written out",
+        "the range of the loop p, which indexes it, from 0 to n, has no proved constant bounds",
+        "loops with constant bounds, which can be unrolled",
     ),
     "iterations that run at the same time": (
         program("let b | registers := ⊞[i < 8 | parallel] f[0] + value(i) in ⊞[i < 8] b[7 - i]", "8"),
         "the loop i, which indexes it, is marked parallel",
-        "loops that may be written out: a register belongs to one thread",
+        "loops that may be unrolled: a register belongs to one thread",
     ),
     "too much text": (
         program(
             "let b | registers := Σ[p < 9] Σ[q < 50] Σ[r < 16] place 16 ((p + q + r) % 16) f[0] in ⊞[i < 16] b[15 - i]",
             "16",
         ),
-        "the loops that index it, r among them, are more than 4096 statements when they are written out",
+        "unrolling the loops that index it, such as r, gives more than 4096 statements",
         "at most 4096 statements",
     ),
 }
@@ -298,7 +298,7 @@ def test_what_is_refused_is_taken_where_its_suggestion_is_followed(refused: str)
 
 
 def test_a_session_says_beforehand_what_is_too_large_for_registers() -> None:
-    (found,) = reschedule(REFUSALS["too large"][0]).check().obstacles
+    (found,) = reschedule(REFUSALS["too large"][0]).check().diagnostics
     assert isinstance(found, UnsupportedMark)
     assert found.summary == "the buffer b is marked registers; it is too large, or its size is not constant"
 
@@ -544,8 +544,8 @@ TILE: Final = Buffer(77, "tile", "float32", (constant(8),))
 TRAPS: Final = {
     "at an index that is not constant": Assign(cell(OUT, n - 1), at(TILE, n - 1)),
     "are not one vector of it": loop(vi, constant(8), Assign(cell(TILE, i), at(MADE, i))),
-    "as lane 1 of a vector at 0": loop(vi, constant(4), Assign(cell(TILE, i), at(MADE, 2 * i))),
-    "If is no operation on vectors": loop(vi, constant(4), If(TRUE, (Assign(cell(TILE, i), at(MADE, i)),))),
+    "is not lane 1 of the vector at 0": loop(vi, constant(4), Assign(cell(TILE, i), at(MADE, 2 * i))),
+    "If is not an operation on vectors": loop(vi, constant(4), If(TRUE, (Assign(cell(TILE, i), at(MADE, i)),))),
 }
 
 
@@ -570,5 +570,5 @@ def test_lanes_are_chosen_of_two_vectors_at_most_and_as_many_as_they_have() -> N
     given = {"A": np.arange(4, dtype=np.float32)}
     assert run(chosen(3 * i % 8), {"n": 4}, given).tolist() == [0, 3, 2, 1]
     for wrong in (chosen(4 * i), chosen(3 * i % 8, 2)):
-        with pytest.raises(Trap, match="are not of 2 vectors"):
+        with pytest.raises(Trap, match="cannot be selected from 2 vectors"):
             run(wrong, {"n": 4}, given)

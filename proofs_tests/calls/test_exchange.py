@@ -123,9 +123,9 @@ def test_what_must_be_made_or_moved_is_refused_where_no_copy_is_asked_for(doubli
         doubling(misaligned, copy=False)
     square = compile(atl.parse("f (x : float64[n, n]) : float64[n, n] := x"))
     assert square([[1.0]]).tolist() == [[1.0]]
-    with pytest.raises(ArrayError, match=r"x is \[\[1.0\]\] \(list\), of which an array would be made"):
+    with pytest.raises(ArrayError, match=r"x is \[\[1.0\]\] \(list\), which would be converted to an array"):
         square(x=[[1.0]], copy=False)
-    with pytest.raises(ArrayError, match="X is handed out as a copy"):
+    with pytest.raises(ArrayError, match="X is exported as a copy"):
         doubling(Copying(numbers(2, 2)), copy=False)
 
 
@@ -135,7 +135,7 @@ def test_what_raises_while_it_is_asked_for_its_array_is_refused(doubling: Kernel
         def __array__(self, *_: object, **__: object) -> Any:
             raise error("no array today")
 
-    says = r"X is (not an array: .*today|<.*of which an array would be made)"
+    says = r"X is (not an array: .*today|<.*which would be converted to an array)"
     calls: list[Any] = [doubling, partial(doubling, copy=False), partial(atl.evaluate, doubling.program)]
     for call in calls:
         with pytest.raises((ArgumentError, ArrayError), match=says):
@@ -166,9 +166,11 @@ def test_what_is_not_of_the_declared_kind_is_refused_with_what_to_write(doubling
         halving(Lent(numbers(2, 2)))
     with pytest.raises(ArrayError, match="X has 1 dimension, not 2"):
         doubling(Lent(numbers(2)))
-    with pytest.raises(ArgumentError, match=r"(?s)X is not in the memory of this machine: its device is \(2, 0\)"):
+    with pytest.raises(
+        ArgumentError, match=r"(?s)X is not in the memory of this machine: its DLPack device is \(2, 0\)"
+    ):
         doubling(Lent(numbers(2, 2), (2, 0)))
-    with pytest.raises(ArgumentError, match="X is not handed out by its library"):
+    with pytest.raises(ArgumentError, match="X cannot be exported by its library"):
         doubling(Lent(np.zeros((2, 2), np.dtype(">f4"))))
 
 
@@ -196,7 +198,7 @@ def test_an_array_of_another_library_is_filled_where_it_is(doubling: Kernel) -> 
     filled = np.empty((2, 2), np.float32)
     assert doubling(Own(x), out=filled) is filled
     assert filled.tolist() == (2 * x).tolist()
-    with pytest.raises(ArrayError, match="out would be filled in a copy"):
+    with pytest.raises(ArrayError, match="the library of out exports a copy"):
         doubling(x, out=Copying(held))
     with pytest.raises(ArrayError, match="out has the shape"):
         doubling(x, out=Lent(numbers(3, 2)))
@@ -306,7 +308,7 @@ def test_a_prepared_call_reads_and_fills_what_it_was_given(doubling: Kernel) -> 
 def test_a_prepared_call_refuses_what_a_call_does_and_what_would_be_copied(doubling: Kernel, halving: Kernel) -> None:
     x, out = numbers(3, 3), np.empty((3, 3), np.float32)
     for wrong in (x.T, x.tolist(), x[:, ::-1]):
-        with pytest.raises(ArrayError, match="asks for no copy"):
+        with pytest.raises(ArrayError, match="forbids copies"):
             doubling.prepared(wrong, out=out)
     for place, said in ((np.empty((2, 2), np.float32), "has the shape"), (None, "out is a NoneType"), (x[:2], "shape")):
         with pytest.raises(ArrayError, match=said):
@@ -338,4 +340,4 @@ def test_a_kernel_is_timed_with_its_spread(doubling: Kernel) -> None:
     with pytest.raises(ArgumentError, match="missing argument 'X' of twice"):
         doubling.time()
     threads = compile(atl.parse("f (x : float32[n]) : float32[n] := gen[i < n | parallel] 2 * x[i]"))
-    assert "on the wall" in str(threads.time(numbers(10), seconds=0.001))
+    assert "wall time" in str(threads.time(numbers(10), seconds=0.001))

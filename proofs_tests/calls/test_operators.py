@@ -36,7 +36,7 @@ def test_the_shape_of_a_result_follows_from_the_shapes_of_the_arrays() -> None:
     pos = atl.tensor("pos", 1, dtype="int32", range=(0, n))
     y = atl.tensor("y", n)
     told = atl.program("f", [pos, y], atl.gen(pos[0], lambda i: y[i]))
-    with pytest.raises(InvalidArgument, match=r"extent pos\[0\], which elements of an array decide"):
+    with pytest.raises(InvalidArgument, match=r"extent pos\[0\] of the result of .* depends on elements of an array"):
         Shapes.of(told)
 
 
@@ -65,7 +65,7 @@ def test_a_kernel_is_an_operator_of_pytorchs(windows: Kernel) -> None:
     with pytest.raises(RuntimeError, match="autograd"):
         operator(needs_gradient, 1.0, 2).sum().backward()
     other = compile(atl.parse("negated (x : float32[n]) : float32[n] := gen[i < n] -x[i]"))
-    with pytest.raises(InvalidName, match="is there, and computes w"):
+    with pytest.raises(InvalidName, match="is already registered, and computes w"):
         other.torch_operator("windows_of_the_test")
     with pytest.raises(ATLError, match="name of an operator"):
         windows.torch_operator("no name")

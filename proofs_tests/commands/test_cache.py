@@ -16,7 +16,7 @@ from atl.cli.command import FAILED, GOOD, INTERRUPTED, REFUSED
 from atl.errors import InvalidArgument
 from lowering import build_shared
 from lowering import compile as compiled
-from lowering.cache.entries import ABANDONED, Entry, entries, location, superfluous
+from lowering.cache.entries import ABANDONED, Entry, entries, evictable, location
 from lowering.toolchain import is_intact
 
 DOUBLED = "doubled (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"
@@ -119,12 +119,12 @@ def test_times_of_autotune_are_among_them(folder: Path) -> None:
 def test_those_not_used_for_long_go_and_of_the_others_the_oldest() -> None:
     now = time.time()
     found = [entry("a", 30, now - 10), entry("b", 20, now - 100), entry("c", 10, now - 1000)]
-    assert superfluous(found) == found
-    assert superfluous(found, older_than=500) == [found[2]]
-    assert superfluous(found, most=30) == [found[2], found[1]]
-    assert superfluous(found, most=50) == [found[2]]
-    assert superfluous(found, most=60) == []
-    assert superfluous(found, older_than=50, most=0) == [found[1], found[2], found[0]]
+    assert evictable(found) == found
+    assert evictable(found, older_than=500) == [found[2]]
+    assert evictable(found, most=30) == [found[2], found[1]]
+    assert evictable(found, most=50) == [found[2]]
+    assert evictable(found, most=60) == []
+    assert evictable(found, older_than=50, most=0) == [found[1], found[2], found[0]]
 
 
 def test_clear_removes_what_is_old(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,5 +212,5 @@ def test_what_is_meant_otherwise_is_refused_and_nothing_goes(
 
 
 def test_a_cache_is_a_directory() -> None:
-    with pytest.raises(InvalidArgument, match="a cache at"):
+    with pytest.raises(InvalidArgument, match="directory="):
         entries("~/.cache/atl")  # type: ignore[arg-type]

@@ -355,7 +355,7 @@ def test_derive_refuses_what_it_cannot_read(capsys: pytest.CaptureFixture[str], 
 def test_a_rule_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ended(capsys, "rules", "get_gen", "guard_true")
     assert code == 0
-    assert "get_gen (access, §4.2.1): Reading one element of a generation, within it," in out
+    assert "get_gen (access, §4.2.1): Reading an element in the range of a generation" in out
     assert "    (⊞[lo <= i < hi] e(i))[k]  =  e(lo + k)\n" in out
     assert "  e: a tensor, as a function of an index\n  k: an index\n" in out
     assert "  premise: 0 <= k\n  premise: lo + k < hi\n" in out

@@ -136,7 +136,7 @@ def test_certificates_are_judged_as_json(checkout: Path, capsys: pytest.CaptureF
     assert data["accepted"] is False
     good, bad, gone = data["certificates"]
     assert (good["accepted"], good["steps"][0]["rule"], bad["accepted"]) == (True, "mul_comm", False)
-    assert good["grades"] == {"mul_comm": "grade 3: proved for all sizes"}
+    assert good["status"] == {"mul_comm": "proved for all sizes"}
     assert "trust" in bad["error"]["summary"]
     assert "cannot be read" in gone["error"]["summary"]
     assert as_json(capsys, "check", "proof.atl.json", "--json")[0] == GOOD
@@ -158,7 +158,7 @@ def test_rules_and_tactics_are_listed_as_json(capsys: pytest.CaptureFixture[str]
     _, listed = as_json(capsys, "rules", "--json")
     assert isinstance(listed, list)
     assert [rule["name"] for rule in listed] == [*rules]
-    assert all(rule["left"] and rule["right"] and rule["grade"] in (2, 3) for rule in listed)
+    assert all(rule["left"] and rule["right"] and rule["status"] in ("proved", "bounded") for rule in listed)
     _, listed = as_json(capsys, "tactics", "tile", "rw", "--json")
     assert isinstance(listed, list)
     assert [(entry["name"], entry["call"][:7]) for entry in listed] == [("tile", "s.tile("), ("rw", "s.rw(na")]
@@ -237,7 +237,7 @@ def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest
     ("words", "said"),
     [
         (["examples/matmul.py", "--as", "folder"], "a folder cannot be printed"),
-        (["examples/matmul.py", "--as", "folder", "-o", "examples/matmul.py"], "is no folder"),
+        (["examples/matmul.py", "--as", "folder", "-o", "examples/matmul.py"], "is not a directory"),
         (["examples/matmul.py", "--as", "html"], "needs a certificate, not a program"),
         (["examples/matmul.py"], "no output kind was chosen"),
         (["examples/matmul.py", "-o", "x.pdf"], "unknown output kind: pdf"),

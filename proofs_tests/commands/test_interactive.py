@@ -93,7 +93,7 @@ def test_who_knows_no_rule_by_name_tiles_and_stages_a_product_by_what_is_offered
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proof = tmp_path / "product.atl.json"
-    wishes = [("Runs a loop in tiles", "⊞[i < n] ⊞[j < m]"), ("into a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
+    wishes = [("Tile a loop by", "⊞[i < n] ⊞[j < m]"), ("in a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
     person = Newcomer(wishes, f"save {proof}\n", capsys)
     monkeypatch.setattr(sys, "stdin", person)
     assert main(["derive", str(MATMUL), "--interactive"]) == GOOD
@@ -133,7 +133,7 @@ def test_a_line_that_is_refused_makes_the_session_fail_and_go_on(
 ) -> None:
     assert held("tile q 8\ntile i 8\nquit\ntile j 8\n", monkeypatch=monkeypatch) == FAILED
     out = capsys.readouterr().out
-    assert "nothing in the goal is bound as q [ATL704]" in out
+    assert "no loop, sum or let in the goal is named q [ATL704]" in out
     assert "⊞[io < ⌈n / 8⌉]" in out
     assert "jo" not in out
     assert "runpy" not in out
@@ -257,13 +257,13 @@ def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], op
         ("9999999999999", "no call of number"),
         ("undo 7", "undo(7) of 0 calls"),
         ("undo x", "x is not a number"),
-        ("explain 3", "no call has been made"),
-        ("at q", "nothing in the goal is bound as q"),
+        ("explain 3", "there is no call to explain"),
+        ("at q", "no loop, sum or let in the goal is named q"),
         ('at "⊞[_ < "', "expected"),
         ("save x", "a name that ends in .py"),
         ("save", "the suffix names no format to save"),
         ("save nowhere/x.py", "cannot be written"),
-        ("? nothing_like_this", "nothing in the goal is bound as nothing_like_this"),
+        ("? nothing_like_this", "no loop, sum or let in the goal is named nothing_like_this"),
     ],
 )
 def test_what_is_meant_otherwise_is_refused_in_words(line: str, said: str) -> None:
@@ -287,7 +287,7 @@ def test_a_place_is_kept_and_followed_and_rules_are_tried_there() -> None:
     assert at.prompt() == "f at buf> "
     assert "s.inline('buf')" in told(at, "?")
     told(at, "add_zero")
-    assert "-- the place buf is gone" in told(at, "inline buf")
+    assert "-- the place buf no longer exists" in told(at, "inline buf")
     assert at.prompt() == "f> "
 
 
@@ -316,7 +316,7 @@ def test_what_was_called_is_undone_explained_and_checked() -> None:
     assert "sum_gen_swap" in told(at, "explain")
     assert "sum_gen_swap" in told(at, "steps")
     assert "+" in told(at, "diff")
-    assert told(at, "check") == "no obstacles to compiling matmul for target='c'"
+    assert told(at, "check") == "no problems found in compiling matmul for target='c'"
     assert "Σ[p < k] A[i, p]" in told(at, "undo")
     assert "Σ[p < k] ⊞[j < m]" in told(at, "redo 1")
 

@@ -26,7 +26,7 @@ OF_BUILDING: Final = (
         "ATL503",
         "from pathlib import Path\n"
         "from PIL import Image\n"
-        "from lowering.demo.pictures import read_picture\n"
+        "from lowering.demo.images import read_picture\n"
         "Image.new('L', (2, 2)).save('grey.png')\n"
         "read_picture(Path('gray.png'))\n",
         "gray.png",
@@ -155,14 +155,14 @@ OF_BUILDING: Final = (
         "ATL601",
         "from proofs_tests.nests.test_machine import AT_I, OUT, X, cell, every, nest\n"
         "from lowering.nest.loopnest import Assign, Load\n"
-        "from lowering.nest.machine import run\n"
+        "from lowering.nest.interpreter import run\n"
         "copied = nest(every(Assign(cell(OUT, AT_I + 1), Load(cell(X, AT_I)))))\n"
         "run(copied, {'n': 3}, {'x': np.ones(3, np.float32)})\n",
         "AT_I + 1",
         "AT_I",
         "out of bounds",
         shown=(
-            "from lowering.nest.machine import run\n"
+            "from lowering.nest.interpreter import run\n"
             "# of a loop nest, built by hand, that stores x[i] to out[i + 1]\n"
             "run(copied, {'n': 3}, {'x': np.ones(3, np.float32)})\n"
         ),

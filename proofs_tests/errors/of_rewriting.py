@@ -63,7 +63,7 @@ OF_REWRITING: Final = (
         'argument_in(\'[["tensors", ["input", "x"]]]\', f)\n',
         "tensors",
         "tensor",
-        "as `rewrites.certificates.term_json` says",
+        "encoded by `rewrites.certificates.term_json`",
     ),
     Entry(
         "ATL708",
@@ -138,7 +138,7 @@ OF_REWRITING: Final = (
         "    return equation(e, e + 0, given(n < 0, n > 0))\n",
         ", n > 0",
         "",
-        "make its premises weaker",
+        "weaken its premises",
     ),
     Entry(
         "ATL717",

@@ -19,9 +19,9 @@ from PIL import Image
 from atl.cli import main as command_line
 from atl.cli.command import FAILED, INTERRUPTED, REFUSED
 from atl.errors import ImageError
-from lowering.demo import photograph, pictures
+from lowering.demo import images, photograph
+from lowering.demo.images import read_picture, shipped_picture, write_all
 from lowering.demo.photograph import blur, by_numpy, demonstrate
-from lowering.demo.pictures import read_picture, shipped_picture, write_all
 from proofs_tests.c.scripts import fake_gcc
 
 HERE = Path(__file__).resolve().parents[2]
@@ -136,8 +136,8 @@ def test_the_numpy_blur_is_the_one_of_the_paper() -> None:
     [
         ("L", (5, 6), "grey"),
         ("1", (5, 6), "grey"),
-        ("LA", (5, 6), "grey (transparency is left out)"),
-        ("RGBA", (5, 6, 3), "red, green and blue (transparency is left out)"),
+        ("LA", (5, 6), "grey (transparency is dropped)"),
+        ("RGBA", (5, 6, 3), "red, green and blue (transparency is dropped)"),
         ("P", (5, 6, 3), "red, green and blue"),
     ],
 )
@@ -181,8 +181,8 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], picture: Path, *op
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it is no picture of a kind that Pillow knows"),
-        (b"hello", "it is no picture of a kind that Pillow knows"),
+        (b"", "its format is not known to Pillow"),
+        (b"hello", "its format is not known to Pillow"),
         (png_of(4, 4)[:20], "cannot be read"),
         (png_of(400, 400), "cannot be read"),
         (png_of(0, 5), "cannot be read"),
@@ -201,7 +201,7 @@ def test_an_unreadable_picture_is_refused(
 
 def test_a_picture_without_pixels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="has no pixels"):
-        pictures._check_size(tmp_path / "empty.tif", 0, 5)
+        images._check_size(tmp_path / "empty.tif", 0, 5)
 
 
 def test_a_truncated_photograph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,7 +214,7 @@ def test_a_truncated_photograph_is_refused(tmp_path: Path, capsys: pytest.Captur
 def test_what_is_no_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "does not exist" in refused(tmp_path, capsys, tmp_path / "gone.png")
     assert "is a directory" in refused(tmp_path, capsys, tmp_path)
-    assert "is no regular file" in refused(tmp_path, capsys, Path(os.devnull))
+    assert "is not a regular file" in refused(tmp_path, capsys, Path(os.devnull))
 
 
 def test_pixels_of_32_bits_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,7 +229,7 @@ def test_a_place_that_is_no_directory_is_refused(tmp_path: Path, capsys: pytest.
 
 
 def test_without_scikit_image_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
+    monkeypatch.setattr(images, "find_spec", lambda name: None)
     with pytest.raises(ImageError, match=r'pip install "atl-tensor\[demo\]"'):
         shipped_picture()
 
@@ -298,7 +298,7 @@ def test_an_interrupt_tells_what_was_done(
     monkeypatch.setattr(photograph, "_run", interrupted)
     code = command_line(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
     assert code == INTERRUPTED
-    assert "done so far: The photograph, The program, Its shape" in capsys.readouterr().err
+    assert "finished steps: The photograph, The program, Its shape" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

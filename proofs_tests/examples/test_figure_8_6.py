@@ -17,7 +17,7 @@ from atl.core.traversal import children
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from lowering import lower
-from lowering.nest.machine import run
+from lowering.nest.interpreter import run
 from lowering.nest.obligations import report
 
 pytestmark = pytest.mark.sampled

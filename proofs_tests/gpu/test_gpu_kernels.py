@@ -506,7 +506,7 @@ def test_a_tile_is_not_shared_within_a_loop_of_threads() -> None:
 
 
 def test_a_single_number_is_no_tile() -> None:
-    with pytest.raises(DoesNotApply, match="Ap is a single number"):
+    with pytest.raises(DoesNotApply, match="Ap is a single element"):
         tiles_of_a_product().stage_shared("A", at="p")
 
 

@@ -122,7 +122,7 @@ METHODS: Final = (
     "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
     "session(rows).take(session(rows).saturate(limit=30).best(k=1)[0])",
     "session().applicable(at='i', seconds=0.05)", "session().apply(lambda s: s.inline('buf'))",
-    "session().recorded(session().fuse('buf').steps[0])",
+    "session().record_call(session().fuse('buf').steps[0])",
     "session(rows).auto(cost='code size', sizes={'n': 9}, tiles=(2,), k=1, rules=None, limit=30, watch=None)",
     "session(rows).store('A', layouts.blocked(4, 2), name='t')",
     "session().store('buf', layouts.backwards)", "session(rows).view('A', layouts.column_major)",

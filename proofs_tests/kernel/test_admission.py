@@ -218,7 +218,7 @@ def test_an_object_that_is_called_as_a_rule_is_none() -> None:
         rule(family="scalars")(_twice),
     ]
     for fake in fakes:
-        with pytest.raises(NotATheorem, match="no rule of the catalogue"):
+        with pytest.raises(NotATheorem, match="not a rule of the catalogue"):
             rewrite(start(), fake, (), {})
 
 

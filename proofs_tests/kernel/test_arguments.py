@@ -104,7 +104,7 @@ def test_a_term_that_is_opened_is_no_argument() -> None:
                 text_of(term, PROGRAM)
     with pytest.raises(Unreadable, match="the variable i is free in an argument"):
         text_of(index(Var(1, "i")), PROGRAM)
-    with pytest.raises(Unreadable, match="reads row, which is no input"):
+    with pytest.raises(Unreadable, match="reads row, which is not an input"):
         text_of(read(ROW, (at,)), Program("p", INPUTS, Constant(0, "float32")))
 
 
@@ -151,12 +151,12 @@ CASES: Final = [(what, data) for what, found in UNREADABLE.items() for data in f
 def test_what_is_written_otherwise_is_refused(what: str, data: Any) -> None:
     with pytest.raises(ATLError) as caught:
         argument_in(json.dumps([data]), PROGRAM)
-    assert f"is not how {what} is written" in str(caught.value)
+    assert f"is not the encoding of {what}" in str(caught.value)
 
 
 def test_names_are_written_as_they_are_and_what_is_opened_is_not_read() -> None:
     assert text_of(index(Size("größe")), PROGRAM) == '[["index", "größe"]]'
-    with pytest.raises(Unreadable, match="is not how a tensor expression is written"):
+    with pytest.raises(Unreadable, match="is not the encoding of a tensor expression"):
         argument_in('[["tensor", ["metavariable", 8, "e", ["float32"], [], []]]]', PROGRAM)
 
 
@@ -167,7 +167,7 @@ def test_a_field_of_several_is_read_from_a_list() -> None:
     assert reader._field(fields[Role.INDICES], ["n", 3], iter(())) == (n, index(3))
     assert reader._field(fields[Role.PARTS], [["input", "A"]], iter(())) == (CLOSED[0],)
     for role in (Role.INDICES, Role.PARTS):
-        with pytest.raises(Unreadable, match="is not how a list is written"):
+        with pytest.raises(Unreadable, match="is not the encoding of a list"):
             reader._field(fields[role], "n", iter(()))
 
 
@@ -187,7 +187,7 @@ def test_limits_are_where_they_are_said_to_be() -> None:
     assert argument_in(f'[["index", ["bound", {MAX_DEPTH}]]]', PROGRAM).node == bound(MAX_DEPTH)
     local = argument_in(f'[["tensor", ["local", {MAX_DEPTH}, ["float32"]]]]', PROGRAM)
     assert local.node == Local(MAX_DEPTH, Type("float32", ()))
-    with pytest.raises(Unreadable, match="is no input of the program") as caught:
+    with pytest.raises(Unreadable, match="is not an input of the program") as caught:
         argument_in('[["tensor", ["input", "B"]]]', PROGRAM)
     assert caught.value.required == "one of A, J, row"
 

@@ -20,7 +20,7 @@ from rewrites.certificates import certificate, operands, rule_json, term_json, v
 from rewrites.certificates.certificate import LARGEST, describe, dumps, load, loads, save
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST
-from rewrites.certificates.verdict import judge
+from rewrites.certificates.verdict import verify
 from rewrites.errors import CertificateError
 from rewrites.kernel import Theorem, reflexivity
 from rewrites.rules import RULES
@@ -38,7 +38,7 @@ def test_what_is_no_path_is_no_file(tmp_path: Path) -> None:
         with pytest.raises(CertificateError, match="3 is not a path") as caught:
             call(3)
         assert caught.value.required == 'a path: "x.atl.json"'
-    with pytest.raises(CertificateError, match=r"is no path of a file: .*null") as of_load:
+    with pytest.raises(CertificateError, match=r"is not a file path: .*null") as of_load:
         load("a\0b")
     assert of_load.value.field == "file"
     with pytest.raises(CertificateError, match="cannot be written") as of_save:
@@ -68,7 +68,7 @@ def test_rules_are_given_by_their_names(rules: Any, tmp_path: Path) -> None:
     save(swapped(), tmp_path / "x.json")
     with pytest.raises(CertificateError, match="rules=") as caught:
         load(tmp_path / "x.json", rules=rules)
-    assert caught.value.required == "rules by their names, as in rewrites.rules"
+    assert caught.value.required == "a mapping of rules by name, such as atl.rules"
     with pytest.raises(InvalidArgument, match=r"rules\['sum_gen_swap'\]=3"):
         load(tmp_path / "x.json", rules={**RULES, "sum_gen_swap": 3})  # type: ignore[dict-item]
 
@@ -82,7 +82,7 @@ def test_z3_is_asked_or_not(smt: Any) -> None:
 
 def test_a_program_that_is_read_back_as_another_one_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate, "parse", lambda text: swapped().rhs)
-    with pytest.raises(CertificateError, match="the start program is read back as another one") as caught:
+    with pytest.raises(CertificateError, match="the start program changes when its text is parsed") as caught:
         dumps(inlined())
     assert caught.value.field == "start"
     assert caught.value.found == str(swapped().rhs)
@@ -93,7 +93,7 @@ def test_an_argument_that_cannot_be_written_is_said_to_be_so(monkeypatch: pytest
         raise ATLError("a term holds b''", required="names")
 
     monkeypatch.setattr(certificate, "written", refusing)
-    with pytest.raises(CertificateError, match="the theorem cannot be written: a term holds b''") as caught:
+    with pytest.raises(CertificateError, match="the theorem cannot be saved: a term holds b''") as caught:
         dumps(inlined())
     assert caught.value.required == "names"
 
@@ -124,7 +124,7 @@ def test_a_file_that_says_more_or_less_than_a_program_is_refused() -> None:
         lambda data: data["start"].pop("sha256"),
         lambda data: data["start"].update(text=[3]),
     ):
-        assert "is not written as lines of text and their hash" in str(loaded(change))
+        assert "is not a list of lines and their hash" in str(loaded(change))
     assert loaded(lambda data: data.update(assumptions=[3])).field == "assumptions"
 
 
@@ -134,7 +134,7 @@ def test_a_table_that_nobody_shares_is_refused() -> None:
 
     error = loaded(more)
     assert error.field == "terms"
-    assert "the table of terms is not what the steps share" in str(error)
+    assert "the table of terms differs from the terms that the steps share" in str(error)
     with pytest.raises(CertificateError):
         loads(dumps(inlined()).replace('"terms": [', '"terms": [3,', 1))
 
@@ -145,10 +145,10 @@ def test_an_argument_that_is_written_in_another_way_is_refused() -> None:
         step["with"]["k"] = ["index", ["+", [1, step["with"]["k"][1]]]]
 
     error = loaded(change)
-    assert "are not written in the one way there is" in str(error)
+    assert "are not in the canonical encoding" in str(error)
     assert (error.field, error.required) == (
         "with",
-        "index expressions in their canonical form, and what occurs several times written once",
+        "index expressions in canonical form, and each shared term written once",
     )
 
 
@@ -161,7 +161,7 @@ def test_what_a_rule_raises_for_arguments_of_a_file_is_a_refusal(monkeypatch: py
         text = dumps(inlined())
         with monkeypatch.context() as patch:
             patch.setattr(certificate, "rewrite", rewriting)
-            with pytest.raises(CertificateError, match="cannot be stated for these arguments") as caught:
+            with pytest.raises(CertificateError, match="has no instance for these arguments") as caught:
                 loads(text)
         assert (caught.value.step, caught.value.field) == (1, "with")
         assert says in str(caught.value)
@@ -188,7 +188,7 @@ def test_steps_without_an_end_are_refused_with_the_end_that_they_lead_to() -> No
 
 def test_an_object_that_holds_half_of_a_pair_of_surrogates_is_refused() -> None:
     text = dumps(inlined()).replace('"format"', '"\\uD800": 1, "format"')
-    with pytest.raises(CertificateError, match="this is not JSON as certificates are written"):
+    with pytest.raises(CertificateError, match="the certificate is not valid JSON"):
         loads(text)
 
 
@@ -196,20 +196,20 @@ def test_an_object_that_holds_half_of_a_pair_of_surrogates_is_refused() -> None:
     ("text", "says"),
     [
         ("[" * 100_000, "it is nested too deeply"),
-        ('{"format": NaN}', "NaN is no number of JSON"),
-        ('{"a": 1, "a": 2}', "a name stands twice in an object"),
-        ("[]", "this is JSON, but no object"),
+        ('{"format": NaN}', "NaN is not a JSON number"),
+        ('{"a": 1, "a": 2}', "an object has two entries with one name"),
+        ("[]", "the certificate is JSON, but not an object"),
     ],
 )
 def test_what_is_no_certificate_is_told_from_one(text: str, says: str) -> None:
     with pytest.raises(CertificateError, match=says) as caught:
         loads(text)
     assert caught.value.field == "file"
-    assert caught.value.required == "a certificate, atl-certificate/2, as save writes it"
+    assert caught.value.required == "a certificate in the format atl-certificate/2, as theorem.save writes it"
 
 
 def test_a_step_says_five_things_and_no_more() -> None:
-    assert "is no step" in str(loaded(lambda data: data["steps"][0].update(note="true")))
+    assert "is not a step" in str(loaded(lambda data: data["steps"][0].update(note="true")))
     for change in (
         lambda data: data["end"]["text"].append(3),
         lambda data: data["start"].update(text=[]),
@@ -222,11 +222,11 @@ def test_a_refused_argument_says_what_is_required_in_its_own_words(monkeypatch: 
         next(step for step in data["steps"] if "k" in step["with"])["with"]["k"] = ["index", None]
 
     error = loaded(change)
-    assert error.summary == "step 2: k is refused: null is not how an index is written"
-    assert error.required == "an index, as `rewrites.certificates.term_json` says"
+    assert error.summary == "step 2: k is refused: null is not the encoding of an index"
+    assert error.required == "an index, encoded by `rewrites.certificates.term_json`"
     error = loaded(lambda data: data.update(terms=[3]))
-    assert error.summary == "the table of terms is refused: 3 is not how a tensor expression is written"
-    assert error.required == "a tensor expression, as `rewrites.certificates.term_json` says"
+    assert error.summary == "the table of terms is refused: 3 is not the encoding of a tensor expression"
+    assert error.required == "a tensor expression, encoded by `rewrites.certificates.term_json`"
     text = dumps(inlined())
     for raised, says in ((KeyError(), "KeyError"), (TypeError("no such thing"), "no such thing")):
 
@@ -247,7 +247,7 @@ def test_a_file_may_be_nested_as_deeply_as_a_term() -> None:
     with pytest.raises(CertificateError, match="the table of terms is refused") as caught:
         loads(nested(DEEPEST - 2))
     assert caught.value.field == "terms"
-    with pytest.raises(CertificateError, match="this is nested more deeply than any term"):
+    with pytest.raises(CertificateError, match="the certificate is nested more deeply than any term"):
         loads(nested(DEEPEST - 1))
 
 
@@ -302,26 +302,26 @@ def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
     said = describe(reshaped())
     count = len(reshaped().steps)
     assert said.startswith(f"Proved by {count} step{'s' if count != 1 else ''}, that")
-    said = describe(swapped(), grades={"sum_gen_swap": "grade X", "another": "grade Y"})
+    said = describe(swapped(), rule_status={"sum_gen_swap": "status X", "another": "status Y"})
     used = {step.rule.name for step in swapped().steps}
     assert f"  {len(used)} rule{'' if len(used) == 1 else 's'}:\n" in said
-    one = certificate._rules_said(swapped().steps[:1], {})
+    one = certificate._rules_text(swapped().steps[:1], {})
     assert one[0] == "  1 rule:"
     assert "sum_gen_swap (" in one[1]
     assert "; 1 time)" in one[1]
     assert "follows from" not in one[1]
-    assert "; 2 times)" in certificate._rules_said(swapped().steps[:1] * 2, {})[1]
-    assert certificate._rules_said(inlined().steps, {})[0].endswith(" rules:")
-    assert "grade X" in said
-    assert "grade Y" not in said
+    assert "; 2 times)" in certificate._rules_text(swapped().steps[:1] * 2, {})[1]
+    assert certificate._rules_text(inlined().steps, {})[0].endswith(" rules:")
+    assert "status X" in said
+    assert "status Y" not in said
 
 
 def test_declared_facts_and_assumptions_are_said() -> None:
     rows = atl.tensor("rows", n, dtype="int64", range=(0, m))
     said = describe(reflexivity(atl.program("same", [rows], rows)))
-    assert "for all sizes and arrays that hold what their declarations say,\n" in said
+    assert "for all sizes and arrays that satisfy their declarations,\n" in said
     two = describe(reflexivity(atl.program("same", [x, rows], rows)))
-    assert "arrays that hold what their declarations say" in two
+    assert "arrays that satisfy their declarations" in two
     assert "for all sizes and arrays under the assumptions 1 <= k,\n" in describe(tiled())
     both = describe(reflexivity(atl.program("same", [x], x, given=[n > 1, m > 2])))
     assert "under the assumptions 2 <= n and 3 <= m,\n" in both
@@ -330,7 +330,7 @@ def test_declared_facts_and_assumptions_are_said() -> None:
 def test_what_rocq_has_checked_needs_nothing_of_ours() -> None:
     said = describe(guarded(), checked_by_rocq=True)
     assert "the kernel of Rocq" in said
-    assert "that program_0 and program_2 of the file of Rocq are these two programs" in said
+    assert "that program_0 and program_2 of the Rocq file are these two programs" in said
     assert "the prover" not in said
     assert "z3 alone" not in describe(guarded())
 
@@ -339,7 +339,7 @@ def test_premises_are_counted_by_who_decided_them() -> None:
     theorem = guarded()
     step = next(step for step in theorem.steps if step.premises)
     premise = step.premises[0]
-    said = certificate._premises_said(
+    said = certificate._premises_text(
         [replace(step, premises=(premise, replace(premise, vacuous=True, layer="z3"), replace(premise, layer="z3")))]
     )
     assert said == (
@@ -352,7 +352,7 @@ def test_layers_are_named_by_how_much_they_decided_and_then_by_name() -> None:
     step = next(step for step in theorem.steps if step.premises)
     premise = replace(step.premises[0], layer="trivial", vacuous=False)
     premises = (premise, replace(premise, layer="linear"), replace(premise, layer="z3"))
-    said = certificate._premises_said([replace(step, premises=premises)])
+    said = certificate._premises_text([replace(step, premises=premises)])
     assert said == "  the prover's answer to 3 premises: 1 by linear, 1 by trivial, 1 by z3"
 
 
@@ -361,24 +361,24 @@ def test_layers_are_named_by_how_much_they_decided_and_then_by_name() -> None:
 
 def test_a_verdict_is_a_theorem_or_a_refusal(tmp_path: Path) -> None:
     save(swapped(), tmp_path / "good.json")
-    good = judge(tmp_path / "good.json")
+    good = verify(tmp_path / "good.json")
     assert good.theorem is not None
     assert good.theorem.rhs == swapped().rhs
-    assert set(good.grades) == {step.rule.name for step in swapped().steps}
+    assert set(good.rule_status) == {step.rule.name for step in swapped().steps}
     assert str(good).startswith(f"{tmp_path / 'good.json'}: Proved by ")
     assert good.decided_by_z3 == 0
-    bad = judge(tmp_path / "bad.json")
+    bad = verify(tmp_path / "bad.json")
     assert bad.theorem is None
-    assert bad.grades == {}
+    assert bad.rule_status == {}
     assert str(bad).startswith(f"{tmp_path / 'bad.json'}: refused\n")
-    assert all(grade in str(good) for grade in good.grades.values())
+    assert all(status in str(good) for status in good.rule_status.values())
 
 
 def test_a_verdict_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten: list[bool] = []
     monkeypatch.setattr(verdict, "forget", lambda: forgotten.append(True))
     save(swapped(), tmp_path / "good.json")
-    judge(tmp_path / "good.json")
+    verify(tmp_path / "good.json")
     assert forgotten == [True]
 
 
@@ -439,7 +439,7 @@ def test_what_is_no_packed_operand_is_refused(change: dict[str, Any]) -> None:
 def test_a_packed_operand_has_the_arrays_of_its_format_in_their_order() -> None:
     data = json.loads(dumps(packed()))
     data["packed"][0]["arrays"] = ["A_crd", "A_pos", "A_val"]
-    with pytest.raises(CertificateError, match="gives A other arrays than the program has") as caught:
+    with pytest.raises(CertificateError, match="declares other arrays for A than the program has") as caught:
         loads(json.dumps(data), formats=sparse.format_named)
     assert caught.value.required == "the inputs that the format declares"
 
@@ -448,7 +448,7 @@ def test_a_rule_that_is_not_here_is_told_from_one_that_says_something_else() -> 
     error = loaded(lambda data: data["rules"].pop("get_gen"))
     assert error.summary == "step 2: the certificate has no hash of the rule get_gen"
     error = loaded(lambda data: data["rules"].update(get_gen="0" * 16))
-    assert error.summary == "step 2: the rule get_gen says something else since the certificate was made"
+    assert error.summary == "step 2: the equation of the rule get_gen has changed since the certificate was made"
     assert error.required == f'a rule whose hash is "{"0" * 16}"'
     assert error.found == rule_json.digest(RULES["get_gen"], ((0,),))
 

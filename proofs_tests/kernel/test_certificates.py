@@ -142,7 +142,7 @@ REFUSALS: list[tuple[Callable[[Data], None], int | None, str, str]] = [
     (drop("terms"), None, "terms", "the part terms is missing"),
     (put("steps", 1, "rule", "trust_me"), 2, "rule", "there is no rule 'trust_me'"),
     (put("steps", 1, "rule", "get_sum"), 2, "rules", "the certificate has no hash of the rule get_sum"),
-    (put("rules", "get_gen", "0" * 16), 2, "rules", "the rule get_gen says something else since"),
+    (put("rules", "get_gen", "0" * 16), 2, "rules", "the equation of the rule get_gen has changed since"),
     (put("rules", "get_sum", "0" * 16), None, "rules", "no step uses the rule 'get_sum'"),
     (
         put("start", "text", 0, "inlined (f : float32[m]) : float32[m] :="),
@@ -152,29 +152,29 @@ REFUSALS: list[tuple[Callable[[Data], None], int | None, str, str]] = [
     ),
     (put("end", "text", 1, "  ⊞[i < n] 9 * f[i]"), None, "end", "the end program was changed"),
     (put("end", "sha256", "0" * 64), None, "end", "the end program was changed"),
-    (put("end", "text", "x"), None, "end", "not written as lines of text"),
+    (put("end", "text", "x"), None, "end", "not a list of lines"),
     (put("assumptions", ["4 <= n"]), None, "assumptions", "not those of the start program"),
     (put("assumptions", ["4 <= <="]), None, "assumptions", "an assumption is refused"),
     (put("steps", 1, "path", [0, 0]), 2, "step", "the subterm at [0, 0] is not the left side of get_gen"),
     (put("steps", 1, "path", [0, 0, 1, 0, 7]), 2, "path", "the program has no subterm at"),
-    (put("steps", 1, "path", ["0"]), 2, "steps", "is no step"),
-    (put("steps", 1, "path", [False]), 2, "steps", "is no step"),
+    (put("steps", 1, "path", ["0"]), 2, "steps", "is not a step"),
+    (put("steps", 1, "path", [False]), 2, "steps", "is not a step"),
     (put("steps", 0, "direction", "reverse"), 1, "step", "is not the right side of unfold_let"),
-    (put("steps", 0, "direction", "backwards"), 1, "steps", "is no step"),
-    (put("steps", 1, "after", "0" * 16), 2, "after", "leads to another program than is recorded"),
+    (put("steps", 0, "direction", "backwards"), 1, "steps", "is not a step"),
+    (put("steps", 1, "after", "0" * 16), 2, "after", "leads to a different program from the recorded one"),
     (drop("steps", 2), 2, "end", "the steps do not lead to the end program"),
     (put("steps", []), None, "rules", "no step uses the rule"),
-    (drop("steps", 1, "with", "k"), 2, "with", "get_gen lacks k"),
+    (drop("steps", 1, "with", "k"), 2, "with", "get_gen has no argument for k"),
     (put("steps", 1, "with", "z", ["index", 0]), 2, "with", "get_gen has no parameter z"),
     (put("steps", 1, "with", "k", ["index", 0]), 2, "step", "is not the left side of get_gen"),
-    (put("steps", 1, "with", "k", ["index", True]), 2, "with", "true is not how an index is written"),
-    (put("steps", 1, "with", "k", ["tensor", ["input", "f"]]), 2, "with", "is not what get_gen takes"),
-    (put("steps", 1, "with", "e", ["tensor", ["input", "f"]]), 2, "with", "is not what get_gen takes"),
+    (put("steps", 1, "with", "k", ["index", True]), 2, "with", "true is not the encoding of an index"),
+    (put("steps", 1, "with", "k", ["tensor", ["input", "f"]]), 2, "with", "is not a valid argument of get_gen"),
+    (put("steps", 1, "with", "e", ["tensor", ["input", "f"]]), 2, "with", "is not a valid argument of get_gen"),
     (put("steps", 1, "with", "k", ["index", ["//", "n", 0]]), 2, "with", "an index is divided by 0"),
-    (put("steps", 1, "with", "k", ["index", ["exec", "n"]]), 2, "with", 'k is refused: ["exec", "n"] is not how'),
+    (put("steps", 1, "with", "k", ["index", ["exec", "n"]]), 2, "with", 'k is refused: ["exec", "n"] is not the'),
     (put("steps", 1, "with", "k", ["index", 2**70]), 2, "with", "k is refused: an index expression is too large"),
-    (put("terms", 0, ["input", "g"]), None, "terms", "g is no input of the program"),
-    (put("terms", 0, ["@", 1]), None, "terms", '["@", 1] is not how'),
+    (put("terms", 0, ["input", "g"]), None, "terms", "g is not an input of the program"),
+    (put("terms", 0, ["@", 1]), None, "terms", '["@", 1] is not the encoding'),
 ]
 
 
@@ -209,7 +209,7 @@ def test_a_premise_that_is_not_proved_is_the_kernels_to_refuse() -> None:
 def test_a_rule_whose_text_has_changed_is_refused() -> None:
     text = dumps(swapped())
     other = {**RULES, "sum_gen_swap": replace(RULES["sum_gen_swap"], statements=RULES["sum_swap"].statements)}
-    with pytest.raises(CertificateError, match="step 1: the rule sum_gen_swap says something else"):
+    with pytest.raises(CertificateError, match="step 1: the equation of the rule sum_gen_swap has changed"):
         loads(text, rules=other)
     with pytest.raises(CertificateError, match="step 1: there is no rule 'sum_gen_swap'"):
         loads(text, rules={})
@@ -258,7 +258,7 @@ def test_a_program_that_is_not_closed_is_not_stated_and_one_that_is_not_read_bac
     theorem = swapped()
     with pytest.raises(EscapedIndex):
         reflexivity(replace(theorem.rhs, body=children(theorem.rhs.body)[0].expr))
-    with pytest.raises(CertificateError, match="the start program is not read back"):
+    with pytest.raises(CertificateError, match="the start program cannot be parsed"):
         dumps(reflexivity(replace(theorem.rhs, name="")))
 
 
@@ -266,7 +266,7 @@ def test_a_program_that_is_not_closed_is_not_stated_and_one_that_is_not_read_bac
 
 
 def test_a_description_says_what_was_proved_under_which_assumptions_trusting_what() -> None:
-    said = describe(guarded(), grades={"get_gen": "proved"})
+    said = describe(guarded(), rule_status={"get_gen": "proved"})
     assert "Proved by 2 steps, that" in said
     assert "for all sizes and arrays," in said
     assert "get_gen (access; 1 time; follows from get_gen_guarded, guard_true; proved)" in said
@@ -405,7 +405,7 @@ def test_every_form_of_index_and_condition_is_read_back() -> None:
 def test_an_argument_of_another_program_is_not_written() -> None:
     x = atl.tensor("x", 3)
     program = atl.parse("p (B : float32[n]) : float32[n] := B")
-    with pytest.raises(Unreadable, match="reads x, which is no input"):
+    with pytest.raises(Unreadable, match="reads x, which is not an input"):
         text_of(x.node, program)
     with pytest.raises(Unreadable):
         argument_in("[", program)

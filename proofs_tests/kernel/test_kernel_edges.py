@@ -55,7 +55,7 @@ class Agreeable:
 def test_what_is_no_theorem_is_not_shown_under_other_names() -> None:
     """It would come back as a theorem."""
     fake: Any = SimpleNamespace(lhs=doubled(), rhs=doubled(), chain=None, steps=())
-    with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
+    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
         with_names_and_marks(fake, doubled().body)
 
 
@@ -66,13 +66,13 @@ def test_what_is_no_theorem_gets_no_key() -> None:
     fake: Any = SimpleNamespace(
         lhs=doubled(), rhs=doubled(), chain=None, place=lambda _: at, with_rhs=lambda key, *_: handed.append(key)
     )
-    with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
+    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
         with_names_and_marks_at(fake, (), doubled().body)
     assert not handed
 
 
 def test_a_theorem_is_shown_as_a_term_alone() -> None:
-    with pytest.raises(NotATheorem, match="another term"):
+    with pytest.raises(NotATheorem, match="differs in more than names"):
         with_names_and_marks(reflexivity(doubled()), Agreeable())  # type: ignore[arg-type]
 
 

@@ -78,12 +78,12 @@ def test_sides_of_two_types_are_not_equal(after: Expr, taken: Take) -> None:
 )
 def test_what_is_bound_nowhere_does_not_come_in(after: Expr, taken: Take) -> None:
     two = Value(constant(2), "int64")
-    with pytest.raises(NotEqual, match="ill_stated brings in an index or a tensor that is not bound at that place"):
+    with pytest.raises(NotEqual, match="ill_stated introduces an index or a tensor that is not bound at that place"):
         taken(after, Program("p", program().inputs, two, ()), before=two)
 
 
 def test_a_tensor_comes_in_with_the_type_of_its_value(taken: Take) -> None:
-    with pytest.raises(NotEqual, match="ill_stated brings in the tensor t with another type than it has"):
+    with pytest.raises(NotEqual, match="ill_stated introduces the tensor t with a wrong type"):
         taken(Let(OTHER, Local(0, WHOLE.type), "t"))
 
 
@@ -159,13 +159,13 @@ def test_a_theorem_is_not_made_again_by_copying() -> None:
     assert copy.copy(start) is start
     assert copy.deepcopy(start) is start
     assert start.provenance == ("a call",)
-    with pytest.raises(NotATheorem, match="a theorem is not pickled"):
+    with pytest.raises(NotATheorem, match="a theorem cannot be pickled"):
         pickle.dumps(start)
 
 
 def test_nothing_is_told_of_what_is_no_theorem() -> None:
     fake: Any = SimpleNamespace(lhs=program(), rhs=program(), chain=None, steps=())
-    with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
+    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
         with_provenance(fake, ())
 
 
@@ -177,7 +177,7 @@ def test_a_program_is_one() -> None:
     fake: Any = SimpleNamespace(
         name="p", inputs=own.inputs, body=own.body, assumptions=own.assumptions, packed=own.packed
     )
-    with pytest.raises(NotAdmitted, match="SimpleNamespace is no program"):
+    with pytest.raises(NotAdmitted, match="SimpleNamespace is not a program"):
         reflexivity(fake)
 
 
@@ -199,10 +199,10 @@ def test_a_function_of_a_tensor_keeps_its_parameter() -> None:
 @pytest.mark.parametrize(
     ("kind", "argument", "said"),
     [
-        (ELEMENT, TensorVar(7, "t", WHOLE.type), "e has a variable that is bound nowhere"),
-        (INDEX, UNBOUND, "e has a variable that is bound nowhere"),
-        (INDEX, index(Read(STRANGE, (constant(0),))), "e reads z, which is no input of the program"),
-        (INDEX, index(Read(REDECLARED, (constant(0),))), "e reads y, which the program declares in another way"),
+        (ELEMENT, TensorVar(7, "t", WHOLE.type), "e has an unbound variable"),
+        (INDEX, UNBOUND, "e has an unbound variable"),
+        (INDEX, index(Read(STRANGE, (constant(0),))), "e reads z, which is not an input of the program"),
+        (INDEX, index(Read(REDECLARED, (constant(0),))), "e reads y, which the program declares differently"),
         (INDEX, index(Size("x")), "e has a size called x, as an input is"),
         (CONDITION, at_most(index(Size("x")), constant(0)), "e has a size called x, as an input is"),
         (ELEMENT, Local(0, Type("float32", (index(Size("x")),))), "e has a size called x, as an input is"),
@@ -210,12 +210,12 @@ def test_a_function_of_a_tensor_keeps_its_parameter() -> None:
             OF_A_TENSOR, Function((Type("float32", (index(Size("x")),)),), WHOLE),
             "e has a size called x, as an input is",
         ),
-        (OF_AN_INDEX, WHOLE, "e is not what some_rule takes"),
-        (ELEMENT, Function((), WHOLE), "e is not what some_rule takes"),
-        (ELEMENT, Function(("index",), WHOLE), "e is not what some_rule takes"),
-        (OF_AN_INDEX, Function(("index", "index"), WHOLE), "e is not what some_rule takes"),
-        (OF_AN_INDEX, Function((WHOLE.type,), WHOLE), "e is not what some_rule takes"),
-        (OF_A_TENSOR, Function(("index",), WHOLE), "e is not what some_rule takes"),
+        (OF_AN_INDEX, WHOLE, "e is not a valid argument of some_rule"),
+        (ELEMENT, Function((), WHOLE), "e is not a valid argument of some_rule"),
+        (ELEMENT, Function(("index",), WHOLE), "e is not a valid argument of some_rule"),
+        (OF_AN_INDEX, Function(("index", "index"), WHOLE), "e is not a valid argument of some_rule"),
+        (OF_AN_INDEX, Function((WHOLE.type,), WHOLE), "e is not a valid argument of some_rule"),
+        (OF_A_TENSOR, Function(("index",), WHOLE), "e is not a valid argument of some_rule"),
     ],
 )  # fmt: skip
 def test_an_argument_that_is_none_is_refused(kind: Kind, argument: Argument, said: str) -> None:
@@ -236,5 +236,5 @@ def test_ranks_are_those_of_the_kind() -> None:
 
 def test_what_a_kind_takes_is_said() -> None:
     assert described(INDEX) == "an index"
-    assert described(CONDITION[INDEX]) == "a function of an index that gives a condition"
-    assert described(OF_A_TENSOR) == "a function of a tensor that gives a tensor of rank 0 or more"
+    assert described(CONDITION[INDEX]) == "a function of an index that returns a condition"
+    assert described(OF_A_TENSOR) == "a function of a tensor that returns a tensor of rank 0 or more"

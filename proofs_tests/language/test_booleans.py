@@ -12,7 +12,7 @@ import pytest
 import atl
 from lowering import compile as compiled
 from lowering import lower
-from lowering.nest.machine import run
+from lowering.nest.interpreter import run
 from lowering.timing.inputs import random_inputs
 from rewrites import load, reschedule
 

@@ -18,7 +18,7 @@ from lowering import lower
 from lowering.c.parameters import declaration
 from lowering.c.printer import function_names, print_c
 from lowering.compiled import Code, Kernel
-from lowering.nest.machine import run
+from lowering.nest.interpreter import run
 from lowering.toolchain import build_shared, load
 
 AnyArray = npt.NDArray[Any]

@@ -22,7 +22,7 @@ from atl.meaning.scalars import Machine
 from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_nest
-from lowering.nest.machine import execute
+from lowering.nest.interpreter import execute
 from lowering.nest.obligations import report
 from proofs_tests.programs.reproduce import as_python
 from rewrites import load, reschedule

@@ -153,9 +153,9 @@ def test_equality_needs_the_same_result_names_and_shapes() -> None:
 def test_tuning_compares_all_results() -> None:
     contest = measure(moments(), {"n": 2, "m": 3})
     tiled = reschedule(moments()).tile("j", 4).goal
-    assert contest.fault_of(contest.entrant(tiled)) is None
+    assert contest.fault_of(contest.candidate(tiled)) is None
     other = atl.parse(str(tiled).replace("/ value(m)", "/ value(n)"))
-    assert "by the program as it stands" in str(contest.fault_of(contest.entrant(other)))
+    assert "without the schedule" in str(contest.fault_of(contest.candidate(other)))
 
 
 def test_notations_of_results() -> None:

@@ -71,6 +71,6 @@ def test_error_of_a_constructor_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -
     def planted(*_: object) -> Index:
         raise TypeError("planted")
 
-    monkeypatch.setattr(validation, "linear", planted)
+    monkeypatch.setattr(validation.ix, "linear", planted)
     with pytest.raises(TypeError, match="planted"):
         validated_index(forged(N))

@@ -10,8 +10,8 @@ import numpy as np
 
 import atl
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import AnyArray
 from lowering.nest.loopnest import LoopNest
-from lowering.nest.machine import AnyArray
 
 ROWS: Final = "⊞[x < m] v[y, x] * 2"
 PROGRAMS: Final = {

@@ -9,8 +9,8 @@ import numpy as np
 
 import atl
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import AnyArray
 from lowering.nest.loopnest import LoopNest
-from lowering.nest.machine import AnyArray
 
 T: Final = "let t := ⊞[i < n] 2 * x[i] in "
 TABLE: Final = "let t := ⊞[i < n] ⊞[j < n] x[i] * x[j] in "

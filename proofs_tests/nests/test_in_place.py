@@ -17,12 +17,12 @@ from lowering import in_place as kernels_in_place
 from lowering import lower, print_nest
 from lowering.in_place import with_inputs_in_place
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import execute, run
 from lowering.nest.loopnest import Allocate, For, LoopNest, statements
-from lowering.nest.machine import execute, run
 from lowering.nest.obligations import report
 from lowering.nest.traps import Trap
 from lowering.passes import after_passes
-from lowering.passes.storage import sharing
+from lowering.passes.storage import buffer_reuse
 from proofs_tests.nests.sharing_programs import (
     APART,
     COPIES,
@@ -102,14 +102,14 @@ def test_marked_lets_stand_where_they_are_marked_to() -> None:
 def test_the_interpreter_traps_what_would_be_read_too_late(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: every let makes room, whatever is read of it later."""
     of = program(APART[name][0])
-    monkeypatch.setattr(sharing, "overtaken", lambda *_: None)
+    monkeypatch.setattr(buffer_reuse, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(of))
     if heap(nest) == APART[name][1]:
         assert "by shape" in name  # such lets are never candidates
         return
     with pytest.raises(Trap) as caught:
         run(nest, {"n": 7}, {"x": vector(7)})
-    assert caught.value.kind in ("taken", "meeting", "overwritten")
+    assert caught.value.kind in ("aliased", "data race", "overwritten")
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -128,19 +128,19 @@ def test_a_let_of_one_row_that_would_be_read_later_or_left_there_has_storage_of_
 @pytest.mark.parametrize("name", ["the element before", "in reverse", "the element after, at once"])
 def test_the_interpreter_traps_what_would_be_read_too_late_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: every row makes room, whatever is read of it later."""
-    monkeypatch.setattr(sharing, "overtaken", lambda *_: None)
+    monkeypatch.setattr(buffer_reuse, "find_overwritten_read", lambda *_: None)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS[name])))
     assert heap(nest) == []
     with pytest.raises(Trap) as caught:
         run(nest, {"n": 3, "m": 7}, {"x": table(3, 7)})
-    assert caught.value.kind in ("taken", "meeting", "overwritten")
+    assert caught.value.kind in ("aliased", "data race", "overwritten")
 
 
 def test_the_interpreter_traps_what_is_left_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: some of a row is taken for all of it."""
-    monkeypatch.setattr(sharing, "_go_over", lambda *_: True)
+    monkeypatch.setattr(buffer_reuse, "_go_over", lambda *_: True)
     nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
-    with pytest.raises(Trap, match="out at 3, where another tensor in its storage is left"):
+    with pytest.raises(Trap, match="out at 3 still has a value of another tensor in its storage"):
         run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
 
 
@@ -169,15 +169,15 @@ REFUSED: Final = {
     ),
     "the element after, at once": (
         "⊞[i < n | vector] select(i + 1 < n, x[i + 1], x[i])",
-        "reads it, in an iteration of i, marked vector, that need not come first",
+        "reads it, in an iteration of the vector loop i, whose order is not defined",
     ),
     "in reverse, at once": ("⊞[i < n | parallel] x[n - 1 - i]", "reads it, in a later iteration"),
     "padding": ("truncr 1 padr 2 ⊞[i < n - 1] x[i]", "padding in the result is zeroed before anything is read"),
     "two passes": ("(⊞[i < n] x[i]) + Σ[j < 2] ⊞[i < n] x[i]", "is read after it was overwritten"),
 }
 INSTEAD: Final = {
-    "the element after, at once": ('s.mark("i", None) lets the iterations of i run one after the other',),
-    "padding": ("where a guard leaves elements out, atl.select(p, e, 0) computes them",),
+    "the element after, at once": ('s.mark("i", None) makes the iterations of i run in order',),
+    "padding": ("use atl.select(p, e, 0) in place of a guard, which computes the elements that a guard skips",),
 }
 
 
@@ -213,7 +213,7 @@ def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element
         kernel(x, out=x)
     assert caught.value.summary.startswith("out is the input x, and ")
     assert said in caught.value.summary
-    assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or leave out=… away")
+    assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or omit out=…")
     assert "once" not in str(caught.value)
     np.testing.assert_array_equal(x, before)
     np.testing.assert_array_equal(kernel(x.copy(), out=x), kernel(before))
@@ -223,11 +223,11 @@ def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element
 def test_the_interpreter_traps_a_result_that_comes_too_early(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: nothing is said to be overtaken."""
     nest = lower(program(REFUSED[name][0]))
-    monkeypatch.setattr(kernels_in_place, "overtaken", lambda *_: None)
+    monkeypatch.setattr(kernels_in_place, "find_overwritten_read", lambda *_: None)
     wrong = with_inputs_in_place(nest, ["x"])
     with pytest.raises(Trap) as caught:
         run(wrong, {"n": 7}, {"x": vector(7)})
-    assert caught.value.kind in ("taken", "meeting")
+    assert caught.value.kind in ("aliased", "data race")
 
 
 def test_what_a_refusal_proposes_is_taken() -> None:
@@ -291,11 +291,11 @@ def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> No
     gather = atl.tensor("at", atl.sizes("n"), dtype="int64", range=(0, atl.sizes("n")))
     of = compile_kernel(atl.program("t", [gather], atl.gen(atl.sizes("n"), lambda i: gather[gather[i]])))
     at = np.array([2, 0, 1])
-    with pytest.raises(ArrayError, match="its elements are indices, which are read again and again"):
+    with pytest.raises(ArrayError, match="its elements are indices, which are read repeatedly"):
         of(at, out=at)
     turned = compile_kernel(atl.parse("t (x : float32[n, m]) : float32[m, n] := ⊞[i < m] ⊞[j < n] x[j, i]"))
     square = np.ones((2, 2), np.float32)
-    with pytest.raises(ArrayError, match="the result has not the shape of it at all sizes"):
+    with pytest.raises(ArrayError, match="the shape of the result differs at some sizes"):
         turned(square, out=square)
 
 

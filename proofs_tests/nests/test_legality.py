@@ -24,6 +24,7 @@ from examples.schedules import blur
 from examples.schedules import matmul as matmul_schedules
 from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import execute
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -37,7 +38,6 @@ from lowering.nest.loopnest import (
     Number,
     statements,
 )
-from lowering.nest.machine import execute
 from lowering.nest.text_scope import outermost
 from lowering.nest.traps import Trap
 from lowering.passes import after_passes
@@ -64,7 +64,7 @@ def meets(nest: LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], 
     try:
         execute(nest, sizes, arrays, order=order)
     except Trap as trap:
-        if trap.kind != "meeting":
+        if trap.kind != "data race":
             raise
         return trap.summary
     return ""
@@ -314,7 +314,7 @@ def test_a_loop_is_unrolled_whose_extent_is_constant() -> None:
 
 def test_buffers_leave_no_loop_whose_iterations_run_at_once() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a")
-    room = "room for a[k]"
+    room = "alloc a[k]"
     assert print_nest(lower(s.goal)).splitlines()[1] == f"    {room}"
     outer = print_nest(lower(s.branch().mark("i", "parallel").goal)).splitlines()
     assert outer[1:4] == ["    for i in 0..n:  # parallel", f"        {room}", "        for j in 0..m:"]
@@ -328,7 +328,7 @@ def test_a_buffer_in_a_parallel_loop_is_as_large_as_that_iteration_needs() -> No
              ⊞[i < n | parallel] Σ[p < 2] let b := ⊞[j < i + 1 + p] 2 * f[max(0, j - 1)] in Σ[q < i + 1 + p] b[q]"""
     )
     text = print_nest(lower(program))
-    assert "        room for b[i + 2]" in text
+    assert "        alloc b[i + 2]" in text
     f_of = np.arange(5, dtype=np.float32)
     nest = lower(program)
     outcome = execute(nest, {"n": 5}, {"f": f_of})
@@ -359,9 +359,9 @@ def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
     used = " + ".join(f"t{at}[q]" for at in range(4))
     program = atl.parse(f"t (x : float32[n, 8192]) : float32[n] :=\n  ⊞[i < n | parallel] {lets}Σ[q < 8192] ({used})")
     lines = print_nest(lower(program)).splitlines()
-    on_heap = [line for line in lines if "room for" in line and "on the stack" not in line]
+    on_heap = [line for line in lines if "alloc" in line and "on stack" not in line]
     assert len(on_heap) == 2
-    assert all(line.startswith("        room") for line in on_heap)
+    assert all(line.startswith("        alloc") for line in on_heap)
 
 
 # -- passes -----------------------------------------------------------------------------------------------------------

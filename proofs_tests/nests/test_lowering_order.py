@@ -15,8 +15,8 @@ from atl.core.program import Program
 from atl.prove import forget
 from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Block, For, If
-from lowering.nest.machine import run
 from proofs_tests.compilers import lacking
 from proofs_tests.padding.fuzz import footprint_is_exact
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted

@@ -15,6 +15,7 @@ from atl.core.predicate import TRUE, less
 from atl.errors import TooLarge, UnsafeAccess
 from atl.meaning.interpret import evaluate
 from lowering.lower import lower
+from lowering.nest.interpreter import AnyArray, Outcome, execute, run
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -37,7 +38,6 @@ from lowering.nest.loopnest import (
     Scalar,
     Statement,
 )
-from lowering.nest.machine import AnyArray, Outcome, execute, run
 from lowering.nest.traps import Trap, TrapKind
 
 N = size("n")
@@ -106,7 +106,7 @@ def test_a_scalar_is_folded_into_at_once_and_by_one_operation_only() -> None:
     added = replace(every(Accumulate(TOTAL, "add", ONE32), Accumulate(TOTAL, "sub", ONE32)), mark=LoopMark.PARALLEL)
     assert outcome(Declare(TOTAL, ONE32), added, store).to_numpy()[0] == 1
     both = replace(every(Accumulate(TOTAL, "add", ONE32), Accumulate(TOTAL, "max", ONE32)), mark=LoopMark.PARALLEL)
-    with pytest.raises(Trap, match=r"meeting: total: .* in iteration . of the parallel loop i, .* in iteration ."):
+    with pytest.raises(Trap, match=r"data race: total: .* in iteration . of the parallel loop i, .* in iteration ."):
         outcome(Declare(TOTAL, ONE32), both, store)
 
 
@@ -184,7 +184,7 @@ def test_a_buffer_of_a_branch_is_not_measured_where_the_branch_is_not_taken(most
 
 
 def test_a_buffer_of_a_branch_with_no_known_bound_is_refused() -> None:
-    with pytest.raises(UnsafeAccess, match="of b is read where the condition around b need not hold") as caught:
+    with pytest.raises(UnsafeAccess, match="of b is read where the condition around b may be false") as caught:
         lower(branch_with_a_buffer(None))
     assert "range=(0, most)" in str(caught.value)
 
@@ -250,19 +250,19 @@ FAULTS: Mapping[str, tuple[TrapKind, Block]] = {
     "a loop variable outside of its loop": ("undeclared", (Assign(cell(OUT, AT_I), ONE32),)),
     "a loop variable bound twice": ("redeclared", (every(STORE),)),
     "two iterations that run at once and add to one cell": (
-        "meeting",
+        "data race",
         (replace(every(Accumulate(cell(OUT, ZERO), "add", ONE32)), mark=LoopMark.PARALLEL),),
     ),
     "an iteration that reads what another one stores, and runs at once with it": (
-        "meeting",
+        "data race",
         (replace(every(Accumulate(cell(OUT, AT_I), "add", Load(cell(OUT, N - 1 - AT_I)))), mark=LoopMark.VECTOR),),
     ),
     "a variable that iterations add to at once, and read": (
-        "meeting",
+        "data race",
         (Declare(TOTAL, ONE32), replace(every(Accumulate(TOTAL, "add", Load(TOTAL))), mark=LoopMark.VECTOR)),
     ),
     "a variable into which the blocks of a GPU fold": (
-        "meeting",
+        "data race",
         (Declare(TOTAL, ONE32), replace(every(Accumulate(TOTAL, "add", ONE32)), mark=LoopMark.BLOCK_X)),
     ),
     "a quotient by zero": ("divisor", (Assign(cell(OUT, index(Quotient(ONE, N - 3))), ONE32),)),

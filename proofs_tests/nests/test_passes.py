@@ -24,6 +24,7 @@ from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from lowering import lower, print_c, print_nest
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import AnyArray, Outcome, execute
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -45,17 +46,16 @@ from lowering.nest.loopnest import (
     numerators,
     statements,
 )
-from lowering.nest.machine import AnyArray, Outcome, execute
 from lowering.nest.traps import Trap
 from lowering.passes import (
     PASSES,
     Pass,
     after_passes,
 )
-from lowering.passes.natural import with_natural_numerators
+from lowering.passes.co_iteration import with_strict_keys
+from lowering.passes.nonnegative_division import with_nonnegative_numerators
 from lowering.passes.single_stores import with_single_stores
-from lowering.passes.streams import with_lines
-from lowering.passes.walks import with_strict_keys
+from lowering.passes.streams import with_cache_lines
 from lowering.targets.stack import STACK_LIMIT
 from proofs_tests.nests.by_hand import (
     at,
@@ -143,7 +143,7 @@ def calls_before(of: Pass) -> tuple[Call, ...]:
 
 OWN_CALLS: Final[dict[Pass, Callable[[], Iterable[Call]]]] = {
     with_single_stores: scatters,
-    with_lines: stream_nests,
+    with_cache_lines: stream_nests,
     with_strict_keys: merge_nests,  # a merge runs where its strict keys are known
 }
 """Nests that a pass has something to do to, and the passes before it nothing."""
@@ -427,7 +427,7 @@ def test_a_numerator_is_natural_where_the_conditions_around_it_say_so() -> None:
 
 def test_a_numerator_that_the_sizes_make_natural_is_so_everywhere() -> None:
     halves = nest("f", [], out := output(), Assign(cell(out), FromIndex((n + m) // 2, "float32")), sizes="n m")
-    assert with_natural_numerators(halves).natural == {(frozenset(), n + m)}
+    assert with_nonnegative_numerators(halves).nonnegative_numerators == {(frozenset(), n + m)}
 
 
 def test_the_numerators_of_an_expression_are_those_of_its_parts_too() -> None:
@@ -444,10 +444,12 @@ def test_a_negative_numerator_that_is_said_to_be_none_is_trapped() -> None:
     of = nest("f", [], out, loop(vi, n, Assign(cell(out, i), FromIndex((i - k) // 2, "float32"))), sizes="n k")
     there = frozenset({only_loop(of).range})
     assert execute(of, sizes, {}).to_numpy().tolist() == [-1, 0]
-    with pytest.raises(Trap, match="numerator: -1 is divided where the nest says that it is not negative"):
-        execute(replace(of, natural=frozenset({(there, i - k)})), sizes, {})
+    with pytest.raises(Trap, match="numerator: -1 is divided, but the nest lists the numerator as non-negative"):
+        execute(replace(of, nonnegative_numerators=frozenset({(there, i - k)})), sizes, {})
     # Said of another place, it is not said of this one.
-    assert execute(replace(of, natural=frozenset({(frozenset(), i - k)})), sizes, {}).to_numpy().tolist() == [-1, 0]
+    assert execute(
+        replace(of, nonnegative_numerators=frozenset({(frozenset(), i - k)})), sizes, {}
+    ).to_numpy().tolist() == [-1, 0]
 
 
 @pytest.mark.parametrize(
@@ -462,10 +464,12 @@ def test_within_a_condition_a_part_stands_under_those_before_it(condition: Predi
     store = Assign(cell(out, i), number(1))
     of = nest("f", [], out, loop(vi, n, If(condition, (store,))), sizes="n m k", complete=False)
     range_ = only_loop(of).range
-    assert with_natural_numerators(of).natural == {(frozenset({range_, kind}), i - k)}
+    assert with_nonnegative_numerators(of).nonnegative_numerators == {(frozenset({range_, kind}), i - k)}
     sizes = {"n": 5, "m": 1, "k": 2}
-    assert difference(with_natural_numerators, (of, sizes, {})) is None
-    wrong = replace(of, natural=frozenset({(frozenset({range_, kind}), i - k), (frozenset({range_}), i - k)}))
+    assert difference(with_nonnegative_numerators, (of, sizes, {})) is None
+    wrong = replace(
+        of, nonnegative_numerators=frozenset({(frozenset({range_, kind}), i - k), (frozenset({range_}), i - k)})
+    )
     assert execute(wrong, sizes, {}).cells  # the numerator stands at no place under the range alone
     first = conjunction((less((i - k) // 2, m), at_most(k, i)))
     with pytest.raises(Trap, match="numerator"):

@@ -19,6 +19,7 @@ from atl.prove import Proved
 from examples.schedules import blur
 from lowering import compile as compile_kernel
 from lowering import lower, print_nest
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -36,12 +37,11 @@ from lowering.nest.loopnest import (
     Scalar,
     statements,
 )
-from lowering.nest.machine import run
 from lowering.nest.obligations import report
 from lowering.nest.substitution import in_other_buffers
 from lowering.nest.traps import Trap
-from lowering.passes.storage import rings as rings_pass
-from lowering.passes.storage.rings import with_rings
+from lowering.passes.storage import storage_folding as rings_pass
+from lowering.passes.storage.storage_folding import with_folded_storage
 from lowering.targets.legality import check_legal
 from proofs_tests.nests.by_hand import at, cell, i, j, loop, n, nest, output, vi, vj
 from proofs_tests.nests.ring_programs import PROGRAMS, ROWS, picture, program, random_program
@@ -56,7 +56,7 @@ def made(name: str) -> tuple[atl.Program, LoopNest]:
     return of, lower(of)
 
 
-def rings(nest: LoopNest) -> list[int]:
+def storage_folding(nest: LoopNest) -> list[int]:
     return [s.buffer.rows for s in statements(nest.body) if isinstance(s, Allocate) and s.mark is LetMark.RING]
 
 
@@ -64,8 +64,8 @@ def rings(nest: LoopNest) -> list[int]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_ring_changes_nothing_of_the_meaning_at_any_size(name: str) -> None:
     of, nest = made(name)
-    assert rings(nest)
-    assert all(rings(nest))
+    assert storage_folding(nest)
+    assert all(storage_folding(nest))
     kernel = compile_kernel(of)
     for rows, columns in SIZES:
         v = picture(rows, columns)
@@ -84,7 +84,7 @@ def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
             nest = lower(of)
         except IllegalMark:
             continue  # of a window only in some iterations
-        seen.update(rings(nest))
+        seen.update(storage_folding(nest))
         for rows in (1, 3, 6):
             v = picture(rows, 2)
             try:
@@ -140,7 +140,7 @@ def test_no_obligation_of_a_nest_with_rings_is_false(name: str) -> None:
     ],
 )
 def test_a_ring_has_the_rows_of_the_window_and_no_more(name: str, rows: list[int]) -> None:
-    assert rings(made(name)[1]) == rows
+    assert storage_folding(made(name)[1]) == rows
 
 
 def test_each_row_is_computed_once_and_only_where_the_let_has_it() -> None:
@@ -156,11 +156,11 @@ PLAIN: Final = f"let b | ring := ⊞[y < n] {ROWS} in "
 REFUSED: Final = {
     "in reverse": (
         PLAIN + "⊞[y < n] ⊞[x < m] b[n - 1 - y, x]",
-        "row n - y - 1 in `out[y, x] = b[n - y - 1, x]` is in no window that moves with the loop y",
+        "row n - y - 1 in `out[y, x] = b[n - y - 1, x]` is not in a window that moves with the loop y",
     ),
     "a row that stays": (
         PLAIN + "⊞[y < n] ⊞[x < m] b[0, x]",
-        "row 0 in `out[y, x] = b[0, x]` is in no window that moves with the loop y",
+        "row 0 in `out[y, x] = b[0, x]` is not in a window that moves with the loop y",
     ),
     "one that moves and one that stays": (
         PLAIN + "⊞[y < n] ⊞[x < m] b[y, x] + b[0, x]",
@@ -168,20 +168,20 @@ REFUSED: Final = {
     ),
     "too many rows": (
         PLAIN + "⊞[y < n] ⊞[x < m] Σ[r < n - y] b[y + r, x]",
-        "row y + r in `total += b[y + r, x]` is in no window that moves with the loop y",
+        "row y + r in `total += b[y + r, x]` is not in a window that moves with the loop y",
     ),
     "a number of rows that a size tells": (
         PLAIN + "⊞[y < n] ⊞[x < m] Σ[r < m] [y + r < n] · b[y + r, x]",
-        "of its rows the loop y needs m at a time, which is no constant",
+        "the loop y needs m of its rows at a time, which is not constant",
     ),
     "two steps": (
         "let b | ring := ⊞[y < 2*n] ⊞[x < m] [y < n] · v[y, x] in ⊞[y < n] ⊞[x < m] b[y, x] + b[2*y, x]",
-        "row y in `out[y, x] = b[y, x] + b[2*y, x]` is in no window that moves with the loop y",
+        "row y in `out[y, x] = b[y, x] + b[2*y, x]` is not in a window that moves with the loop y",
     ),
     "two loops": (PLAIN + "(⊞[y < n] ⊞[x < m] b[y, x]) ++ ⊞[y < n] ⊞[x < m] b[y, x]", "2 statements read it"),
     "a loop over columns": (
         PLAIN + "transpose ⊞[x < m] ⊞[y < n] b[y, x]",
-        "row y in `out[y, x] = b[y, x]` is in no window that moves with the loop x",
+        "row y in `out[y, x] = b[y, x]` is not in a window that moves with the loop x",
     ),
     "a parallel loop": (
         PLAIN + "⊞[y < n | parallel] ⊞[x < m] b[y, x]",
@@ -234,11 +234,11 @@ def test_rows_stay_before_what_changes_what_they_are_computed_from() -> None:
     rows = loop(vi, n, Assign(cell(b, i), Load(total)))
     counted = loop(vj, n, Assign(cell(out, j), at(b, j)), Accumulate(total, "add", Number(1, "float32")))
     start = Declare(total, Number(0, "float32"))
-    made = with_rings(nest("counted", [], out, start, let, rows, counted, Free(b), sizes="n"))
+    made = with_folded_storage(nest("counted", [], out, start, let, rows, counted, Free(b), sizes="n"))
     (refused,) = made.refused
-    assert "changes what its rows are computed from" in refused.summary
+    assert "changes the operands of its rows" in refused.summary
     assert run(made, {"n": 4}, {}).tolist() == [0] * 4
-    with pytest.raises(IllegalMark, match="changes what its rows are computed from"):
+    with pytest.raises(IllegalMark, match="changes the operands of its rows"):
         check_legal(made)
 
 

@@ -40,7 +40,7 @@ NO_VALUES: Final = {
     "Device",
     "DeviceArray",
     "Gpu",
-    "Found",
+    "GpuEnvironment",
     "Sampler",
 }
 """What is abstract, or an annotation; and what only a machine with a GPU has."""
@@ -143,7 +143,7 @@ def _sparse() -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def values() -> list[object]:
-    return [*_programs(), *_derivations(), *_layouts(), *_sparse()]
+    return [*_programs(), *_derivations(), *_layouts(), *_sparse(), atl.machine()]
 
 
 def _shown(value: Any) -> Iterator[tuple[str, str]]:

@@ -24,8 +24,8 @@ from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
 from atl.prove import Model, Proved, Refuted
 from lowering.lower import lower_unchecked
+from lowering.nest.interpreter import execute
 from lowering.nest.loopnest import LoopNest
-from lowering.nest.machine import execute
 from lowering.nest.traps import Trap
 from padtypes import truncations
 from proofs_tests.fuzzing import MANY, SEED

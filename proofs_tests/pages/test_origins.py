@@ -19,7 +19,7 @@ from lowering.c.text import wrapped
 from lowering.cuda.printer import print_cuda
 from lowering.gpu.outlining import kernels
 from lowering.lower import lower
-from lowering.origins.anchors import around, located
+from lowering.origins.anchors import anchored_lines, locate_loops
 from lowering.targets.binders import traced
 from rewrites import Session
 
@@ -94,10 +94,10 @@ def test_an_anchor_stays_with_its_line_when_that_is_broken() -> None:
 
     variable = Var(7, "i")
     long = f"for (int64_t i = 0; {' + '.join(f'a{number}' for number in range(40))} > 0; i++) {{"
-    lines = around(frozenset({7}), variable, [long, "    x;", "}"])
+    lines = anchored_lines(frozenset({7}), variable, [long, "    x;", "}"])
     broken = [part for line in ["first;", *lines, "last;"] for part in wrapped(line)]
-    text, found = located("\n".join(broken))
+    text, found = locate_loops("\n".join(broken))
     assert text == "\n".join(part for line in ["first;", long, "    x;", "}", "last;"] for part in wrapped(line))
     ((uid, first, last),) = found
     assert (uid, first, text.split("\n")[last - 1]) == (7, 2, "}")
-    assert around(frozenset(), variable, [long]) == [long]
+    assert anchored_lines(frozenset(), variable, [long]) == [long]

@@ -57,7 +57,7 @@ def test_each_step_is_there_once_with_its_rule_and_its_reasons(pipeline: Theorem
         found = shown.one("details", id=f"step-{number}")
         assert proved.rule.law in found.text
         assert proved.rule.name in found.text
-        assert step.grade in found.text
+        assert step.status in found.text
         reasons = list(found.one("ul", class_="reasons").all("li")) if proved.premises else []
         assert [item.one("span", class_="how").text.strip() for item in reasons] == [r.how for r in step.reasons]
     assert links_without_end(shown) == []
@@ -101,7 +101,7 @@ def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
 
     monkeypatch.setattr(kernel_module, "prove", asked)
     read_back, made = proof_trace(loaded), proof_trace(pipeline)
-    assert not read_back.told
+    assert not read_back.from_session
     assert [step.rule for step in read_back.steps] == [step.rule for step in made.steps]
     assert [step.reasons for step in read_back.steps] == [step.reasons for step in made.steps]
     assert str(read_back.calls[-1].after) == str(pipeline.rhs)
@@ -123,9 +123,9 @@ def test_a_theorem_that_tells_what_did_not_happen_is_shown_step_by_step(pipeline
         (replace(first, theorems=(other,)), *rest),
     ):
         lying = with_provenance(pipeline, false)
-        assert not proof_trace(lying).told
+        assert not proof_trace(lying).from_session
         assert [call.text for call in proof_trace(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
-    assert proof_trace(pipeline).told
+    assert proof_trace(pipeline).from_session
 
 
 def test_a_text_of_a_call_is_no_claim_about_its_steps(pipeline: Theorem) -> None:
@@ -252,7 +252,7 @@ def test_a_name_is_no_part_of_the_page() -> None:
     s = reschedule(program).inline("b")
     call = s.steps[-1]
     theorem = with_provenance(s.theorem, [replace(call, text=f"inline('{HOSTILE}')", notes=(HOSTILE,))])
-    assert proof_trace(theorem).told
+    assert proof_trace(theorem).from_session
     text = html.page(theorem)
     page = read(text)
     assert len(list(page.all("script"))) == 1
@@ -311,7 +311,7 @@ def test_a_page_of_what_rests_on_an_unproved_rule_says_so_first(tmp_path: Path) 
         mark = page.one("section", id="start").one("p", class_="note").text
         assert mark.startswith("Not proved. What follows holds if larger_and_smaller does: a user-defined rule")
         assert "1 rule, not all of them proved for all sizes: larger_and_smaller" in page.one("ul", class_="facts").text
-        assert "a rule of the user's own, grade 1: " in page.one("details", id="step-1").one("p", class_="grade").text
+        assert "user-defined rule, tested: " in page.one("details", id="step-1").one("p", class_="status").text
         assert "each proved for all sizes" not in page.text
     proved = read(html.page(reschedule(program()).rw(telescope).done()))
     assert list(proved.one("section", id="start").all("p", class_="note")) == []

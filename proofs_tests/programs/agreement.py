@@ -31,8 +31,8 @@ from atl.meaning.arguments import bind
 from atl.meaning.interpret import Pad, denote
 from lowering.compiled import Kernel
 from lowering.lower import lower, lower_unchecked
+from lowering.nest.interpreter import Outcome, execute
 from lowering.nest.loopnest import LoopNest
-from lowering.nest.machine import Outcome, execute
 from lowering.nest.traps import Trap
 from lowering.passes import after_passes
 from proofs_tests.programs.batch import Call, Sanitized, compile_many

@@ -55,7 +55,7 @@ from proofs_tests.attacks.questions import (
 
 pytestmark = pytest.mark.sampled
 
-# -- the same in every run: `proofs_tests.architecture.reproducible` compares ----------------------------------------------
+# -- the same in every run: `proofs_tests.architecture.reproducible` compares -----
 
 
 def written_answers() -> str:

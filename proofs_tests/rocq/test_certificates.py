@@ -207,7 +207,7 @@ def test_a_refusal_names_the_lemma_and_its_step() -> None:
     line = text[: text.index("Lemma step_1")].count("\n") + 3
     said = refusal(text, coqc.Answer("Error: No applicable tactic.", 2.0, line))
     assert said.startswith("Rocq refused the proof at `step_1` (get_gen, at [0, 0, 0]), line ")
-    assert "no proof was found, and no counterexample" in said
+    assert "neither a proof nor a counterexample was found" in said
     assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refused the proof, line 0")
 
 
@@ -215,7 +215,7 @@ def test_what_is_believed_is_named_as_it_is_in_the_file() -> None:
     theorem = derivations.pipeline_fused().done()
     last = f"program_{len(theorem.steps)}"
     assert f"Definition {last} " in text_of(derivation(theorem))
-    assert f"that program_0 and {last} of the file of Rocq are these" in describe(theorem, checked_by_rocq=True)
+    assert f"that program_0 and {last} of the Rocq file are these" in describe(theorem, checked_by_rocq=True)
 
 
 def test_an_accepted_nest_is_shown_whole(
@@ -227,4 +227,4 @@ def test_an_accepted_nest_is_shown_whole(
     assert command_line(["certify", "--nest", str(fused)]) == 0
     said = capsys.readouterr().out
     assert "    pipeline(f[n]) -> out[n]\n        for i in 0..n:" in said
-    assert "`nest` in the file of Rocq is this loop nest" in said
+    assert "`nest` in the Rocq file is this loop nest" in said

@@ -15,7 +15,7 @@ from atl.core.predicate import FALSE, Predicate, holds
 from atl.core.terms import Constant
 from atl.errors import ATLError
 from rewrites.rocq import coqc
-from rewrites.rocq.notation import Notation, apart, number, word
+from rewrites.rocq.notation import Notation, check_distinct, number, word
 from rewrites.rocq.statements import Hypothesis, Statement, statement
 from rewrites.rule import Rule
 from rewrites.rules import RULES
@@ -69,8 +69,8 @@ def test_names_of_ours_are_told_apart_in_rocq() -> None:
     names = ["n", "n'", "α", "a_1", "_x", "x'", "fun", "gen", "é", "e9"]
     assert len({word(name) for name in names}) == len(names)
     assert all("'" in word(name) for name in names)
-    with pytest.raises(ATLError, match="two things are called n'"):
-        apart(["n'", "m'", "n'"])
+    with pytest.raises(ATLError, match="two variables are called n'"):
+        check_distinct(["n'", "m'", "n'"])
 
 
 def test_literals_are_exact() -> None:

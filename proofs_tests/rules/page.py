@@ -18,7 +18,7 @@ from examples import beyond_the_paper, derivations, everyday, fast, gpu
 from proofs_tests.rules.rule_labels import Labels, labels
 from rewrites import Session, Theorem, kernel
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import grade_text
+from rewrites.rule_checking.registry import status_text
 from rewrites.rules import RULES
 from rewrites.session.rule_text import premises_text, side_text
 
@@ -29,11 +29,11 @@ Every equation that a derivation may use: `s.rw("name")` applies one from left t
 right to left. This page is made from the declarations in `rewrites/rules/`; `atl rules NAME` shows one with its
 parameters.
 
-A rule of *grade 3* is proved for all sizes, one of *grade 2* is exhausted at small sizes for all element values, and
-says what keeps it from a proof ([how](how-it-is-checked.md#rules-and-the-kernel-that-applies-them)). A theorem is
-about values; that accesses are safe and that truncations cut only padding belongs to one program, and `compile`
-checks it anew. What a rule was seen to lose of that, and in which direction, stands beside it. The examples are steps
-of the derivations in `examples/`.
+Most rules are *proved* for all sizes. The others are *bounded*: checked for all element values at small sizes, and
+listed with the reason why no proof was found ([how](how-it-is-checked.md#rules-and-the-kernel-that-applies-them)).
+A theorem is about values. Access safety and safe truncation are properties of one program, and `compile` checks them
+again. A rule that can lose one of them says so, with the direction. The examples are steps of the derivations in
+`examples/`.
 """
 _SHIPPED: Final = (derivations, fast, everyday, beyond_the_paper, gpu)
 
@@ -60,7 +60,7 @@ def page(uses: Mapping[str, Use], kept: Mapping[str, Labels]) -> str:
 
 
 def statement(rule: Rule) -> str:
-    """What the page says of a rule without looking at examples: its law, its equation, its premises, its grade."""
+    """Return the entry of a rule without its example: law, equation, premises and proof status."""
     source = f" ({rule.source})" if rule.source else ""
     premises = "".join(f"\n    given {text}" for text in premises_text(rule))
     left, right = (side_text(rule, reverse=reverse, rank=0) for reverse in (False, True))
@@ -68,7 +68,7 @@ def statement(rule: Rule) -> str:
     follows = f" It follows from {origins}." if origins else ""
     return (
         f"\n### {rule.name}\n\n{rule.law}{source}\n\n    {left}\n      =  {right}{premises}\n\n"
-        f"{grade_text(rule).capitalize()}.{follows}"
+        f"{status_text(rule).capitalize()}.{follows}"
     )
 
 

@@ -1,4 +1,4 @@
-"""How far each rule is known to be true, from its one declaration: its grade, as `rewrites.rule_checking` finds it.
+"""How far each rule is known to be true, from its one declaration: its status, as `rewrites.rule_checking` finds it.
 
 What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
 
@@ -19,40 +19,40 @@ from proofs_tests.rules.corollaries import replayed
 from proofs_tests.rules.rule_labels import Labels, labels
 from rewrites.rule import Rule
 from rewrites.rule_checking.exhaustion import size, spaces
-from rewrites.rule_checking.standing import Standing, standing
+from rewrites.rule_checking.status import ProofStatus, Status, determine_status
 from rewrites.rules import RULES
 
 EVERY: Final = 1_000_000
 
 
-def row(rule: Rule, found: Standing, kept: Labels) -> str:
+def row(rule: Rule, found: ProofStatus, kept: Labels) -> str:
     """A line of the table."""
-    window = "every choice" if found.whole else f"of {size(spaces(rule.metavariables))}"
+    window = "every choice" if found.exhaustive else f"of {size(spaces(rule.metavariables))}"
     follows = f"; follows from {', '.join(rule.derived_from)}" if rule.derived_from else ""
     return (
-        f"{rule.family:16} {rule.name:22} grade {found.grade}  {kept}  "
+        f"{rule.family:16} {rule.name:22} {found.status!s:11}  {kept}  "
         f"{found.cases:6} {window:14} {found.reason}{follows}"
     ).rstrip()
 
 
 def table(names: Sequence[str]) -> int:
     """Prints what is known of each rule, and sums up. 1 if a rule is false or a corollary does not follow."""
-    grades: Counter[int] = Counter()
+    count_of: Counter[Status] = Counter()
     families: Counter[str] = Counter()
     broken = 0
     for rule in [RULES[name] for name in names] if names else RULES.values():
-        found = standing(rule, EVERY)
+        found = determine_status(rule, EVERY)
         print(row(rule, found, labels(rule)), flush=True)
         if found.counterexample is not None:
             print(f"    FALSE: {found.counterexample}")
         if rule.derived_from and replayed(rule) is None:
             broken += 1
             print(f"    does not follow from {', '.join(rule.derived_from)}")
-        grades[found.grade] += 1
+        count_of[found.status] += 1
         families[rule.family] += 1
     print(", ".join(f"{count} {family}" for family, count in families.items()))
-    print(", ".join(f"grade {grade}: {count}" for grade, count in sorted(grades.items(), reverse=True)))
-    return 1 if broken or grades[0] or grades[1] else 0
+    print(", ".join(f"{status}: {count}" for status, count in sorted(count_of.items(), reverse=True)))
+    return 1 if broken or count_of[Status.UNSUPPORTED] or count_of[Status.TESTED] else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

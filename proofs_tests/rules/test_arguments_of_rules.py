@@ -77,7 +77,7 @@ def test_a_function_is_that_which_python_calls(function: Function) -> None:
     assert abstracted(function.parameters, call) == function
     assert function.indices == sum(parameter == "index" for parameter in function.parameters)
     assert function.tensors == len(function.parameters) - function.indices
-    with pytest.raises(InvalidArgument, match=f"a function of {len(function.parameters)} parameters is applied to"):
+    with pytest.raises(InvalidArgument, match=f"a function of {len(function.parameters)} parameters was called with"):
         call(*[0] * (len(function.parameters) + 1))
 
 
@@ -174,9 +174,9 @@ def test_a_rule_is_not_stated_for_ranks_that_do_not_fit_it() -> None:
     assert (0,) not in rule.statements
     assert list(RULES["mul_comm"].statements) == [(rank,) for rank in range(5)]
     arguments: Arguments = {"lo": constant(0), "hi": constant(2), "e": Function(("index",), zeros(0)), "k": constant(0)}
-    with pytest.raises(RankError, match="the rule get_sum is not stated for elements of rank 0") as refused:
+    with pytest.raises(RankError, match="the rule get_sum has no statement for elements of rank 0") as refused:
         rule.statement(arguments)
-    assert refused.value.required == "ranks that it is stated for: 1, 2, 3, 4"
+    assert refused.value.required == "one of the ranks 1, 2, 3, 4"
     assert rule.statements[(1,)] is rule.statements[(1,)], "it is stated once"
 
 
@@ -251,9 +251,9 @@ def test_another_rule_of_the_same_name_is_refused(monkeypatch: pytest.MonkeyPatc
         return equation(a, a)
 
     monkeypatch.setitem(globals(), "twice", RULES["mul_comm"])
-    with pytest.raises(InvalidName, match="there is a rule twice in"):
+    with pytest.raises(InvalidName, match="already declares a rule twice"):
         declared(family="own")(twice)
-    with pytest.raises(InvalidName, match="there is a rule twice in"):
+    with pytest.raises(InvalidName, match="already declares a rule twice"):
         schema(named="{}", over=("a",), family="own")(twice)
 
 

@@ -28,7 +28,7 @@ def test_a_delta_is_found_beside_other_equations(condition: str, left: str) -> N
 
 def test_an_equation_that_does_not_speak_of_the_index_is_no_delta() -> None:
     s = reschedule(atl.parse(f"{DECLARED}⊞[i < n] Σ[k < n] [c[i] = d[k] ∧ i = a[i]] · x[k]"))
-    with pytest.raises(atl.ATLError, match="does not tell its parameter a"):
+    with pytest.raises(atl.ATLError, match="does not determine its parameter a"):
         s.rw("sum_delta")
     with pytest.raises(DoesNotApply):
         s.rw("sum_delta_only")

@@ -28,10 +28,10 @@ from rewrites.rule import given as premises
 from rewrites.rule_checking import exhaustion
 from rewrites.rule_checking.exhaustion import Counterexample, compared, decide
 from rewrites.rule_checking.samples import Sample, drawn_statement, sampled
-from rewrites.rule_checking.standing import standing
+from rewrites.rule_checking.status import Status, determine_status
 from rewrites.rule_checking.symbolic import proved
 from rewrites.rules import RULES, sums
-from rewrites.rules.grades import grade
+from rewrites.rules.bounded import status_name
 
 pytestmark = pytest.mark.sampled
 
@@ -65,13 +65,13 @@ def holds_at_small_sizes(name: str, cases: int = 150) -> None:
     assert verdict.decided >= 1
 
 
-@pytest.mark.parametrize("name", [name for name in DECLARED if grade(name) == 2])
+@pytest.mark.parametrize("name", [name for name in DECLARED if status_name(name) == "bounded"])
 def test_a_rule_that_is_not_proved_holds_at_small_sizes(name: str) -> None:
     holds_at_small_sizes(name)
 
 
 @pytest.mark.thinned(3)
-@pytest.mark.parametrize("name", [name for name in DECLARED if grade(name) == 3])
+@pytest.mark.parametrize("name", [name for name in DECLARED if status_name(name) == "proved"])
 def test_a_rule_holds_at_small_sizes_for_all_elements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With fewer choices of each kind than a rule of a user is tried with: the slow test tries the whole window."""
     for bound, fewer in (("SPELLED", 10), ("UNLIKE", 2), ("HIGHER", 20), ("FEWEST", 1)):
@@ -109,7 +109,7 @@ def test_a_rule_holds_for_whatever_hypothesis_draws(name: str) -> None:
 
 def is_proved_or_says_why_it_is_not(name: str) -> None:
     stuck = proved(RULES[name])
-    assert grade(name) == (3 if stuck is None else 2), stuck
+    assert status_name(name) == ("proved" if stuck is None else "bounded"), stuck
 
 
 @pytest.mark.parametrize("name", DECLARED)
@@ -158,7 +158,7 @@ def misplaced(stated: Iterable[Rule]) -> list[str]:
 
 def test_each_family_is_a_file() -> None:
     assert misplaced(RULES.values()) == []
-    files = {path.stem for path in Path(sums.__file__).parent.glob("*.py")} - {"__init__", "grades"}
+    files = {path.stem for path in Path(sums.__file__).parent.glob("*.py")} - {"__init__", "bounded"}
     assert files == {one.family.replace(" ", "_") for one in RULES.values()}
 
 
@@ -269,7 +269,7 @@ def test_what_is_explained_survives_many_more_draws(name: str) -> None:
 @pytest.mark.long
 def test_the_table_and_the_scores_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert rule_proofs.main(["get_gen"]) == 0
-    assert "grade 3" in capsys.readouterr().out
+    assert "proved" in capsys.readouterr().out
     assert rule_proofs.main(["--mutants", "get_gen"]) == 0
     assert "mutants found false" in capsys.readouterr().out
 
@@ -381,7 +381,7 @@ FALSE = (
 def test_a_false_rule_is_found_and_is_not_proved(stated: Rule) -> None:
     assert decide(stated, cases=300).counterexample is not None
     assert isinstance(proved(stated), str)
-    assert standing(stated).grade == 0
+    assert determine_status(stated).status == Status.UNSUPPORTED
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from atl.core.traversal import subterm
 from atl.errors import ATLError, DtypeError, InvalidArgument, RankError, ShapeError
 from atl.surface.values import Condition, IndexExpr, Tensor
 from examples import beyond_the_paper, derivations
-from proofs_tests.language.open_terms import Environment, Closure, same_denotation, environment_at, field, number
+from proofs_tests.language.open_terms import Closure, Environment, environment_at, field, number, same_denotation
 from rewrites import Session
 from rewrites.instantiation import (
     Argument,
@@ -211,7 +211,7 @@ FOREIGN: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "an index that is not bound": (
         lambda a, **_: equation(a, Tensor(Value(bound(0), None))),
-        "a rule uses an index or a tensor that is bound outside of it,",
+        "a rule uses an index or a tensor that is bound outside of the rule,",
     ),
     "a metavariable of another type": (
         lambda a, **_: equation(a, Tensor(replace(a.node, of=Type("float32", ())))),
@@ -231,7 +231,7 @@ FOREIGN: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "a function without its index": (
         lambda e, **_: equation(e(0), Tensor(replace(e(0).node, indices=()))),
-        "a rule uses e with other arguments than it takes,",
+        "a rule uses e with wrong arguments,",
     ),
     "a condition of another name": (
         lambda a, q, **_: equation(atl.guard(Condition(renamed(q(0).node)), a), a),
@@ -247,7 +247,7 @@ FOREIGN: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "a function of an index in the place of a tensor": (
         lambda f, t, a, **_: equation(a, Tensor(replace(f(t, 0).node, indices=(constant(0),) * 2, tensors=()))),
-        "a rule uses f with other arguments than it takes,",
+        "a rule uses f with wrong arguments,",
     ),
     "a condition of another number of indices": (
         lambda a, **_: equation(atl.guard(Condition(NonNegative(read(WIDE, (constant(0), constant(0))))), a), a),
@@ -293,10 +293,10 @@ def test_what_a_function_returns_and_how_it_uses_its_parameters_is_checked() -> 
     ):
         with pytest.raises(InvalidArgument, match=said):
             made(given_too_many)
-    with pytest.raises(RankError, match="f is given a tensor of rank 0") as refused:
+    with pytest.raises(RankError, match="f is applied to a tensor of rank 0") as refused:
         made(lambda f, a, **_: equation(f(a, 0), f(a, 0)))
     assert refused.value.required == "a tensor of rank 1"
-    with pytest.raises(RankError, match="g is given a tensor of rank 0"):
+    with pytest.raises(RankError, match="g is applied to a tensor of rank 0"):
         made(lambda g, t, a, **_: equation(g(t, a), a))
     with pytest.raises(DtypeError, match="the sides of a rule have elements of float32 and float64"):
         made(lambda a, b, **_: equation(atl.cast("float32", a), atl.cast("float64", b)))
@@ -459,7 +459,7 @@ def test_functions_of_two_indices_and_of_two_tensors_are_applied_in_order() -> N
 
 
 def test_functions_to_indices_are_no_kind_and_elements_may_have_other_ranks() -> None:
-    with pytest.raises(InvalidArgument, match="a rule has no metavariable for functions to indices"):
+    with pytest.raises(InvalidArgument, match="a metavariable cannot be a function that returns an index"):
         INDEX[INDEX]
     assert ELEMENT.of("u") == Kind("tensor", group="u")
     assert ELEMENT[INDEX].of("u") == Kind("tensor", group="u", parameters=(INDEX,))
@@ -492,16 +492,16 @@ def test_arguments_of_one_group_have_elements_of_one_rank() -> None:
     assert ranks_of({"e": ELEMENT}, {"e": bound(0)}) == (0,)
     scalars = {"a": Kind("tensor", group=""), "b": Kind("tensor", group="")}
     assert ranks_of(scalars, {"a": zeros(0), "b": zeros(1)}) == ()
-    with pytest.raises(RankError, match="v has elements of rank 0, others of its kind of rank 1"):
+    with pytest.raises(RankError, match="v has elements of rank 0, other metavariables of rank 1"):
         ranks_of(kinds, {"a": zeros(1), "v": zeros(1), "f": function})
-    with pytest.raises(RankError, match="f has elements of rank 1, others of its kind of rank 0"):
+    with pytest.raises(RankError, match="f has elements of rank 1, other metavariables of rank 0"):
         ranks_of(kinds, {"a": zeros(0), "v": zeros(1), "f": function})
     both = Function(tuple(Type("float32", (constant(2),) * rank) for rank in (1, 2)), zeros(0))
-    with pytest.raises(RankError, match="f has elements of rank 2, others of its kind of rank 1"):
+    with pytest.raises(RankError, match="f has elements of rank 2, other metavariables of rank 1"):
         ranks_of({"f": ELEMENT[OTHER, OTHER]}, {"f": both})
     two = {"f": ELEMENT[OTHER], "g": ELEMENT[OTHER]}
     taking = [Function((Type("float32", (constant(2),) * rank),), zeros(0)) for rank in (1, 2)]
-    with pytest.raises(RankError, match="g has elements of rank 2, others of its kind of rank 1"):
+    with pytest.raises(RankError, match="g has elements of rank 2, other metavariables of rank 1"):
         ranks_of(two, dict(zip(two, taking, strict=True)))
 
 

@@ -22,12 +22,12 @@ from bench.outcome import Case
 from examples.schedules import anchors, blur
 from lowering import compile as compiled
 from lowering import measure
-from lowering.timing.contest import KernelContest
+from lowering.timing.comparison import KernelComparison
 from lowering.timing.inputs import random_inputs
 from rewrites import Session, Tuned, autotune, load, reschedule
+from rewrites.session.tuning.default_schedules import default_schedule
 from rewrites.session.tuning.measuring import interval
 from rewrites.session.tuning.space import candidates, next_of
-from rewrites.session.tuning.usual import usual
 
 TWICE = atl.parse("twice (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
 SIZES = {"n": 1000}
@@ -50,14 +50,14 @@ class ByHand:
         assert sizes == SIZES
         return self
 
-    def entrant(self, program: Program) -> Any:
+    def candidate(self, program: Program) -> Any:
         text = str(program)
         return _Built(next((by for by in self.times if f"ii < {by}]" in text or f"ii < {by} |" in text), 1))
 
-    def fault_of(self, entrant: Any) -> str | None:
-        return "the element at (0) is 7" if entrant.by in self.wrong else None
+    def fault_of(self, candidate: Any) -> str | None:
+        return "the element at (0) is 7" if candidate.by in self.wrong else None
 
-    def race(self, new: Any, best: Any, *, rounds: int, seconds: float) -> list[tuple[float, float]]:
+    def time_pair(self, new: Any, best: Any, *, rounds: int, seconds: float) -> list[tuple[float, float]]:
         assert seconds > 0
         if new.by == self.interrupt_at:
             raise KeyboardInterrupt
@@ -124,8 +124,8 @@ def test_a_candidate_that_is_the_program_as_it_stands_has_its_time_and_stands_be
     found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (1, 2))
     assert found.tried[0].ms == found.start_ms
     assert [line.split("  ")[-2:] for line in str(found).split("\n")[3:]] == [
-        [" 8.000", "as it stands"],
-        [" 8.000", "by=1 (the code of the program as it stands)"],
+        [" 8.000", "start"],
+        [" 8.000", "by=1 (same code as the start)"],
     ]
 
 
@@ -173,7 +173,7 @@ def test_a_session_stands_at_the_best_afterwards_and_every_call_can_be_undone(tm
 def test_what_is_refused_is_listed_with_its_reason_and_nothing_is_lost(tmp_path: Path) -> None:
     found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (0, 2))
     refused = found.tried[0]
-    assert (refused.outcome, refused.said) == ("refused", "a tile of 0 iterations [ATL102]")
+    assert (refused.outcome, refused.note) == ("refused", "a tile of 0 iterations [ATL102]")
     assert refused.error is not None
     assert "refused by=0: a tile of 0 iterations [ATL102]" in str(found)
     assert found.best is not None
@@ -209,7 +209,7 @@ def test_a_picture_has_a_bar_for_every_time(tmp_path: Path) -> None:
     found.picture(tmp_path / "tuned.svg")
     text = (tmp_path / "tuned.svg").read_text(encoding="utf-8")
     assert text.count("<rect") == 3
-    assert text.index("by=2<") < text.index("as it stands<") < text.index("by=4<") < text.index("by=0: refused<")
+    assert text.index("by=2<") < text.index("start<") < text.index("by=4<") < text.index("by=0: refused<")
     with pytest.raises(InvalidArgument, match="cannot be written"):
         found.picture(tmp_path / "no folder" / "tuned.svg")
 
@@ -294,7 +294,7 @@ def test_the_candidates_nearest_to_the_best_come_first() -> None:
     [
         ({"choices": {"by": []}}, "the choices by=[]"),
         ({"choices": {"by": 8}}, "the choices by=8"),
-        ({"choices": {"by": [8, 8]}}, "hold a value twice"),
+        ({"choices": {"by": [8, 8]}}, "contain a value twice"),
         ({"choices": [8]}, "choices=[8]"),
         ({"choices": dict.fromkeys("abcdef", range(10))}, "1000000 candidates"),
         ({"budget": -1}, "budget=-1"),
@@ -303,8 +303,8 @@ def test_the_candidates_nearest_to_the_best_come_first() -> None:
         ({"watch": 8}, "watch=8"),
         ({"start": 8}, "start=8"),
         ({"folder": 8}, "folder=8"),
-        ({"schedule": lambda by: by}, "the schedule gives 2 for by=2"),
-        ({"measure": lambda *_: 8}, "the measure gives 8"),
+        ({"schedule": lambda by: by}, "the schedule returns 2 for by=2"),
+        ({"measure": lambda *_: 8}, "measure returned 8"),
     ],
 )
 def test_what_is_asked_for_is_checked_first(change: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -330,20 +330,20 @@ def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> N
     found = autotune(lambda by: made[by], {"by": [2, 3, 0]}, SIZES, measure=ByHand(tmp_path, {1: 8.0, 2: 4.0}))
     assert [one.outcome for one in found.tried] == ["measured", "refused", "refused"]
     assert "a session that starts from twice" in str(found.tried[1].error)
-    assert "the schedule gives None for by=0" in str(found.tried[2].error)
+    assert "the schedule returns None for by=0" in str(found.tried[2].error)
 
 
 @pytest.mark.parametrize("size", [2**46, 2**61, 2**63 - 1])
 def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
     twice = atl.parse("twice (x : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] 2 * x[i, j]")
-    with pytest.raises(OutOfMemory, match="no memory for random numbers in x"):
+    with pytest.raises(OutOfMemory, match="out of memory for random elements of x"):
         reschedule(twice).autotune({"n": size}, 1)
 
 
 def test_sizes_are_those_that_the_program_has() -> None:
     with pytest.raises(InvalidArgument, match="twice has no size m") as refused:
         measure(TWICE, {"n": 10, "m": 3})
-    assert "numbers for the sizes n" in str(refused.value)
+    assert "values for the sizes n" in str(refused.value)
 
 
 def test_a_fault_of_the_schedule_itself_is_no_refusal(tmp_path: Path) -> None:
@@ -375,13 +375,13 @@ def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) 
 @pytest.mark.long
 def test_a_result_that_is_wrong_anywhere_is_found() -> None:
     contest = measure(TWICE, SIZES)
-    right = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
+    right = contest.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
     assert contest.fault_of(right) is None
     last = "f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i] + ([i = n - 1] · 0.001)"
-    fault = contest.fault_of(contest.entrant(atl.parse(last)))
+    fault = contest.fault_of(contest.candidate(atl.parse(last)))
     assert fault is not None
     assert "the element at (999)" in fault
-    none = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] / 0.0 - x[i] / 0.0"))
+    none = contest.candidate(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] / 0.0 - x[i] / 0.0"))
     assert "nan" in str(contest.fault_of(none))
 
 
@@ -396,7 +396,7 @@ def _centred(body: str) -> Program:
     return atl.parse(f"f {CENTRED} {body}")
 
 
-def _far_from_zero(body: str) -> KernelContest:
+def _far_from_zero(body: str) -> KernelComparison:
     """Elements that are small beside those that they are differences of."""
     x = 1000 + np.random.default_rng(1).random((200, 8), np.float32)
     return partial(measure, inputs={"x": x, "c": np.array(1000, np.float32)})(_centred(body), {"m": 200, "n": 8})
@@ -407,35 +407,35 @@ def _far_from_zero(body: str) -> KernelContest:
 @pytest.mark.parametrize("around", ["{}", "{0} * {0}", "1 / {}", "sqrt({})", "exp({})", "log({})", "tanh({})"])
 def test_a_schedule_that_cancels_is_not_wrong(left: str, right: str, around: str) -> None:
     contest = _far_from_zero(around.format(left))
-    assert contest.fault_of(contest.entrant(_centred(around.format(right)))) is None
+    assert contest.fault_of(contest.candidate(_centred(around.format(right)))) is None
 
 
 def test_a_small_fault_among_elements_that_cancel_is_found() -> None:
     contest = _far_from_zero(SQUARES["differences"])
-    fault = contest.fault_of(contest.entrant(_centred(f"{SQUARES['cancelling']} + [j = 7] · 0.01")))
+    fault = contest.fault_of(contest.candidate(_centred(f"{SQUARES['cancelling']} + [j = 7] · 0.01")))
     assert "the element at (7)" in str(fault)
 
 
 def test_machine_code_that_rounding_does_not_explain_is_found() -> None:
     contest = _far_from_zero(SQUARES["differences"])
     right, wrong = (_centred(f"{SQUARES['cancelling']} + [j = 7] · {more}") for more in (0, 1000))
-    entrant = contest.entrant(right)
-    assert contest.fault_of(entrant) is None
-    assert "the element at (7)" in str(contest.fault_of(replace(entrant, run=contest.entrant(wrong).run)))
+    candidate = contest.candidate(right)
+    assert contest.fault_of(candidate) is None
+    assert "the element at (7)" in str(contest.fault_of(replace(candidate, run=contest.candidate(wrong).run)))
 
 
 def test_integers_are_compared_exactly() -> None:
     start = atl.parse("f (x : int64[n]) : int64[n] := ⊞[i < n] 1000000007 * x[i]")
     contest = measure(start, SIZES)
-    assert contest.fault_of(contest.entrant(start)) is None
+    assert contest.fault_of(contest.candidate(start)) is None
     off = atl.parse("f (x : int64[n]) : int64[n] := ⊞[i < n] 1000000007 * x[i] + ([i = 5] · 1)")
-    assert "the element at (5)" in str(contest.fault_of(contest.entrant(off)))
+    assert "the element at (5)" in str(contest.fault_of(contest.candidate(off)))
 
 
 def test_a_result_may_have_a_quotient_of_sizes_as_its_extent() -> None:
     halves = atl.parse("f (x : float32[n]) : float32[n // 2] := ⊞[i < n // 2] Σ[p < 2] x[2*i + p]")
     contest = measure(halves, {"n": 1001})
-    assert contest.fault_of(contest.entrant(halves)) is None
+    assert contest.fault_of(contest.candidate(halves)) is None
 
 
 def test_inputs_meet_what_is_declared_of_them() -> None:
@@ -449,7 +449,7 @@ def test_inputs_meet_what_is_declared_of_them() -> None:
     assert made["keys"].min() >= 0
     assert made["keys"].max() < 9
     assert made["at"].dtype == np.int32
-    with pytest.raises(ArgumentError, match="no integers for keys"):
+    with pytest.raises(ArgumentError, match="no random elements for keys"):
         random_inputs(program, {"n": 5, "m": 4})
     with pytest.raises(ArgumentError, match="no value for the size m"):
         random_inputs(program, {"n": 5})
@@ -458,7 +458,7 @@ def test_inputs_meet_what_is_declared_of_them() -> None:
 def test_inputs_of_ones_own_are_taken_and_checked() -> None:
     x = np.zeros(1000, np.float32)
     contest = partial(measure, inputs={"x": x})(TWICE, SIZES)
-    assert contest.fault_of(contest.entrant(TWICE)) is None
+    assert contest.fault_of(contest.candidate(TWICE)) is None
     with pytest.raises(atl.ATLError):
         measure(TWICE, {"n": 999}, inputs={"x": x})
     with pytest.raises(InvalidArgument, match="sizes="):
@@ -498,12 +498,12 @@ USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", USUAL)
 def test_what_is_tried_where_nobody_says_fits_the_form_of_the_goal(name: str) -> None:
     program, numbers, expected = USUAL[name]
-    schedule, choices = usual(program)
+    schedule, choices = default_schedule(program)
     assert set(choices) == set(numbers)
     s = reschedule(program)
     schedule(s, **numbers)
     assert expected in " ".join(str(s.goal).split())
-    assert not s.check().obstacles
+    assert not s.check().diagnostics
 
 
 def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
@@ -515,12 +515,12 @@ def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
 
 
 def test_what_has_no_loop_is_refused_with_what_to_say() -> None:
-    with pytest.raises(InvalidArgument, match="made by no loop"):
+    with pytest.raises(InvalidArgument, match="no loop with a default schedule"):
         reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(SIZES)
     cut = reschedule(anchors.transpose()).tile(["j", "i"], [64, 8]).tails(strategy="split")
-    with pytest.raises(InvalidArgument, match="several nests of loops") as refused:
+    with pytest.raises(InvalidArgument, match="several loop nests") as refused:
         cut.autotune({"n": 4, "m": 4})
-    assert "tune before tails" in str(refused.value)
+    assert "tune before s.tails()" in str(refused.value)
     with pytest.raises(InvalidArgument, match="or neither"):
         reschedule(TWICE).autotune(SIZES, choices={"by": [8]})
 

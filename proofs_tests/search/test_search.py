@@ -70,7 +70,7 @@ def test_the_tiled_product_of_the_paper_is_among_what_may_be_chosen(product: Sat
     body = atl.flatten(atl.gen(atl.ceildiv(m, by_rows), row_of_tiles))
     tiled = atl.truncr(atl.ceildiv(m, by_rows) * by_rows - m, body).node
     number = product.search.terms.add(product.search.contexts.root, tiled)
-    assert product.search.met(product.root, number)
+    assert product.search.are_equal(product.root, number)
 
 
 @pytest.mark.long
@@ -169,9 +169,9 @@ def test_of_programs_of_as_many_nodes_the_one_with_less_traffic_is_chosen() -> N
 def test_pricing_that_is_out_of_time_ends_with_what_it_has() -> None:
     found = saturate(matmul.naive(), limit=SMALL)
     assert found.best(k=3)
-    assert not found.hurried
+    assert not found.out_of_time
     hasty = found.best(k=3, seconds=0.0)
-    assert found.hurried
+    assert found.out_of_time
     assert hasty[0].proved(reschedule(matmul.naive()).begin).goal.body == hasty[0].body
 
 
@@ -242,7 +242,7 @@ def test_what_is_not_safe_or_not_stored_is_never_chosen() -> None:
     choice = reschedule(program).auto(limit=SMALL)
     atl.check_safe(choice.goal)
     unsafe = atl.program("g", [f], atl.gen(n, lambda i: f[i + 1]))
-    with pytest.raises(ATLError, match="no schedule was found"):
+    with pytest.raises(ATLError, match="no schedule with a finite cost"):
         reschedule(unsafe).auto(limit=SMALL)
 
 
@@ -331,7 +331,7 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
 
 def test_an_interrupt_within_a_round_leaves_a_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    hang = Forest._hang
+    hang = Forest._reroot
 
     def interrupted(self: Forest, term: int, below: int, by: Instance | None) -> None:
         seen.append(term)
@@ -339,12 +339,12 @@ def test_an_interrupt_within_a_round_leaves_a_whole_graph(monkeypatch: pytest.Mo
             signal.raise_signal(signal.SIGINT)
         hang(self, term, below, by)
 
-    monkeypatch.setattr(Forest, "_hang", interrupted)
+    monkeypatch.setattr(Forest, "_reroot", interrupted)
     found = saturate(matmul.naive(), limit=SMALL)
     assert found.stopped == "interrupted"
     leaders = defaultdict(set)
     for term, name in found.class_of.items():
-        leaders[name].add(found.search.forest.leader(term))
+        leaders[name].add(found.search.forest.find(term))
     assert all(len(each) == 1 for each in leaders.values())
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert reschedule(matmul.naive()).take(found.best()[0]).steps
@@ -390,7 +390,7 @@ class _Costs:
     def result(self, *_: Any) -> Any:
         return self
 
-    def settled(self, *_: Any) -> Any:
+    def final_cost(self, *_: Any) -> Any:
         return np.ones(1)
 
 
@@ -401,7 +401,7 @@ class _Costs:
 )
 def test_costs_that_are_no_floats_for_each_choice_are_refused(costs: Any) -> None:
     found = saturate(blur.two_stage(), limit=Limit(rounds=0), tile=False)
-    with pytest.raises(InvalidArgument, match="a cost model gave the costs"):
+    with pytest.raises(InvalidArgument, match="a cost model returned the costs"):
         found.best(cost=lambda _: _Costs(costs))
 
 
@@ -453,7 +453,7 @@ def test_the_forest_has_the_classes_of_egglog(program: Program) -> None:
     found = saturate(program, limit=SMALL)
     forest, classes = found.search.forest, defaultdict(set)
     for term, name in found.class_of.items():
-        classes[name].add(forest.leader(term))
+        classes[name].add(forest.find(term))
     assert all(len(leaders) == 1 for leaders in classes.values())
     assert len(classes) == found.progress.classes
 
@@ -470,4 +470,4 @@ def test_the_look_inside_tells_rules_contexts_and_classes(product: Saturated, tm
     assert all("bold" in box.partition("</text>")[0] for box in dark)
     assert text.count("bold") == len(dark)
     assert "sum 0 &lt;= i2 &lt; K" in text
-    assert repr(product).startswith("<what a search found equal to matmul: saturated after ")
+    assert repr(product).startswith("<programs equal to matmul: saturated after ")

@@ -86,7 +86,7 @@ def _without_guards(patch: pytest.MonkeyPatch) -> None:
     def place(_: Terms, at: Context) -> int:
         return first.setdefault((at.loops, at.tensors, at.folded), at.number)
 
-    patch.setattr(Terms, "_place", place)
+    patch.setattr(Terms, "_context_key", place)
 
 
 def _without_folds(patch: pytest.MonkeyPatch) -> None:

@@ -23,8 +23,8 @@ from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
+from lowering.nest.interpreter import run
 from lowering.nest.loopnest import Allocate, statements
-from lowering.nest.machine import run
 from lowering.targets.capabilities import SUPPORT, marked_binders
 from lowering.targets.stack import storage_of
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
@@ -141,7 +141,7 @@ def test_a_mark_is_a_call_without_a_step() -> None:
     assert repr(s.steps) == "  0  mark('j', 'parallel')   -- no step"
     assert s.done().steps == ()
     assert "+   ⊞[i < n] ⊞[j < m | parallel] Σ" in str(s.diff())
-    assert str(s.explain()) == "mark('j', 'parallel')\nno step: theorems are not about names and marks"
+    assert str(s.explain()) == "mark('j', 'parallel')\nno proof steps: names and marks do not change the meaning"
     assert s.goal == matmul()
 
 
@@ -201,8 +201,8 @@ def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
         ("a", "vector", UnknownMark, "vector is a mark of a loop, not of a let"),
         ("j", "paralel", UnknownMark, "there is no mark 'paralel'"),
         ("j", 3, UnknownMark, "there is no mark 3"),
-        ("A[_, _]", "vector", DoesNotApply, "nothing that A[_, _] means has a mark"),
-        ("q", "vector", DoesNotApply, "nothing in the goal is bound as q"),
+        ("A[_, _]", "vector", DoesNotApply, "A[_, _] does not select anything with a mark"),
+        ("q", "vector", DoesNotApply, "no loop, sum or let in the goal is named q"),
     ],
 )
 def test_what_cannot_be_marked_so_is_refused_with_what_can(
@@ -231,10 +231,10 @@ def test_a_tactic_that_only_renames_is_a_call() -> None:
 def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
     work = reschedule(matmul()).begin()
     for path, shown in (((0, 0, 0), "A[i, p] * B[p, j]"), ((0, 0, 0, 0), "A[i, p]")):
-        with pytest.raises(DoesNotApply, match="nothing is bound here that could have a mark") as caught:
+        with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to mark") as caught:
             work.mark(path, LoopMark.NONE)
         assert pointed_at(caught.value) == shown
-        with pytest.raises(DoesNotApply, match="nothing is bound here that could have a name") as caught:
+        with pytest.raises(DoesNotApply, match="there is no loop, sum or let here to rename") as caught:
             work.rename(path, "x")
         assert pointed_at(caught.value) == shown
     with pytest.raises(DoesNotApply, match="there is no binder 1 here"):
@@ -393,7 +393,7 @@ def test_the_loop_nest_shows_marks_and_its_interpreter_ignores_them() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").mark("j", "parallel").mark("a", "shared")
     text = print_nest(lower(s.goal))
     assert "for j in 0..m:  # parallel" in text
-    assert "room for a[k]  # shared" in text
+    assert "alloc a[k]  # shared" in text
     given = {"A": np.arange(6, dtype=np.float32).reshape(2, 3), "B": np.arange(12, dtype=np.float32).reshape(3, 4)}
     plain = run(lower(matmul()), {"n": 2, "m": 4, "k": 3}, given)
     assert np.array_equal(run(lower(s.goal), {"n": 2, "m": 4, "k": 3}, given), plain)

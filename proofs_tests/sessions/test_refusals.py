@@ -67,13 +67,13 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a premise that a fact about sizes would give": (
         lambda: reschedule(pipeline()).fuse("buf").split_loop("i", 5),
         DoesNotApply,
-        ("5 <= n", "breaks at: n = ", "try: if it is so, state it at the start: reschedule(…, given=[5 <= n])"),
+        ("5 <= n", "breaks at: n = ", "try: if this holds, assume it at the start: reschedule(…, given=[5 <= n])"),
     ),
     "a near miss with a guard in the way": (
         lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
         DoesNotApply,
         (
-            "the nearest one differs here: wanted a generation, the rule's ⊞[lo <= i < hi] e(i),",
+            "the nearest one differs here: expected a generation, the rule's ⊞[lo <= i < hi] e(i),",
             "found a guard [i < 4] · ⊞[j < n] f[j]",
             "^^^^^^^^^^^^^^^^^^^^^^^",
             "required: the left side of the rule, (⊞[lo <= i < hi] e(i))[k]",
@@ -103,7 +103,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "more dimensions than rules reach through": (
         lambda: _of_five().reorder(["i", "j"], blocked(2, 2)),
         DoesNotApply,
-        ("no place in the goal matches sum_guard, which reaches through 4 dimensions at most: here are 5",),
+        ("no place in the goal matches sum_guard, which handles at most 4 dimensions; these terms have 5",),
     ),
     "more dimensions around what fits": (
         lambda: _of_five().rw("sum_guard"),
@@ -113,7 +113,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "only scalars": (
         lambda: reschedule(matmul()).rw("truncr_flatten_split", around="_ * _", reverse=True, k=3),
         DoesNotApply,
-        ("which is about tensors: here are scalars",),
+        ("which is about tensors; these terms are scalars",),
     ),
     "the other direction": (
         lambda: reschedule(matmul()).rw("sum_gen_swap", reverse=True),
@@ -123,13 +123,13 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "too high a number": (
         lambda: reschedule(pipeline()).inline("buf").rw("get_gen", nth=2),
         DoesNotApply,
-        ("get_gen applies at 2 places; nth=2 is beyond", "required: nth from 0 to 1"),
+        ("get_gen applies at 2 places only; nth=2 is out of range", "required: nth from 0 to 1"),
     ),
     "an undetermined parameter": (
         lambda: reschedule(pipeline()).rw("truncr_flatten_split", around="i", reverse=True),
         Undetermined,
         (
-            "the right side of truncr_flatten_split does not tell its parameter k",
+            "the right side of truncr_flatten_split does not determine its parameter k",
             'try: pass it by name: s.rw("truncr_flatten_split", reverse=True, k=…)',
         ),
     ),
@@ -151,7 +151,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a misspelt name": (
         lambda: reschedule(pipeline()).inline("bfu"),
         DoesNotApply,
-        ("nothing in the goal is bound as bfu", "a gen, a sum or a let: buf, i", "did you mean buf?"),
+        ("no loop, sum or let in the goal is named bfu", "one of the names buf, i", "did you mean buf?"),
     ),
     "a loop inlined": (
         lambda: reschedule(pipeline()).inline("i"),
@@ -176,7 +176,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a loop too long to unroll": (
         lambda: reschedule(matmul()).unroll("p"),
         DoesNotApply,
-        ("the loop p runs from 0 to k", "s.unroll('p', 8) runs it in tiles"),
+        ("the loop p runs from 0 to k", "s.unroll('p', 8) tiles the loop"),
     ),
     "a tile that was cut, to unroll": (
         lambda: reschedule(matmul()).tile("p", 4).tails().unroll("pi"),
@@ -184,8 +184,8 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         (
             "the loop pi runs from 0 to min(k - 4*po, 4)",
             "⊞[i < n] ⊞[j < m] Σ[po < ⌈k / 4⌉] Σ[pi < min(k - 4*po, 4)]",
-            "try: unroll the loop within tiles before s.tails()",
-            'try: s.tails(strategy="split") in place of s.tails()',
+            "try: unroll the inner loop before s.tails()",
+            'try: s.tails(strategy="split") instead of s.tails()',
         ),
     ),
     "a tile of as many iterations as an index says": (
@@ -207,10 +207,10 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         DoesNotApply,
         ("x[i, j] - mean depends on the loop i, the let mean and the loop j between it", 's.hoist("mean") first'),
     ),
-    "an element that is bound outside of its loop": (
+    "an element that is bound outside of the rules loop": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a", over="⊞[i < _] _"),
         DoesNotApply,
-        ("A[i, p] depends on the loop i and the loop p between", "s.stage(…, at=…) keeps it"),
+        ("A[i, p] depends on the loop i and the loop p between", "s.stage(…, at=…) makes a buffer"),
     ),
     "an operand that is packed outside of its let": (
         lambda: _deviations().pack("dev"),
@@ -225,7 +225,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a term between two loops": (
         lambda: _biased("").interchange("c"),
         DoesNotApply,
-        ("no loop stands directly inside of the loop c", 'try: s.stage("j") first, then s.interchange("c")'),
+        ("no loop is directly inside the loop c", 'try: s.stage("j") first, then s.interchange("c")'),
     ),
     "a term between two loops, inside of another one": (
         lambda: _biased("gen[r < m] ").interchange("c"),
@@ -240,21 +240,21 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a tile of a new size that has a minimum": (
         lambda: reschedule(pipeline()).tile("i", atl.sizes("T", min=1)),
         DoesNotApply,
-        ("required: T > 0; min= of T counts in programs with this size", "given=[T > 0]"),
+        ("required: T > 0; min= of T has no effect", "given=[T > 0]"),
     ),
     "a triangle of maxima, of which the first has no term": (
         lambda: reschedule(
             atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("max", i, lambda j: f[j])))
         ).interchange("i"),
         DoesNotApply,
-        ("the range of the loop j depends on the index i", "a maximum or a minimum of at least one term"),
+        ("the range of the loop j depends on the index i", "a maximum or minimum of at least one term"),
     ),
     "a triangle of products": (
         lambda: reschedule(
             atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("product", i + 1, lambda j: f[j])))
         ).interchange("i"),
         DoesNotApply,
-        ("the range of the loop j depends on the index i", "required: a range that does not; or a sum"),
+        ("the range of the loop j depends on the index i", "required: an independent range; or a sum"),
     ),
     "a split between two loops": (
         lambda: reschedule(
@@ -262,14 +262,14 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         ).interchange("i"),
         DoesNotApply,
         (
-            "no loop stands directly inside of the loop i",
-            "required: two loops, one inside of the other, with guards",
+            "no loop is directly inside the loop i",
+            "required: two nested loops, with only guards",
         ),
     ),
     "tails of loops without guards": (
         lambda: reschedule(matmul()).tails("i"),
         DoesNotApply,
-        ("no guard in the loop i can become a bound of a loop", "required: a guard within a loop"),
+        ("no guard in the loop i can become a bound of a loop", "required: a guard inside a loop"),
     ),
     "tails of another kind": (
         lambda: reschedule(matmul()).tails(strategy="pad"),  # type: ignore[arg-type]
@@ -281,11 +281,15 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         InvalidArgument,
         ("a tile of 0 iterations", "required: a tile of at least one iteration"),
     ),
-    "a tile without a size": (lambda: reschedule(pipeline()).tile("i", None), InvalidArgument, ("None is no index",)),
+    "a tile without a size": (
+        lambda: reschedule(pipeline()).tile("i", None),
+        InvalidArgument,
+        ("None is not an index",),
+    ),
     "indices that do not rise": (
         lambda: reschedule(pipeline()).split_loop("i", 3, 1),
         InvalidArgument,
-        ("a loop is split at 3, 1, which do not rise", "required: indices in rising order"),
+        ("the split indices 3, 1 are not in ascending order", "required: indices in ascending order"),
     ),
     "an input inlined": (
         lambda: reschedule(pipeline()).inline("f"),
@@ -295,13 +299,13 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a let staged outside of its loop": (
         lambda: reschedule(pipeline()).stage("f", at="⊞[_ < n] _ + _"),
         DoesNotApply,
-        ("f does not stand inside of that loop",),
+        ("f is not inside that loop",),
     ),
     "a let staged in the loop that computes it": (
         lambda: reschedule(pipeline()).rename("i", "u").stage("buf", at="u"),
         DoesNotApply,
         (
-            "buf is not read inside of that loop, which computes it",
+            "that loop computes buf and does not read it",
             "required: a loop that reads buf",
             'try: s.stage("buf", at="i")',
         ),
@@ -314,24 +318,24 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "no call to explain": (
         lambda: reschedule(pipeline()).explain(),
         InvalidArgument,
-        ("no call has been made that could be explained",),
+        ("there is no call to explain yet",),
     ),
     "a call to undo that is none": (
         lambda: reschedule(pipeline()).undo(-1),
         InvalidArgument,
-        ("required: a number from 0 to 0, that of the calls made",),
+        ("required: a number from 0 to 0, the number of calls made",),
     ),
     "a side that fits anything": (
         lambda: reschedule(matmul()).rw("gen_eta", at="A[_, _]"),
         DoesNotApply,
-        ('try: the right side fits A: s.rw("gen_eta", reverse=True)',),
+        ('try: the right side matches A: s.rw("gen_eta", reverse=True)',),
     ),
     "two reductions of two kinds": (
         lambda: reschedule(
             atl.program("g", [f], atl.sum(3, lambda i: atl.reduce("max", 4, lambda j: f[i + j])))
         ).interchange("i"),
         DoesNotApply,
-        ("the loop i, a sum, does not change places with the loop j, a max",),
+        ("cannot interchange the sum i with the max j",),
     ),
     "a theorem compiled": (
         lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[call-overload]
@@ -351,52 +355,52 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a factor of no sum": (
         lambda: reschedule(matmul()).interchange("j").factor_out("A[_, _]"),
         DoesNotApply,
-        ("no sum stands directly around the product that this is a factor of", "s.interchange(…)"),
+        ("the node around the product with this factor is not a sum", "s.interchange(…)"),
     ),
     "a factor of an addition": (
         lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[0] * (f[i] + f[1])))).factor_out("f[1]"),
         DoesNotApply,
-        ("no sum stands directly around the product that this is a factor of",),
+        ("the node around the product with this factor is not a sum",),
     ),
     "a factor of a divisor": (
         lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[i] / (f[i] * f[0])))).factor_out("f[0]"),
         DoesNotApply,
-        ("no law of rings takes this factor out of here",),
+        ("no ring law moves this factor out of here",),
     ),
     "a factor of a maximum": (
         lambda: reschedule(atl.program("g", [f], atl.reduce("max", 3, lambda i: f[0] * f[i]))).factor_out("f[0]"),
         DoesNotApply,
-        ("the max i stands directly around the product",),
+        ("the node around the product with this factor is a max (i)",),
     ),
     "a sum that a factor does not leave": (
         lambda: reschedule(matmul()).factor_out("A[_, _]", out_of="p"),
         DoesNotApply,
-        ("that sum is none that this factor can leave",),
+        ("this factor cannot leave that sum",),
     ),
     "a row as a factor": (
         lambda: reschedule(matmul()).factor_out("A"),
         DoesNotApply,
-        ("what is to leave the sum is a tensor of 2 dimensions",),
+        ("the factor is a tensor of 2 dimensions",),
     ),
     "a let outside of loops": (
         lambda: reschedule(pipeline()).hoist("buf"),
         DoesNotApply,
-        ("no loop stands around buf",),
+        ("no loop is around buf",),
     ),
     "one loop interchanged": (
         lambda: reschedule(pipeline()).interchange("i"),
         DoesNotApply,
-        ("no loop stands directly inside of the loop i", "^^^"),
+        ("no loop is directly inside the loop i", "^^^"),
     ),
     "a let between two loops": (
         lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="row").interchange("i"),
         DoesNotApply,
-        ("no loop stands directly inside of the loop i", 'try: s.hoist("row") first'),
+        ("no loop is directly inside the loop i", 'try: s.hoist("row") first'),
     ),
     "assumptions that no sizes meet": (
         lambda: reschedule(pipeline(), given=[n > 3, n < 2]),
         ContradictoryAssumptions,
-        ("no sizes meet the assumptions of pipeline and the given ones", "required: 4 <= n and n <= 1"),
+        ("no sizes satisfy the assumptions of pipeline and given=[…]", "required: 4 <= n and n <= 1"),
     ),
     "a condition that is no list": (
         lambda: reschedule(pipeline(), given=n > 3),
@@ -406,7 +410,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "all of them, but the second": (
         lambda: reschedule(pipeline()).rw("get_gen", nth=1, all=True),
         InvalidArgument,
-        ("all=True and nth= exclude each other",),
+        ("all=True and nth= are mutually exclusive",),
     ),
     "no program": (lambda: reschedule(3), InvalidArgument, ("3 (int) is not a program",)),  # type: ignore[arg-type]
 }
@@ -466,10 +470,10 @@ def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (lambda: 1.0, "takes another number of parameters"),
-        (lambda i, j: 1.0, "takes another number of parameters"),
+        (lambda: 1.0, "takes a different number of parameters"),
+        (lambda i, j: 1.0, "takes a different number of parameters"),
         (3, "is not a function"),
-        (abstracted(("index", "index"), lambda i, j: atl.value(i + j)), "is given what it does not range over"),
+        (abstracted(("index", "index"), lambda i, j: atl.value(i + j)), "has an argument of the wrong kind"),
     ],
     ids=["none", "two", "no function", "two, as a function of ours"],
 )
@@ -496,17 +500,17 @@ def test_a_conjunct_that_is_not_there_is_a_near_miss() -> None:
 def test_what_is_no_number_or_name_is_refused() -> None:
     s = reschedule(pipeline()).inline("buf")
     wrong: Any = rules["mul_comm"]
-    with pytest.raises(InvalidArgument, match="no name of a rule") as caught:
+    with pytest.raises(InvalidArgument, match="not the name of a rule") as caught:
         s.rw(wrong)
     assert 's.rw("mul_comm")' in str(caught.value)
     number: Any = "1"
     with pytest.raises(InvalidArgument, match="nth='1'"):
         s.rw("mul_comm", nth=number)
-    with pytest.raises(DoesNotApply, match="nth=a value of type int is beyond"):
+    with pytest.raises(DoesNotApply, match="nth=a value of type int is out of range"):
         s.rw("get_gen", nth=10**5000)
-    with pytest.raises(InvalidArgument, match="no call 9"):
+    with pytest.raises(InvalidArgument, match="since=9 is out of range"):
         s.diff(9)
-    with pytest.raises(InvalidArgument, match="no call '1'"):
+    with pytest.raises(InvalidArgument, match="since='1' is out of range"):
         s.diff(number)
 
 
@@ -517,14 +521,14 @@ def test_every_piece_of_a_loop_keeps_its_mark() -> None:
 
 
 def test_a_loop_is_split_at_rising_indices() -> None:
-    with pytest.raises(InvalidArgument, match="split at n // 2, n // 3, which do not rise"):
+    with pytest.raises(InvalidArgument, match="the split indices n // 2, n // 3 are not in ascending order"):
         reschedule(matmul()).split_loop("i", "n // 2", "n // 3")
 
 
 def test_each_piece_of_a_loop_has_one_name() -> None:
     wrong: list[tuple[Any, str]] = [
-        (["a"], "1 names for 2 pieces"),
-        (["a", "b", "c"], "3 names for 2 pieces"),
+        (["a"], "1 names for 2 parts"),
+        (["a", "b", "c"], "3 names for 2 parts"),
         ("ab", "names='ab'"),
         (["a", "2b"], "names=\\['a', '2b'\\]"),
     ]
@@ -548,7 +552,7 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
         told.rewrite("get_gen", (0,))
     with pytest.raises(NoMatch, match=r"^get_gen does not match here \[ATL705\]"):
         alone.arguments(rules["get_gen"], (), False, {})
-    with pytest.raises(NoMatch, match=r"does not match here: it wants an access, the rule's .*, and finds a gen"):
+    with pytest.raises(NoMatch, match=r"does not match here: expected an access, the rule's .*, found a gen"):
         told.arguments(rules["get_gen"], (), False, {})
 
 

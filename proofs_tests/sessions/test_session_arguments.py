@@ -121,10 +121,10 @@ def test_a_call_with_a_let_to_look_in_is_written_as_python() -> None:
 @pytest.mark.parametrize(
     ("what", "inside", "says"),
     [
-        ("i", "zz", "nothing in the goal is bound as zz"),
-        ("b", "a", "nothing inside of a is bound as b"),
+        ("i", "zz", "no loop, sum or let in the goal is named zz"),
+        ("b", "a", "no loop, sum or let inside of a is named b"),
         ("Σ[_ < n] _", "b", "nothing inside of b fits"),
-        ("j", "j", "nothing inside of j is bound as j"),
+        ("j", "j", "no loop, sum or let inside of j is named j"),
     ],
 )
 def test_a_loop_that_is_not_inside_is_refused(what: str, inside: str, says: str) -> None:

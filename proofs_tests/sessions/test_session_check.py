@@ -61,7 +61,7 @@ def parts(count: int, each: int) -> atl.Program:
 
 
 def names(session: Session) -> list[str]:
-    return [type(obstacle).__name__ for obstacle in session.check().obstacles]
+    return [type(obstacle).__name__ for obstacle in session.check().diagnostics]
 
 
 IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
@@ -125,21 +125,21 @@ def test_a_check_names_all_that_stands_in_the_way_and_compile_refuses_just_then(
 def test_a_report_has_the_places_and_what_helps() -> None:
     s = reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))).mark("i", "thread.x")
     shown = repr(s.check())
-    assert shown.startswith("2 obstacles to compiling p for target='c':\n1. UnsupportedMark: the loop i")
+    assert shown.startswith("2 problems in compiling p for target='c':\n1. UnsupportedMark: the loop i")
     assert "2. UnsafeAccess: an access at i + 1 to f, of extent n, goes out of bounds" in shown
     assert shown.count("^^^") >= 2
     assert shown.count("  try: ") == 3
     assert '  try: use target="cuda", which supports it\n' in shown
-    assert repr(reschedule(matmul()).check()) == "no obstacles to compiling matmul for target='c'"
+    assert repr(reschedule(matmul()).check()) == "no problems found in compiling matmul for target='c'"
 
 
 def test_a_check_lowers_the_goal_and_finds_loops_that_may_not_run_as_marked() -> None:
     s = reschedule(matmul()).mark("i", "parallel").mark("p", "vector")
     assert s.check()
-    assert repr(s.check()) == "no obstacles to compiling matmul for target='c'"
+    assert repr(s.check()) == "no problems found in compiling matmul for target='c'"
     s.interchange("j")
     assert not s.check()
-    (obstacle,) = s.check().obstacles
+    (obstacle,) = s.check().diagnostics
     assert isinstance(obstacle, IllegalMark)
     with pytest.raises(IllegalMark) as refused:
         compiled(s.goal)
@@ -153,7 +153,7 @@ def test_a_check_is_of_the_target_that_is_named(monkeypatch: pytest.MonkeyPatch)
         s.check(target="metal")
     assert s.mark("i", "parallel").check(target="c")
     assert s.mark("i", "block.x").check(target="cuda")
-    assert s.check(target="c").obstacles
+    assert s.check(target="c").diagnostics
 
     asked: list[atl.Program] = []
 
@@ -162,7 +162,7 @@ def test_a_check_is_of_the_target_that_is_named(monkeypatch: pytest.MonkeyPatch)
         raise InvalidArgument(f"not for {target} on this machine")
 
     monkeypatch.setattr("lowering.check", refused)
-    assert [obstacle.summary for obstacle in s.check(target="cuda").obstacles] == ["not for cuda on this machine"]
+    assert [obstacle.summary for obstacle in s.check(target="cuda").diagnostics] == ["not for cuda on this machine"]
     assert asked == [s.goal]
 
 

@@ -435,7 +435,7 @@ def test_a_handle_says_when_its_place_is_gone() -> None:
     buf = s.find("buf")
     s.inline("buf")
     assert repr(buf) == "Handle('buf', gone)"
-    with pytest.raises(DoesNotApply, match=r"the place buf is gone: unfold_let took it away, in inline\('buf'\)"):
+    with pytest.raises(DoesNotApply, match=r"buf no longer exists: unfold_let removed it, in inline\('buf'\)"):
         s.rw("get_gen", at=buf)
     s.undo()
     assert buf.path == ()
@@ -464,13 +464,13 @@ def test_explain_says_rule_place_arguments_and_how_each_premise_was_proved() -> 
     s = reschedule(pipeline()).fuse("buf")
     text = str(s.explain())
     assert text.startswith("fuse('buf')\n1. unfold_let (§4.2.1, unfold_let): ")
-    assert "2. get_gen (§4.2.1): Reading one element of a generation, within it, computes only that element." in text
+    assert "2. get_gen (§4.2.1): Reading an element in the range of a generation computes only that element." in text
     assert "  with k = i - 1\n" in text
     assert "  with e = (i1) ↦ f[i1]\n" in text
-    assert "  premise 1 <= i: known there\n" in text
-    assert "  premise i < n: known there" in text
+    assert "  premise 1 <= i: known at this place\n" in text
+    assert "  premise i < n: known at this place" in text
     assert "^^^^^^^^^^^^^^^^^^^^^^" in text
-    with pytest.raises(InvalidArgument, match="there is no call 3"):
+    with pytest.raises(InvalidArgument, match="call 3 is out of range"):
         s.explain(3)
 
 
@@ -500,4 +500,4 @@ def test_no_rule_has_a_parameter_that_rw_takes_itself() -> None:
 
 
 def test_rules_are_looked_up_by_name() -> None:
-    assert rules["get_gen"].law.startswith("Reading one element")
+    assert rules["get_gen"].law.startswith("Reading an element")

@@ -41,6 +41,6 @@ def test_the_command_lists_all_tactics_and_prints_one_in_full(capsys: pytest.Cap
     listed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in listed] == [entry.name for entry in catalogue.tactics_of_sessions()]
     assert command_line(["tactics", "tile"]) == 0
-    assert capsys.readouterr().out.startswith("s.tile(name, by, *, in_=None)\n\nRuns a loop in tiles")
+    assert capsys.readouterr().out.startswith("s.tile(name, by, *, in_=None)\n\nTile a loop by")
     assert command_line(["tactics", "interchang"]) == REFUSED
     assert "did you mean interchange?" in capsys.readouterr().err

@@ -116,7 +116,7 @@ def test_only_none_and_the_empty_text_take_a_mark_away(given: Any) -> None:
 
 def test_a_result_beyond_any_memory_is_refused_by_the_interpreter() -> None:
     huge = atl.program("huge", [], atl.place(n, 0, 1.0), given=[n >= 1])
-    with pytest.raises(atl.ATLError, match="larger than any memory"):
+    with pytest.raises(atl.ATLError, match="does not fit in memory"):
         atl.evaluate(huge, n=2**62)
 
 
@@ -141,9 +141,9 @@ def test_a_second_rule_of_one_name_and_a_function_to_indices_are_refused() -> No
         "@rule(family='guards')\ndef twice(p: Cond, e: Elem) -> Equation:\n"
         "    '''Two guards are one.'''\n    return equation(guard(p, guard(p, e)), guard(p, e))\n"
     )
-    with pytest.raises(atl.ATLError, match="there is a rule twice"):
+    with pytest.raises(atl.ATLError, match="already declares a rule twice"):
         exec(text, scope)
-    with pytest.raises(atl.ATLError, match="no metavariable for functions to indices"):
+    with pytest.raises(atl.ATLError, match="a metavariable cannot be a function that returns an index"):
         exec("from rewrites.rule import Index\nIndex[Index]", {})
 
 
@@ -185,14 +185,14 @@ def test_whoever_wants_a_program_says_how_to_come_to_one(name: str) -> None:
 @pytest.mark.parametrize("given", [corner(), None, 3, "f(x) -> out"], ids=repr)
 def test_whoever_wants_a_loop_nest_says_how_to_come_to_one(given: Any) -> None:
     for call in (lowering.print_c, lowering.print_nest):
-        with pytest.raises(atl.ATLError, match="is no loop nest") as caught:
+        with pytest.raises(atl.ATLError, match="is not a loop nest") as caught:
             call(given)
         assert "lower(program)" in str(caught.value)
 
 
 @pytest.mark.parametrize("given", [None, 3, b"p := 1", corner()], ids=repr)
 def test_what_is_no_text_is_not_parsed(given: Any) -> None:
-    with pytest.raises(atl.ATLError, match="is no text"):
+    with pytest.raises(atl.ATLError, match="is not a string"):
         atl.parse(given)
 
 
@@ -249,5 +249,5 @@ def test_what_was_given_is_shown_with_its_type_where_it_does_not_show_that_itsel
 def test_a_handle_is_what_a_session_gives() -> None:
     made: Any = Handle
     for origin in (3, None, lambda: ()):
-        with pytest.raises(InvalidArgument, match=r"a handle on 'i'"):
+        with pytest.raises(InvalidArgument, match=r"invalid handle on 'i'"):
             made("i", origin)

@@ -18,7 +18,7 @@ from bench.sparse.__main__ import contests, main
 from bench.sparse.contest import Contest, Line, WrongResult
 from bench.sparse.matrices import MATRICES, example, tensor
 from bench.sparse.taco import KERNELS, NATIVE, shaped
-from lowering import Run, Samples, ThreadClock
+from lowering import Samples, ThreadClock, TimedFunction
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import MATRICES as EDGES
 from proofs_tests.sparse.matrices import dense
@@ -80,7 +80,7 @@ def test_all_baseline_kernels_are_built() -> None:
 
 def test_wrong_baseline_results_are_reported() -> None:
     right, out = np.ones(3), np.empty(3)
-    theirs: dict[str, Run] = {
+    theirs: dict[str, TimedFunction] = {
         "twice the result": lambda: 2.0 * right,
         "NaN": lambda: np.nan * right,
         "nothing stored": lambda: None,

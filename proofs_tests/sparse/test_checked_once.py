@@ -17,10 +17,10 @@ from atl.errors import ArrayError
 from lowering import Kernel, lower
 from lowering import compile as compiled
 from lowering.c.gathering import gathering_flags, gathers, has_fibres
-from lowering.calls.noted import over_same_bytes
-from lowering.calls.taking import met_by
+from lowering.calls.bind_args import validated_indices
+from lowering.calls.validation_cache import view_of_bytes
 from lowering.compiler import find_compiler
-from lowering.facts import Asked
+from lowering.facts import ConstraintCheck
 from proofs_tests.sparse.matrices import MATRICES
 from proofs_tests.sparse.test_kernels import SPMSPM, TTV
 from proofs_tests.sparse.test_sparsify import SPMV
@@ -42,14 +42,14 @@ def test_each_kernel_validates_a_packed_tensor_once() -> None:
     assert len(packed.validation_cache or ()) == 2
     (limits,) = first._limits.values()
     assert asked(first, packed, vector) == asked(first, A=packed, v=vector) == ()
-    assert len(asked(first, matrix, vector)) == len(limits.asked) == 1
+    assert len(asked(first, matrix, vector)) == len(limits.checks) == 1
 
 
-def asked(kernel: Kernel, *arrays: object, **named: object) -> tuple[Asked, ...]:
+def asked(kernel: Kernel, *arrays: object, **named: object) -> tuple[ConstraintCheck, ...]:
     """Return the checks of array elements in a call whose shapes are cached."""
-    *_, notable = kernel._taking(arrays, named)
+    *_, notable = kernel._bind_args(arrays, named)
     (limits,) = kernel._limits.values()
-    return limits.beyond(met_by(limits, notable))
+    return limits.checks_except(validated_indices(limits, notable))
 
 
 def test_packed_indices_are_copied_and_read_only() -> None:
@@ -150,13 +150,13 @@ def test_cache_is_unaffected_by_later_changes_to_arrays() -> None:
 def test_cache_handles_arrays_at_an_offset() -> None:
     held = np.frombuffer(np.arange(10, dtype=np.int32).tobytes(), np.int32)
     for view in (held, held[3:7], held[2:8].reshape(2, 3), held[:0], held[4:].view(np.int64)):
-        own = over_same_bytes(view)
+        own = view_of_bytes(view)
         assert own is not None
         assert np.array_equal(own, view)
         assert own.base is not view
         assert np.shares_memory(own, view) == bool(view.size)
-    assert over_same_bytes(held[::2]) is None
-    assert over_same_bytes(held.copy()) is None
+    assert view_of_bytes(held[::2]) is None
+    assert view_of_bytes(held.copy()) is None
 
 
 def test_cache_has_one_record_for_different_other_operands() -> None:

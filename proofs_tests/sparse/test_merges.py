@@ -111,7 +111,7 @@ def test_merge_of_unsorted_formats_is_refused_by_lowering() -> None:
     s = reschedule(PRODUCT).sparsify("A", CSR).sparsify("x", VECTORS).mark("p", "merge").mark("p1", "merge")
     with pytest.raises(IllegalMark) as refused:
         lower(s.goal)
-    assert "the keys A_crd[p] of p need not rise" in str(refused.value)
+    assert "the keys A_crd[p] of p need not be nondecreasing" in str(refused.value)
     assert "CSR.sorted()" in str(refused.value)
 
 

@@ -189,8 +189,8 @@ def test_specialised_program_keeps_the_sparse_result() -> None:
     ("formula", "message"),
     [
         (atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), "there is no sum over the entries of A"),
-        (atl.gen(m, n, lambda i, j: A[j, i]), "its elements are placed elsewhere than those of A"),
-        (atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j])), "its elements are placed elsewhere"),
+        (atl.gen(m, n, lambda i, j: A[j, i]), "its elements are not at the positions of those of A"),
+        (atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j])), "its elements are not at the positions"),
         (atl.gen(n, m, lambda i, j: A[i, j] * A[i, j]), "a sum over entries of several operands"),
         (atl.gen(n, m, lambda i, j: D[i, j]), "there is no sum over the entries of A"),
     ],
@@ -199,7 +199,7 @@ def test_result_without_the_operand_pattern_is_refused(formula: Any, message: st
     s = reschedule(atl.program("formula", [A, D], formula))
     with pytest.raises(DoesNotApply) as caught:
         s.sparsify("A", sparse.CSR, result=True)
-    assert "the result is not stored as A is" in str(caught.value)
+    assert "the result does not have the pattern of A" in str(caught.value)
     assert message in str(caught.value)
     assert "required: a result with a value for each entry of the operand" in str(caught.value)
     assert not s.steps
@@ -207,7 +207,7 @@ def test_result_without_the_operand_pattern_is_refused(formula: Any, message: st
 
 def test_sparse_result_needs_nondecreasing_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Declarer, "bounds", Declarer.array)
-    with pytest.raises(DoesNotApply, match="two entries of A may have one position: that none do is not proved"):
+    with pytest.raises(DoesNotApply, match="it is not proved that the entries of A have distinct positions"):
         on_pattern(sparse.CSR)
 
 

@@ -154,14 +154,14 @@ def test_unknown_formats_require_separate_arrays(tmp_path: Path) -> None:
     held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
     assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
     text = refused(ArgumentError, lambda: kernel(matrix, vector))
-    assert "the format CSR of A is not known" in text
+    assert "the format CSR of A was unknown" in text
     assert "sparse.load(path)" in text
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
+        (("CSR", "CSC"), "the format CSC declares other arrays for A than the program has"),
         (
             ('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'),
             "the arrays of A are not inputs of the program",
@@ -187,7 +187,7 @@ def test_format_with_equal_arrays_and_other_meaning_is_refused() -> None:
     product = atl.program("spmv", [square, x], atl.gen(n, lambda i: atl.sum(n, lambda j: square[i, j] * x[j])))
     columns = sparse.Format("CSR", sparse.CSR.levels, sparse.Permuted((1, 0)))
     text = dumps(reschedule(product).sparsify("A", columns).done())
-    message = "arrays in the format CSR mean another tensor A"
+    message = "its arrays represent a different tensor A"
     with pytest.raises(ATLError, match=message):
         loads(text, formats=sparse.format_named)
     held = np.array([[0.0, 2.0], [0.0, 1.0]])
@@ -237,11 +237,11 @@ def refused(error: type[ATLError], act: Any) -> str:
             sparse.CSR,
             "the loop j is still dense: entries are found below exp",
         ),
-        (atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])), sparse.CSR, "it is a fold by max"),
+        (atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])), sparse.CSR, "it is a max, not a sum"),
         (
             atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])),
             sparse.CSC,
-            "the loop i is still dense: entries are found below a fold by max",
+            "the loop i is still dense: entries are found below a max",
         ),
         (atl.gen(n, m, lambda i, j: atl.maximum(A[i, j], v[j])), sparse.COO, "entries are found below max"),
     ],
@@ -271,7 +271,7 @@ def test_elementwise_csc_times_csr_searches_entries(first: str) -> None:
 
 def test_error_names_the_nonlinear_operator() -> None:
     padded = atl.gen(n, lambda i: atl.padr(2, atl.gen(m, lambda j: A[i, j])))
-    assert "below padr, which" in refused(
+    assert "below padr, and a sum" in refused(
         DoesNotApply, lambda: reschedule(atl.program("padded", [A], padded)).sparsify("A", sparse.CSC)
     )
 
@@ -295,7 +295,7 @@ def test_boolean_input_is_refused_with_a_numeric_suggestion() -> None:
     masked = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(mask[i, j], v[j])))
     text = refused(DoesNotApply, lambda: reschedule(atl.program("masked", [mask, v], masked)).sparsify("M", sparse.CSR))
     assert "the truth values of M are read in conditions" in text
-    assert 'try: declare it of numbers, dtype="float64", with M[…] * e in the place of guard(M[…], e)' in text
+    assert 'try: declare it with dtype="float64", and write M[…] * e instead of guard(M[…], e)' in text
     number = atl.tensor("M", n, m, dtype="float64")
     counted = atl.gen(n, lambda i: atl.sum(m, lambda j: number[i, j] * v[j]))
     kernel = compiled(reschedule(atl.program("masked", [number, v], counted)).sparsify("M", sparse.CSR).goal)

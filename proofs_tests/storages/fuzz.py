@@ -37,7 +37,7 @@ from layouts import (
 )
 from layouts.axe import S, axis
 from lowering import lower
-from lowering.nest.machine import execute
+from lowering.nest.interpreter import execute
 from rewrites import Session, reschedule
 from rewrites.tactics.reindexing.storing import Loops
 

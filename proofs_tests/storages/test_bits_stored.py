@@ -121,7 +121,7 @@ def test_what_does_not_store_is_refused(name: str) -> None:
 
 
 def test_a_layout_of_another_size_is_refused() -> None:
-    with pytest.raises(atl.ATLError, match="the layout is one of 8 x 16 elements, the tensor has 16 x 16"):
+    with pytest.raises(atl.ATLError, match="the layout is for 8 x 16 elements, the tensor has 16 x 16"):
         reschedule(scaled(16, 16)).store("A", STORED["a swizzle of rows"][0])
 
 

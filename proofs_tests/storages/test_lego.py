@@ -54,7 +54,7 @@ def test_a_tensor_is_stored_by_a_chain(made: Callable[[], GroupBy], tmp_path: Pa
 def test_what_stores_nothing_is_refused() -> None:
     with pytest.raises(NoLayout, match="required: 2, as the tensor"):
         reschedule(WHOLE).store("A", TileBy([a, b], [8, 8]))
-    with pytest.raises(ATLError, match=r"the layout is one of n x m elements, the tensor has 8\*a x 8\*b"):
+    with pytest.raises(ATLError, match=r"the layout is for n x m elements, the tensor has 8\*a x 8\*b"):
         reschedule(WHOLE).store("A", GroupBy([n, m]).OrderBy(Row(n, m)))
     copies = GroupBy([4]).OrderBy(GenP([4], lambda i: i // 2))
     vector = atl.parse("g (x : float32[4]) : float32[4] := 2 * x")

@@ -124,7 +124,7 @@ def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
         given = np.arange(size * size, dtype=np.float32).reshape(size, size)
         assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * (given + given.T))
     assert faults_in_c([s]) == []
-    with pytest.raises(atl.errors.InvalidArgument, match="places in segments"):
+    with pytest.raises(atl.errors.InvalidArgument, match="packed segments"):
         reschedule(program).store("y", of_shape(square), loops="elements")
     without = IndexFunction((n, n), lambda i, j: (i, j), onto=Segments(n, lambda i: i * n, lambda i: n))
     with pytest.raises(NoLayout, match="inverse=, for locations in segments"):
@@ -138,7 +138,7 @@ def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
         ({"length": 1}, "each segment is within the places"),
         ({"length": -1}, "would be lost"),
         ({"places": -1}, "each segment is within the places"),
-        ({"back": 1}, "two elements meet|would be lost"),
+        ({"back": 1}, "would both be stored|would be lost"),
     ],
     ids=["begins", "too long", "too short", "places", "back"],
 )

@@ -13,7 +13,7 @@ from atl.errors import InvalidArgument
 from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import A, B, assert_agrees, body, k, m, matmul, n, pipeline
 from rewrites import DoesNotApply, Session, reschedule
-from rewrites.obstacles import obstacles
+from rewrites.diagnostics import diagnostics
 from rewrites.tactics.nests import accumulation
 from rewrites.tactics.storage import padding
 
@@ -147,7 +147,7 @@ def test_the_loops_of_the_tile_are_innermost_in_the_kernel() -> None:
 
 def test_a_sum_that_ends_up_beside_its_tile_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: loops that change places do not."""
-    monkeypatch.setattr(accumulation, "interchanged", lambda work, path: None)
+    monkeypatch.setattr(accumulation, "interchange_at", lambda work, path: None)
     with pytest.raises(AssertionError):
         test_the_loops_of_the_tile_are_innermost_in_the_kernel()
 
@@ -248,14 +248,14 @@ def test_a_buffer_that_would_be_cut_is_refused_with_what_to_do(monkeypatch: pyte
     assert "s.accumulate(…) before s.tails()" in str(refused.value)
     assert shifted().accumulate("q", at="ioo").tails().check()
     # The planted fault: whatever comes to stand in the way is taken for nothing new.
-    monkeypatch.setattr(accumulation, "new_obstacles", lambda before, after: [])
+    monkeypatch.setattr(accumulation, "new_diagnostics", lambda before, after: [])
     assert not shifted().tails().accumulate("q", at="ioo").check()
 
 
 def test_a_refusal_names_what_stands_in_the_way_anew_and_not_what_did_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(padding, "_weakened", lambda *_: None)
     s = shifted().tails().mark("ioo", "block.x")
-    (before,) = obstacles(s.goal)
+    (before,) = diagnostics(s.goal)
     with pytest.raises(DoesNotApply, match="would not compile: the truncation of the last") as refused:
         s.accumulate("q", at="ioo")
     assert before.summary not in str(refused.value)
@@ -264,21 +264,23 @@ def test_a_refusal_names_what_stands_in_the_way_anew_and_not_what_did_before(mon
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
-    "a maximum": (lambda: reschedule(maxima()).tile("i", 4).accumulate("j"), "what is to be accumulated is no sum"),
-    "a generation": (lambda: reschedule(matmul()).tile("j", 4).accumulate("ji"), "is no sum"),
+    "a maximum": (lambda: reschedule(maxima()).tile("i", 4).accumulate("j"), "j is not a sum"),
+    "a generation": (lambda: reschedule(matmul()).tile("j", 4).accumulate("ji"), "is not a sum"),
     "a sum without a tile": (
-        lambda: reschedule(matmul()).accumulate("p"), "no loop of constant extent stands directly around the sum p",
+        lambda: reschedule(matmul()).accumulate("p"), "no loop of constant extent is directly around the sum p",
     ),
     "a loop inside of the sum": (
-        lambda: reschedule(twice_summed()).accumulate("p", at="q"), "that loop does not stand around the sum p",
+        lambda: reschedule(twice_summed()).accumulate("p", at="q"), "that loop is not around the sum p",
     ),
     "the loop directly around": (
-        lambda: reschedule(matmul()).accumulate("p", at="j"), "no loop stands between that one and the sum p",
+        lambda: reschedule(matmul()).accumulate("p", at="j"), "there is no loop between that loop and the sum p",
     ),
     "rows of a vector": (
-        lambda: reschedule(pipeline()).unroll_and_jam("⊞[_ < _] _ + _", 2), "no loop stands directly inside of the loop ii",
+        lambda: reschedule(pipeline()).unroll_and_jam("⊞[_ < _] _ + _", 2), "no loop is directly inside the loop ii",
     ),
-    "what nobody shares": (lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "nothing in the goal is bound as C"),
+    "what nobody shares": (
+        lambda: reschedule(matmul()).unroll_and_jam("i", 2, share="C"), "no loop, sum or let in the goal is named C",
+    ),
 }  # fmt: skip
 
 

@@ -115,6 +115,6 @@ def test_a_factor_leaves_the_sums_that_it_does_not_depend_on(name: str) -> None:
 def test_a_factor_stays_inside_of_a_sum_whose_bounds_are_in_the_way() -> None:
     triangle = atl.program("p", [P, t], atl.sum(n, lambda i: atl.sum((0, i + 1), lambda j: t[j] * t[i] * t[0])))
     s = reschedule(triangle, given=[n >= 1])
-    with pytest.raises(DoesNotApply, match="depends on the sum j, which cannot come outside of i"):
+    with pytest.raises(DoesNotApply, match="depends on the sum j, which cannot be moved out of i"):
         s.factor_out("t[j]")
     assert body(s.factor_out("t[i]")) == "Σ[i < n] t[i] * Σ[j < i + 1] t[j] * t[0]"

@@ -70,27 +70,27 @@ def nest() -> Session:
 Call = Callable[[], object]
 MIXED: Any = ["i", 0]
 REFUSED: list[tuple[Call, str]] = [
-    (lambda: session("Σ[i < n] -(x[i] / y)").factor_out("y"), "no law of rings takes this factor out"),
-    (lambda: session("Σ[i < n] sqrt(y)").factor_out("y"), "no sum stands directly around the product"),
-    (lambda: session("Σ[i < n] y + x[i]").factor_out("y"), "no sum stands directly around the product"),
+    (lambda: session("Σ[i < n] -(x[i] / y)").factor_out("y"), "no ring law moves this factor out"),
+    (lambda: session("Σ[i < n] sqrt(y)").factor_out("y"), "the node around the product with this factor is not a sum"),
+    (lambda: session("Σ[i < n] y + x[i]").factor_out("y"), "the node around the product with this factor is not a sum"),
     (lambda: session("Σ[i < n] y * x[i]").factor_out("x[i]"), "depends on the sum i around it"),
-    (lambda: nest().split_loop("i"), "split_loop needs an index to split at"),
-    (lambda: nest().rename("_ * _", "k"), "nothing that _ . _ means has a name"),
-    (lambda: nest().inline("b"), "nothing in the goal is bound as b"),
+    (lambda: nest().split_loop("i"), "split_loop needs at least one index"),
+    (lambda: nest().rename("_ * _", "k"), "_ . _ does not select anything with a name"),
+    (lambda: nest().inline("b"), "no loop, sum or let in the goal is named b"),
     (
         lambda: session("let b := 2 * x in ⊞[i < n] b[i] + x[i]", "[n]").inline("b", at="x[_]"),
-        "the let b does not stand at that place",
+        "the let b is not at that place",
     ),
     (lambda: nest().gpu_map(["i", "j", "i", "j"], 4), "one loop to 3, the last one along x"),
     (lambda: nest().gpu_map(["i", "j"], [4]), r"by=\[4\] for 2 loops"),
     (lambda: nest().gpu_map(["i", "j"], 4), "by=4 for 2 loops"),
     (lambda: nest().coalesce("y[_]"), r"nothing in the goal fits the pattern y\[_\]"),
     (lambda: session("Σ[i < n] y * x[i]").flatten_loops("i"), "i is a reduction"),
-    (lambda: session("⊞[i < n] y * x[i]", "[n]").flatten_loops("i"), "no loop stands directly inside of the loop i"),
+    (lambda: session("⊞[i < n] y * x[i]", "[n]").flatten_loops("i"), "no loop is directly inside the loop i"),
     (lambda: nest().tile(MIXED, 4), "is neither a path nor a list of loops"),
     (lambda: nest().auto(limit="x"), "limit='x'"),
     (lambda: Limit(nodes=0), "at least one node"),
-    (lambda: Limit(seconds=-1.0), "no negative number of rounds or seconds"),
+    (lambda: Limit(seconds=-1.0), "non-negative rounds and seconds"),
 ]
 
 

@@ -151,11 +151,11 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     "what is not read there": (lambda: reschedule(pipeline()).pack("f", at="⊞[_ < n] _ + _"), "is not read there"),
     "a whole row": (
         lambda: reschedule(atl.program("p", [A], atl.gen(n, lambda i: atl.transpose(A)[0]), given=[k >= 1])).pack("A"),
-        "A is not read there, one element at a time",
+        "no element of A is read there",
     ),
     "what is packed already": (
         lambda: reschedule(matmul()).pack("B").pack("B"),
-        "B is not read there, one element at a time, but for copying it",
+        "no element of B is read there, except to copy it",
     ),
     "an order that leaves a loop out": (
         lambda: reschedule(matmul()).pack("B", order=["p"]),
@@ -165,8 +165,8 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(matmul()).pack("B", order=["p", "i", "j"]),
         "does not name each loop of the operand once",
     ),
-    "nothing that is known": (lambda: reschedule(matmul()).pack("C"), "nothing in the goal is bound as C"),
-    "one read too many": (lambda: reschedule(matmul()).pack("B", nth=1), "B means 1 place; nth=1 is beyond"),
+    "nothing that is known": (lambda: reschedule(matmul()).pack("C"), "no loop, sum or let in the goal is named C"),
+    "one read too many": (lambda: reschedule(matmul()).pack("B", nth=1), "B selects 1 place; nth=1 is out of range"),
 }
 
 

@@ -118,35 +118,35 @@ def test_a_loop_in_lanes_is_one_in_c() -> None:
 REFUSED: dict[str, tuple[Callable[[], Session], str, str]] = {
     "a sum of tensors by threads": (
         lambda: reschedule(matmul()).interchange("j").parallelize("p"),
-        "the sum p of tensors cannot be shared out among threads", "s.interchange('p')",
+        "the sum p of tensors cannot be parallel", "s.interchange('p')",
     ),
     "a sum of tensors in lanes": (
         lambda: reschedule(matmul()).interchange("j").vectorize("p", 8),
-        "the sum p of tensors cannot be run as vectors", "s.interchange('p')",
+        "the sum p of tensors cannot be vectorized", "s.interchange('p')",
     ),
     "a loop within one of threads": (
         lambda: reschedule(matmul()).parallelize("i").parallelize("j"),
-        "the loop i, around the loop j, is shared out among threads already", 's.mark("i", None)',
+        "the loop i, around the loop j, is already parallel", 's.mark("i", None)',
     ),
     "a loop around one of threads": (
         lambda: reschedule(matmul()).parallelize("j").parallelize("i", 4),
-        "the loop j, inside of the loop i, is shared out among threads already", 's.mark("j", None)',
+        "the loop j, inside the loop i, is already parallel", 's.mark("j", None)',
     ),
     "a loop of vectors by threads": (
         lambda: twice().vectorize("⊞[_ < k] _").parallelize("⊞[_ < k] _"),
-        "is marked vector already, and has one mark", '"parallel") puts this mark in the place of that one',
+        "is already marked vector, and a loop has only one mark", '"parallel") replaces the mark',
     ),
     "a loop of threads in lanes": (
         lambda: reschedule(matmul()).parallelize("i").vectorize("i"),
-        "the loop i is marked parallel already, and has one mark", 's.mark("i", "vector")',
+        "the loop i is already marked parallel, and a loop has only one mark", 's.mark("i", "vector")',
     ),
-    "what is no loop": (lambda: reschedule(pipeline()).vectorize("buf"), "buf is no loop", ""),
+    "what is no loop": (lambda: reschedule(pipeline()).vectorize("buf"), "buf is not a loop", ""),
     "a loop of no constant extent": (
-        lambda: rows().unroll("p"), "the loop p runs from 0 to k", "s.unroll('p', 8) runs it in tiles",
+        lambda: rows().unroll("p"), "the loop p runs from 0 to k", "s.unroll('p', 8) tiles the loop",
     ),
     "a tile that is cut short": (
         lambda: reschedule(atl.parse("f (x : float32[n]) : float32 := max[i < n] x[i]")).unroll("i", 4),
-        "the last tile of i would be cut short, and could not be written out", "a number that divides the extent",
+        "the last tile of i would be shorter, and could not be unrolled", "a number that divides the extent",
     ),
 }  # fmt: skip
 

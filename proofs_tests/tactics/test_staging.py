@@ -243,11 +243,11 @@ def test_a_part_of_a_let_is_computed_by_loops_marked_as_those_of_the_let() -> No
 
 
 def test_which_of_the_places_is_meant_is_checked() -> None:
-    with pytest.raises(DoesNotApply, match=r"A\[_, _\] means 2 places; nth=2 is beyond"):
+    with pytest.raises(DoesNotApply, match=r"A\[_, _\] selects 2 places; nth=2 is out of range"):
         reschedule(gram()).stage("A[_, _]", at="j", nth=2)
-    with pytest.raises(DoesNotApply, match="means 1 place; nth=1 is beyond"):
+    with pytest.raises(DoesNotApply, match="selects 1 place; nth=1 is out of range"):
         reschedule(matmul()).lbind("A[_, _]", "a", nth=1)
-    with pytest.raises(DoesNotApply, match="buf is a let, of which all that is read there is staged together"):
+    with pytest.raises(DoesNotApply, match="has no effect for the let buf, whose reads are staged together"):
         reschedule(pipeline()).tile("⊞[_ < _] _ + _", 8).stage("buf", at="io", nth=0)
     for wrong in (-1, True, "first"):
         with pytest.raises(InvalidArgument, match="nth="):
@@ -290,5 +290,5 @@ def test_a_buffer_with_rows_of_different_lengths_is_refused_with_the_loops_and_a
     said = str(caught.value)
     assert "the range of the loop jo depends on io" in said
     assert "⊞[io < n] Σ[jo < io] Σ[ji < 8] x[8*jo + ji] * x[io]" in said
-    assert "try: keep it within each iteration of io: at='io', in s.stage or s.pack" in said
+    assert "try: stage it in each iteration of io: at='io', in s.stage or s.pack" in said
     assert_agrees(s.stage("Σ[ji < 8] _", at="io", name="block"))

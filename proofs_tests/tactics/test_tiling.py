@@ -81,9 +81,9 @@ def test_loops_are_chosen_by_names_handles_and_paths() -> None:
 
 def test_loops_that_cannot_be_tiled_together_are_named() -> None:
     triangle = atl.program("t", [y], atl.gen(n, lambda b: atl.sum(m, lambda i: atl.sum(i, lambda j: y[0, i, j]))))
-    with pytest.raises(DoesNotApply, match="the loop j does not stand directly inside of the loop b"):
+    with pytest.raises(DoesNotApply, match="the loop j is not directly inside the loop b"):
         reschedule(three()).tile(["b", "j"], 4)
-    with pytest.raises(DoesNotApply, match="the loops ii and j cannot change places, as these tiles need"):
+    with pytest.raises(DoesNotApply, match="tiling must interchange the loops ii and j, but cannot"):
         reschedule(triangle, given=[k >= m, n >= 1]).tile(["b", "i", "j"], 4)
 
 
@@ -238,14 +238,14 @@ def test_a_text_bound_is_read_with_the_names_of_the_place() -> None:
     assert body(s) == "⊞[i < n] (⊞[j < i + 1] z[i, j]) ++ ⊞[i + 1 <= j < n] padding(float32)"
     assert "size" not in str(triangle().tile("j", "i + 1").goal).split(":=")[0]
     assert body(triangle().split_loop("i", "imin(4, n)")) == body(triangle().split_loop("i", "min(4, n)"))
-    with pytest.raises(InvalidArgument, match="in 'j', j is the index of a loop that is not around this place"):
+    with pytest.raises(InvalidArgument, match="in 'j', j is the index of a loop that does not enclose this place"):
         triangle().split_loop("i", "j")
-    with pytest.raises(InvalidArgument, match="in 'j', j is the index of a loop that is not around this place"):
+    with pytest.raises(InvalidArgument, match="in 'j', j is the index of a loop that does not enclose this place"):
         triangle().tile("i", "j")
 
 
 def test_a_loop_is_split_where_it_ends_as_the_refusal_suggests() -> None:
-    with pytest.raises(DoesNotApply, match="split where the range ends") as caught:
+    with pytest.raises(DoesNotApply, match="clamp the indices to the loop's range") as caught:
         reschedule(pipeline()).fuse("buf").split_loop("i", 5)
     assert "s.split_loop('i', 'min(n, 5)')" in str(caught.value)
     assert body(reschedule(pipeline()).fuse("buf").split_loop("i", "min(n, 5)")).startswith("(⊞[i < min(n, 5)]")

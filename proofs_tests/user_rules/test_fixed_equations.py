@@ -22,7 +22,20 @@ from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import FalseRule, NotATheorem
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule_checking.samples import sampled
-from rewrites.user_rules import Body, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, given, grade, rule
+from rewrites.user_rules import (
+    Body,
+    Elem,
+    ElemT,
+    Equation,
+    Index,
+    Matrix,
+    Rule,
+    Vector,
+    equation,
+    given,
+    proof_status,
+    rule,
+)
 
 # -- the function is called when the rule is declared, and not again --------------------------------------------------
 
@@ -243,7 +256,7 @@ def test_what_is_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], A
 
     with pytest.raises(FalseRule):
         rule(false_at)
-    assert grade(rule(true_at_all)).grade >= 1
+    assert proof_status(rule(true_at_all)).status >= 1
 
 
 @pytest.mark.long
@@ -267,7 +280,7 @@ def of_low_rank(e: Elem) -> Equation:
 def test_a_rule_is_refused_at_ranks_that_it_is_not_stated_for() -> None:
     assert list(of_low_rank.statements) == [(0,), (1,)]
     x = atl.tensor("x", 2, 3)
-    with pytest.raises(RankError, match=r"of_low_rank is not stated for elements of rank 2 .*\n.*: 0, 1$"):
+    with pytest.raises(RankError, match=r"of_low_rank has no statement for elements of rank 2 .*\n.*ranks 0, 1$"):
         rewrite(reflexivity(atl.program("p", [x], x)), of_low_rank, (), {"e": x.node}, reverse=True)
     y = atl.tensor("y", 3)
     theorem = rewrite(reflexivity(atl.program("p", [y], y)), of_low_rank, (), {"e": y.node}, reverse=True)
@@ -280,7 +293,7 @@ def test_no_rule_is_used_at_a_rank_beyond_the_largest() -> None:
         return equation(e + 0, e)
 
     stated, x = rule(zero), atl.tensor("x", 1, 2, 1, 2, 1)
-    with pytest.raises(RankError, match="not stated for elements of rank 5"):
+    with pytest.raises(RankError, match="no statement for elements of rank 5"):
         rewrite(reflexivity(atl.program("p", [x], x)), stated, (), {"e": x.node}, reverse=True)
 
 
@@ -300,7 +313,7 @@ def cast_and_add(dtype: str) -> tuple[atl.Program, dict[str, Any]]:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_cast_of_a_sum_is_a_sum_of_casts_of_floats(dtype: str) -> None:
-    assert str(grade(cast_of_a_sum)).endswith("; of float elements only: it is false for integers, which wrap")
+    assert str(proof_status(cast_of_a_sum)).endswith("; of float elements only: it is false for integers, which wrap")
     start, _ = cast_and_add(dtype)
     theorem = reschedule(start).rw(cast_of_a_sum).done()
     assert atl.evaluate(theorem.rhs, a=1.5, b=2.25) == atl.evaluate(start, a=1.5, b=2.25) == 3.75
@@ -326,7 +339,7 @@ def test_a_rule_without_casts_is_used_on_integers() -> None:
         return equation(a + b, b + a)
 
     stated = rule(exchanged)
-    assert str(grade(stated)) == "grade 3: proved for all sizes"
+    assert str(proof_status(stated)) == "proved for all sizes"
     a, b = atl.tensor("a", dtype="int32"), atl.tensor("b", dtype="int32")
     assert reschedule(atl.program("p", [a, b], a + b)).rw(stated).goal.body == (b + a).node
 
@@ -385,7 +398,7 @@ def test_a_true_rule_with_rarely_met_premises_is_judged() -> None:
         return equation(v[k:m], atl.gen((k, m), lambda i: v[i]), given(k >= 0, k <= m, m <= v.shape[0]))
 
     assert isinstance(slice_of, Rule)
-    assert grade(slice_of).grade >= 2
+    assert proof_status(slice_of).status >= 2
 
 
 # -- what small sizes and elements of one shape would hide ------------------------------------------------------------

@@ -21,10 +21,10 @@ from rewrites.errors import FalseRule, NotATheorem, UntriedRule
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.named_operators import literal
 from rewrites.rule import metavariables_of
-from rewrites.rule_checking.graded import grade_text, standing_of
+from rewrites.rule_checking.registry import status_of, status_text
 from rewrites.session.display import described
 from rewrites.stating import stated
-from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, grade, rule
+from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, proof_status, rule
 
 
 def unproved_theorem() -> Any:
@@ -35,13 +35,13 @@ def unproved_theorem() -> Any:
 
 
 def test_a_rule_is_judged_where_it_is_stated() -> None:
-    assert str(grade(telescope)) == "grade 3: proved for all sizes"
-    assert grade(false_far_away).grade == 2
-    assert grade(larger_and_smaller).grade == 1
-    assert "not proved: max, sqrt, casts and the like are compared" in str(grade(larger_and_smaller))
-    assert grade_text(telescope) == "a rule of the user's own, grade 3: proved for all sizes"
-    assert grade_text(rules["get_gen"]) == "grade 3: proved for all sizes"
-    assert "grade 3" in described(telescope)
+    assert str(proof_status(telescope)) == "proved for all sizes"
+    assert proof_status(false_far_away).status == 2
+    assert proof_status(larger_and_smaller).status == 1
+    assert "not proved: max, sqrt, casts and the like are compared" in str(proof_status(larger_and_smaller))
+    assert status_text(telescope) == "user-defined rule, proved for all sizes"
+    assert status_text(rules["get_gen"]) == "proved for all sizes"
+    assert "proved for all sizes" in described(telescope)
 
 
 def forgets_a_term(n: Index, e: Body[Index]) -> Equation:
@@ -110,14 +110,14 @@ def misspelt(e: Elem) -> Equation:
         (commutes, FalseRule, "breaks at: a = 1, b = 2: the left side is -1, the right one 1"),
         (is_square, FalseRule, "= 1: the left side has the shape (1, 0), the right one (0, 1)"),
         (root_of_square, FalseRule, "the left side is "),
-        (never, UntriedRule, "never claims nothing at any size that was tried"),
+        (never, UntriedRule, "never has no instance at any size that was tried"),
         (from_the_end, InvalidArgument, "\n  try: e: Body[Index], if e is a function of an index"),
         (branches, InvalidArgument, "a condition has no truth value"),
         (of_a_size, InvalidArgument, "uses n, which is not one of its parameters"),
         (of_a_tensor, InvalidArgument, "uses x, which is not one of its parameters"),
-        (says_nothing, InvalidArgument, "does not say its law"),
+        (says_nothing, InvalidArgument, "has no docstring"),
         (returns_nothing, InvalidArgument, "the function of a rule returned None"),
-        (misspelt, InvalidArgument, "cannot be stated: NameError: name 'sofar' is not defined"),
+        (misspelt, InvalidArgument, "has no valid equation: NameError: name 'sofar' is not defined"),
     ],
 )  # fmt: skip
 def test_a_rule_that_is_not_true_is_refused(function: Callable[..., Any], of: type[atl.ATLError], says: str) -> None:
@@ -142,11 +142,11 @@ def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: grade(rules["get_gen"]), "is no rule of your own"),
-        (lambda: grade(3), "3 is no rule of your own"),  # type: ignore[arg-type]
-        (lambda: rule(len), "states no rule"),  # type: ignore[arg-type]
-        (lambda: rule(unknown_annotation), "an annotation of unknown_annotation is not known"),
-        (lambda: rule(with_default), "the parameter n of the rule with_default is no metavariable"),
+        (lambda: proof_status(rules["get_gen"]), "is not a user-defined rule"),
+        (lambda: proof_status(3), "3 is not a user-defined rule"),  # type: ignore[arg-type]
+        (lambda: rule(len), "is not a function"),  # type: ignore[arg-type]
+        (lambda: rule(unknown_annotation), "an annotation of unknown_annotation is unknown"),
+        (lambda: rule(with_default), "the parameter n of the rule with_default is not a metavariable"),
     ],
     ids=["of the catalogue", "a number", "no function", "annotation", "default"],
 )
@@ -172,15 +172,15 @@ def test_the_kernel_takes_a_rule_that_was_judged_and_no_other() -> None:
     arguments = reschedule(program()).rw(telescope).done().steps[0].arguments
     assert rewrite(start, telescope, (), arguments).rhs == reschedule(program()).rw(telescope).goal
     for other in (replace(telescope), replace(telescope, statements=false_far_away.statements), copy.copy(telescope)):
-        with pytest.raises(NotATheorem, match="telescope is no rule of the catalogue"):
+        with pytest.raises(NotATheorem, match="telescope is not a rule of the catalogue"):
             rewrite(start, other, (), arguments)
 
 
 def test_a_rule_that_was_refused_is_not_taken() -> None:
     kinds = metavariables_of(commutes)
     made = Rule("commutes", "own", "", "A difference commutes.", kinds, {(0,): stated(commutes, kinds, (0,))})
-    assert standing_of(made) is None
-    with pytest.raises(NotATheorem, match="commutes is no rule of the catalogue"):
+    assert status_of(made) is None
+    with pytest.raises(NotATheorem, match="commutes is not a rule of the catalogue"):
         rewrite(reflexivity(extremes()), made, (), {name: atl.tensor("x").node for name in kinds})
 
 
@@ -201,12 +201,12 @@ def test_a_rule_that_nobody_has_any_more_is_forgotten() -> None:
 def test_a_theorem_says_which_unproved_rules_it_rests_on() -> None:
     theorem = unproved_theorem()
     assert theorem.unproved == (larger_and_smaller,)
-    assert repr(theorem) == "extremes = extremes, by 1 step; NOT PROVED: it holds if larger_and_smaller (grade 1) does"
+    assert repr(theorem) == "extremes = extremes, by 1 step; NOT PROVED: it holds if larger_and_smaller (tested) does"
     assert describe(theorem).startswith(
-        "NOT PROVED: it holds if larger_and_smaller (grade 1) does. Derived by 1 step, that"
+        "NOT PROVED: it holds if larger_and_smaller (tested) does. Derived by 1 step, that"
     )
-    assert "a rule of the user's own, grade 1" in describe(theorem)
-    assert "NOT PROVED: it holds if larger_and_smaller (grade 1) does" in theorem._repr_html_()
+    assert "user-defined rule, tested" in describe(theorem)
+    assert "NOT PROVED: it holds if larger_and_smaller (tested) does" in theorem._repr_html_()
     assert json.loads(dumps(theorem))["own"]["larger_and_smaller"]["grade"] == 1
 
 
@@ -230,12 +230,12 @@ def test_a_session_knows_a_rule_by_its_name_from_then_on() -> None:
     s = reschedule(extremes(), own=[larger_and_smaller])
     assert s.rw("larger_and_smaller").goal == reschedule(extremes()).rw(larger_and_smaller).goal
     s = reschedule(program())
-    with pytest.raises(InvalidArgument, match=r"(?s)telescope is a rule of your own.*s\.rw\(telescope\)"):
+    with pytest.raises(InvalidArgument, match=r"(?s)telescope is a user-defined rule.*s\.rw\(telescope\)"):
         s.rw("telescope")
     assert s.rw(telescope).undo().branch().rw("telescope").goal == s.redo().goal
     assert reschedule(program(), own=(telescope,)).rw("telescope").goal == s.goal
     for wrong in ([rules["get_gen"]], telescope, "telescope"):
-        with pytest.raises(InvalidArgument, match="a list of rules of your own"):
+        with pytest.raises(InvalidArgument, match="a list of user-defined rules"):
             reschedule(program(), own=wrong)  # type: ignore[arg-type]
 
 
@@ -252,7 +252,7 @@ def test_a_rule_of_a_notebook_is_to_be_stated_where_its_script_runs() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(OF_EXTREMES, names)
     script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
-    assert "# larger_and_smaller is a rule of your own: state it here" in script
+    assert "# larger_and_smaller is a user-defined rule: define it here" in script
 
 
 def test_a_sweep_uses_the_rule_that_is_given_and_not_its_namesake() -> None:
@@ -287,7 +287,7 @@ def test_a_rule_about_large_extents_is_judged_in_time(extent: int) -> None:
         """A sum of many equal terms."""
         return equation(atl.sum(extent, lambda i: a), extent * a)
 
-    with pytest.raises(UntriedRule, match="claims nothing"):
+    with pytest.raises(UntriedRule, match="has no instance"):
         rule(many)
 
 
@@ -297,4 +297,4 @@ def test_integers_are_tried_where_their_squares_wrap() -> None:
         """A sum of squares is larger than -1."""
         return equation(atl.maximum(a * a + b * b, literal(-1, a)), a * a + b * b)
 
-    assert grade(positive).of_integers is not None
+    assert proof_status(positive).integer_counterexample is not None

@@ -1,1 +1,1 @@
-"""Theorems as files, which the kernel replays."""
+"""Certificates: theorems saved to files and replayed by the kernel."""

@@ -1,13 +1,13 @@
-"""Certificates: a theorem as a file, which the kernel alone replays.
+"""Certificates: files that contain a theorem with its proof, replayed by the kernel.
 
     {"format": "atl-certificate/2", "start": {"text": [...], "sha256": ...}, "end": ..., "assumptions": [...],
      "rules": {name: hash}, "own": {name: {"law", "parameters", "statements", "grade", "says"}},
      "steps": [{"rule", "direction", "path", "with", "after"}, ...], "terms": [...]}
 
-Programs are printed text, arguments are written as `rewrites.certificates.term_json` says, `after` is the hash of the
-program that a step leads to. To load one is to replay it from the start program: each step by
-`rewrites.kernel.rewrite`, which proves its premises anew. So nothing in a file is trusted; what it says and what is
-replayed must agree, or it is refused with the first step that differs.
+Programs are printed text. Arguments are encoded by `rewrites.certificates.term_json`. `after` is the hash of the
+program after a step. Loading a certificate replays it from the start program: `rewrites.kernel.rewrite` takes each step
+and proves its premises again. So nothing in a file is trusted. If the file and the replay disagree, the certificate is
+refused with the first step that differs.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from rewrites.errors import CertificateError
 from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, with_names_and_marks
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import grade_text, standing_of
+from rewrites.rule_checking.registry import status_of, status_text
 from rewrites.rules import RULES
 from rewrites.statement import Statement
 
 FORMAT: Final = "atl-certificate/2"
 LARGEST: Final = 1 << 26
-"""A file of more bytes than this is no certificate of ours."""
+"""Maximum size of a certificate in bytes."""
 _DIRECTIONS: Final = ("forward", "reverse")
-_NOT_OURS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a rule's own text may raise for arguments that it was not written for."""
+_PYTHON_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Python errors that a rule's function or a malformed value can cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A step as it stands in a file."""
+    """A step as written in a file."""
 
     number: int
     rule: str
@@ -76,7 +76,7 @@ class _Line:
 
 
 def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
-    """Writes a theorem to a file: all of it, or nothing."""
+    """Save a theorem to a file. The file is written completely or not at all."""
     write_text(_file(path), dumps(theorem), refused=CertificateError)
 
 
@@ -85,16 +85,16 @@ def _file(path: object) -> File:
 
 
 def dumps(theorem: Theorem) -> str:
-    """The certificate of a theorem as text, the same for the same theorem.
+    """Return the certificate of a theorem as text. The text is deterministic.
 
-    Raises `CertificateError` if a program or an argument cannot be written so that it is read back.
+    Raises `CertificateError` if the encoding of a program or an argument would not be read back as the same term.
     """
     steps = theorem.steps
     try:
         terms, arguments = written([dict(step.arguments) for step in steps], theorem.lhs.inputs)
         afters = _afters(theorem)
     except ATLError as error:
-        raise CertificateError(f"the theorem cannot be written: {error.summary}", required=error.required) from error
+        raise CertificateError(f"the theorem cannot be saved: {error.summary}", required=error.required) from error
     names = names_of(steps)
     lines = [
         _Line(number, names[step.rule], _DIRECTIONS[step.reverse], step.path, values, after)
@@ -115,7 +115,7 @@ def dumps(theorem: Theorem) -> str:
 
 
 def _afters(theorem: Theorem) -> list[str]:
-    """The hash of the program after each step."""
+    """Return the hash of the program after each step."""
     digests = Digests()
     out: list[str] = []
     at = reflexivity(theorem.lhs)
@@ -131,10 +131,10 @@ def _program_written(program: Program, field: str) -> Json:
         back = parse(text)
     except ATLError as error:
         raise CertificateError(
-            f"the {field} program is not read back from its text: {error}", field=field, required="a closed program"
+            f"the {field} program cannot be parsed from its text: {error}", field=field, required="a closed program"
         ) from error
     if back != program:
-        raise CertificateError(f"the {field} program is read back as another one", field=field, found=str(back))
+        raise CertificateError(f"the {field} program changes when its text is parsed", field=field, found=str(back))
     return {"text": text.split("\n"), "sha256": _sha256(text)}
 
 
@@ -143,7 +143,7 @@ def _sha256(text: str) -> str:
 
 
 def _laid_out(data: Mapping[str, Json]) -> str:
-    """JSON that a person can read: a line for each line of a program, each step and each shared term."""
+    """Return readable JSON: one line for each line of a program, each step and each shared term."""
 
     def short(value: Json) -> str:
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
@@ -172,22 +172,22 @@ def load(
     smt: bool = True,
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
-    """The theorem that a file certifies, replayed by the kernel. `rules` are those that it may use; by default, all.
+    """Load a theorem from a certificate by replaying it in the kernel. `rules` are the allowed rules; by default, all.
 
-    Rules of a user's own are written in the file as equations, and judged anew. Those that are not proved for all sizes
-    are the theorem's `unproved`.
+    User-defined rules are stored in the file as equations, and are checked again. Those that are not proved for all
+    sizes are listed in the theorem's `unproved`.
 
-    `formats` gives the format that a name means, for packed operands: `sparse.load` is this with those that it has.
-    Without `smt`, z3 is asked nothing: a certificate with a premise that only z3 decides is refused.
+    `formats` maps the name of a sparse format to the format; `sparse.load` passes its own formats. With `smt=False` z3
+    is not used, and a certificate with a premise that only z3 proves is refused.
 
     Raises `CertificateError` with the first step that differs.
     """
     file = _file(path)
     if rules is not None and not isinstance(rules, Mapping):
-        raise CertificateError(f"rules={brief(rules)}", required="rules by their names, as in rewrites.rules")
+        raise CertificateError(f"rules={brief(rules)}", required="a mapping of rules by name, such as atl.rules")
     try:
         with file.open("rb") as stream:
-            # A device says nothing of how much it holds.
+            # The size of a device file is unknown, so the limit is checked while reading.
             held = stream.read(LARGEST + 1)
         if len(held) > LARGEST:
             raise CertificateError(f"{file} is larger than {LARGEST:,} bytes", field="file")
@@ -199,7 +199,7 @@ def load(
     except UnicodeDecodeError as error:
         raise _no_certificate(f"{file} is not text in UTF-8") from error
     except ValueError as error:
-        raise CertificateError(f"{brief(path)} is no path of a file: {error}", field="file") from error
+        raise CertificateError(f"{brief(path)} is not a file path: {error}", field="file") from error
     return loads(text, rules=rules, smt=smt, formats=formats)
 
 
@@ -210,7 +210,7 @@ def loads(
     smt: bool = True,
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
-    """The theorem that a text certifies, replayed by the kernel, as `load` says. Raises `CertificateError`."""
+    """Load a theorem from the text of a certificate. See `load`."""
     if not isinstance(smt, bool):
         raise CertificateError(f"smt={brief(smt)}", required="smt=True or smt=False")
     with nullcontext() if smt else without_smt():
@@ -233,11 +233,11 @@ def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Forma
         after = digests.of_program(theorem.rhs)
         if after != line.after:
             raise CertificateError(
-                f"{line.rule} at {list(line.path)} leads to another program than is recorded",
+                f"{line.rule} at {list(line.path)} leads to a different program from the recorded one",
                 step=line.number,
                 field="after",
                 found=after,
-                required="the program that the step led to when the certificate was made",
+                required="the program after this step when the certificate was made",
             )
     if theorem.rhs != end:
         raise CertificateError(
@@ -249,12 +249,14 @@ def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Forma
             found=str(theorem.rhs),
             required=f"they lead to:\n{theorem.rhs}",
         )
-    # The names and marks of the right side are those in the file: the kernel composes what is equal.
+    # Take over the names and marks of the end program in the file.
     return with_names_and_marks(theorem, end.body)
 
 
 def _no_certificate(why: str) -> CertificateError:
-    return CertificateError(why, field="file", required=f"a certificate, {FORMAT}, as save writes it")
+    return CertificateError(
+        why, field="file", required=f"a certificate in the format {FORMAT}, as theorem.save writes it"
+    )
 
 
 _PARTS: Final[dict[str, type]] = {
@@ -266,21 +268,21 @@ _PARTS: Final[dict[str, type]] = {
     "steps": list,
     "terms": list,
 }
-_AT_TIMES: Final[dict[str, type]] = {"packed": list, "own": dict}
-"""The parts that only some certificates have: packed operands, and rules of a user's own."""
+_OPTIONAL_PARTS: Final[dict[str, type]] = {"packed": list, "own": dict}
+"""Optional parts: sparse operands and user-defined rules."""
 
 
 def _object(text: str) -> dict[str, Json]:
-    """The parts of a certificate, each of its type."""
+    """Parse a certificate and check the types of its parts."""
     try:
         data = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
         if "\\ud" in text.lower():
-            json.dumps(data, ensure_ascii=False).encode()  # half of a pair is no character
+            json.dumps(data, ensure_ascii=False).encode()  # an unpaired surrogate is not a character
     except (ValueError, RecursionError) as error:
-        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise _no_certificate(f"this is not JSON as certificates are written: {said}") from error
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise _no_certificate(f"the certificate is not valid JSON: {why}") from error
     if not isinstance(data, dict):
-        raise _no_certificate("this is JSON, but no object")
+        raise _no_certificate("the certificate is JSON, but not an object")
     if data.get("format") != FORMAT:
         raise CertificateError(
             f"the format is {abbreviated(data.get('format'))}",
@@ -289,9 +291,9 @@ def _object(text: str) -> dict[str, Json]:
             suggestions=("derive the theorem again with this version, and save it",),
         )
     if depth_of(data) > DEEPEST:
-        raise _no_certificate("this is nested more deeply than any term")
+        raise _no_certificate("the certificate is nested more deeply than any term")
     for name in dict.fromkeys((*_PARTS, *data)):
-        wanted = _PARTS.get(name) or _AT_TIMES.get(name)
+        wanted = _PARTS.get(name) or _OPTIONAL_PARTS.get(name)
         if wanted is None:
             raise CertificateError(f"the part {abbreviated(name)} is unknown", field="file")
         if not isinstance(data.get(name), wanted):
@@ -304,12 +306,12 @@ def _object(text: str) -> dict[str, Json]:
 def _without_repetition(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands twice in an object")
+        raise ValueError("an object has two entries with one name")
     return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _line(number: int, data: Json) -> _Line:
@@ -321,17 +323,17 @@ def _line(number: int, data: Json) -> _Line:
     required = (
         'a rule, a direction ("forward" or "reverse"), a path of integers, arguments ("with") and a hash ("after")'
     )
-    raise CertificateError(f"{abbreviated(data)} is no step", step=number, field="steps", required=required)
+    raise CertificateError(f"{abbreviated(data)} is not a step", step=number, field="steps", required=required)
 
 
 def _program(data: dict[str, Json], field: str) -> Program:
     lines, recorded = data.get("text"), data.get("sha256")
     if len(data) != 2 or not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise CertificateError(f"the {field} program is not written as lines of text and their hash", field=field)
+        raise CertificateError(f"the {field} program is not a list of lines and their hash", field=field)
     text = "\n".join(lines)
     if _sha256(text) != recorded:
         raise CertificateError(
-            f"the {field} program was changed: its hash is not the one that is recorded",
+            f"the {field} program was changed: its hash differs from the recorded hash",
             field=field,
             found=_sha256(text),
             required=f"sha256 {abbreviated(recorded)}",
@@ -343,7 +345,7 @@ def _program(data: dict[str, Json], field: str) -> Program:
 
 
 def _check_assumptions(start: Program, recorded: list[Json]) -> None:
-    """What is recorded, for those who read the file, is what the start program assumes."""
+    """Check that the recorded assumptions, which are for readers of the file, are those of the start program."""
     try:
         stated = [parse_predicate(str(text), inputs=start.inputs) for text in recorded]
     except ATLError as error:
@@ -364,26 +366,28 @@ def _check_assumptions(start: Program, recorded: list[Json]) -> None:
 def _arguments(
     start: Program, terms: list[Json], lines: list[_Line], rules: Mapping[str, Rule]
 ) -> list[dict[str, Argument]]:
-    """The arguments of every step, of the kinds that the rule's parameters have, written in the one way there is."""
+    """Return the arguments of every step. Check their kinds and that their encoding is canonical."""
     try:
         reader = Reader(start.inputs, terms)
-    except (ATLError, *_NOT_OURS) as error:
+    except (ATLError, *_PYTHON_ERRORS) as error:
         raise CertificateError(
-            f"the table of terms is refused: {_said(error)}", field="terms", required=_required(error)
+            f"the table of terms is refused: {_summary(error)}", field="terms", required=_required(error)
         ) from error
     found = [_arguments_of(line, rules[line.rule], reader) for line in lines]
     again, steps = written(found, start.inputs)
     for line, step in zip(lines, steps, strict=True):
         if not same(step, line.arguments):
             raise CertificateError(
-                f"the arguments of {line.rule} are not written in the one way there is",
+                f"the arguments of {line.rule} are not in the canonical encoding",
                 step=line.number,
                 field="with",
                 found=step,
-                required="index expressions in their canonical form, and what occurs several times written once",
+                required="index expressions in canonical form, and each shared term written once",
             )
     if not same(again, terms):
-        raise CertificateError("the table of terms is not what the steps share", field="terms", found=again)
+        raise CertificateError(
+            "the table of terms differs from the terms that the steps share", field="terms", found=again
+        )
     return found
 
 
@@ -392,20 +396,20 @@ def _arguments_of(line: _Line, rule: Rule, reader: Reader) -> dict[str, Argument
     for name in dict.fromkeys((*rule.metavariables, *line.arguments)):
         if name not in line.arguments or name not in rule.metavariables:
             raise CertificateError(
-                f"{rule.name} {'lacks' if name not in line.arguments else 'has no parameter'} {name}",
+                f"{rule.name} {'has no argument for' if name not in line.arguments else 'has no parameter'} {name}",
                 step=line.number,
                 field="with",
                 required=f"its parameters: {', '.join(rule.metavariables)}",
             )
         try:
             value = reader.argument(line.arguments[name])
-        except (ATLError, *_NOT_OURS) as error:
+        except (ATLError, *_PYTHON_ERRORS) as error:
             raise CertificateError(
-                f"{name} is refused: {_said(error)}", step=line.number, field="with", required=_required(error)
+                f"{name} is refused: {_summary(error)}", step=line.number, field="with", required=_required(error)
             ) from error
         if not is_of(value, rule.metavariables[name]):
             raise CertificateError(
-                f"{name} = {abbreviated(line.arguments[name])} is not what {rule.name} takes",
+                f"{name} = {abbreviated(line.arguments[name])} is not a valid argument of {rule.name}",
                 step=line.number,
                 field="with",
                 required=described(rule.metavariables[name]),
@@ -418,7 +422,7 @@ def _required(error: BaseException) -> str | None:
     return error.required if isinstance(error, ATLError) else None
 
 
-def _said(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     return error.summary if isinstance(error, ATLError) else str(error) or type(error).__name__
 
 
@@ -433,30 +437,31 @@ def _replayed(theorem: Theorem, line: _Line, rule: Rule, arguments: dict[str, Ar
             required=error.required,
             numbers=error.numbers,
         ) from error
-    except _NOT_OURS as error:
+    except _PYTHON_ERRORS as error:
         raise CertificateError(
-            f"{rule.name} cannot be stated for these arguments: {_said(error)}", step=line.number, field="with"
+            f"{rule.name} has no instance for these arguments: {_summary(error)}", step=line.number, field="with"
         ) from error
 
 
-# -- saying what was proved -------------------------------------------------------------------------------------------
+# -- describing what was proved ---------------------------------------------------------------------------------------
 
 
-def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, checked_by_rocq: bool = False) -> str:
-    """What was proved, under which assumptions, and what has to be trusted for it.
+def describe(theorem: Theorem, *, rule_status: Mapping[str, str] | None = None, checked_by_rocq: bool = False) -> str:
+    """Describe a theorem: both programs, the assumptions, and the components that must be trusted.
 
-    `grades` says of rules how far they are proved themselves, where that is known; what Rocq has checked needs none of
-    our kernel, prover and rules.
+    `rule_status` holds the proof status of rules by name. A theorem checked by Rocq does not depend on our kernel,
+    prover and rules.
     """
     count = len(theorem.steps)
+    verb = f"{theorem.caveat}. Derived" if theorem.caveat else "Proved"
     parts = [
-        f"{f'{theorem.caveat}. Derived' if theorem.caveat else 'Proved'} by {count} step{'' if count == 1 else 's'}, that",
+        f"{verb} by {count} step{'' if count == 1 else 's'}, that",
         _indented(show_program(theorem.lhs)),
         "has the same shape, and the same values with padding read as zero, as",
         _indented(show_program(theorem.rhs)),
         f"for all sizes {_under(theorem.lhs)}",
         "trusting",
-        *(_rocq(count) if checked_by_rocq else _ourselves(theorem, grades or {})),
+        *(_rocq(count) if checked_by_rocq else _ourselves(theorem, rule_status or {})),
     ]
     return "\n".join(parts)
 
@@ -466,15 +471,15 @@ def _rocq(steps: int) -> list[str]:
         "  the kernel of Rocq, and that functions of equal values are equal",
         "  what the operators mean, as rewrites/rocq/Meaning.v defines them over any scalars with its laws",
         "  (floating point, which rounds, has not all of them)",
-        f"  that program_0 and program_{steps} of the file of Rocq are these two programs",
+        f"  that program_0 and program_{steps} of the Rocq file are these two programs",
     ]
 
 
-def _ourselves(theorem: Theorem, grades: Mapping[str, str]) -> list[str]:
+def _ourselves(theorem: Theorem, rule_status: Mapping[str, str]) -> list[str]:
     return [
         "  the kernel, the functions that build and compare terms, and the prover",
-        *_rules_said(theorem.steps, grades),
-        _premises_said(theorem.steps),
+        *_rules_text(theorem.steps, rule_status),
+        _premises_text(theorem.steps),
         *_decided_by_z3(theorem.steps),
     ]
 
@@ -486,11 +491,11 @@ def _indented(text: str) -> str:
 def _under(program: Program) -> str:
     assumed = " and ".join(show_predicate(assumption) for assumption in program.assumptions)
     facts = any(facts_of(array) for array in program.inputs)
-    arrays = " and arrays that hold what their declarations say" if facts else " and arrays"
+    arrays = " and arrays that satisfy their declarations" if facts else " and arrays"
     return f"{arrays.removeprefix(' ')} under the assumptions {assumed}," if assumed else f"{arrays.removeprefix(' ')},"
 
 
-def _rules_said(steps: Sequence[Step], grades: Mapping[str, str]) -> list[str]:
+def _rules_text(steps: Sequence[Step], rule_status: Mapping[str, str]) -> list[str]:
     used = Counter(step.rule for step in steps)
     if not used:
         return ["  no rules"]
@@ -498,25 +503,25 @@ def _rules_said(steps: Sequence[Step], grades: Mapping[str, str]) -> list[str]:
     for rule, times in used.items():
         notes = [rule.family, f"{times} time{'' if times == 1 else 's'}"]
         notes += [f"follows from {', '.join(rule.derived_from)}"] if rule.derived_from else []
-        if standing_of(rule) is not None:
-            notes.append(grade_text(rule))
-        elif rule.name in grades:
-            notes.append(grades[rule.name])
+        if status_of(rule) is not None:
+            notes.append(status_text(rule))
+        elif rule.name in rule_status:
+            notes.append(rule_status[rule.name])
         out.append(f"    {rule.name} ({'; '.join(notes)}): {' '.join(rule.law.split())}")
-        if standing_of(rule) is not None:
+        if status_of(rule) is not None:
             ranks = used_ranks((step.rule, step.arguments) for step in steps)[rule]
-            out += [f"      {_equation_said(rule.statements[each])}" for each in ranks]
+            out += [f"      {_equation_text(rule.statements[each])}" for each in ranks]
     return out
 
 
-def _equation_said(stated: Statement) -> str:
-    """Return a rule's equation on one line: the text of its law is the user's, and proves nothing."""
+def _equation_text(stated: Statement) -> str:
+    """Return a user-defined rule's equation on one line; its docstring is not checked and may be wrong."""
     sides = (" ".join(show(side).split()) for side in (stated.lhs, stated.rhs))
     premises = " and ".join(map(show_predicate, stated.premises))
     return " = ".join(sides) + (f", given {premises}" if premises else "")
 
 
-def _premises_said(steps: Sequence[Step]) -> str:
+def _premises_text(steps: Sequence[Step]) -> str:
     premises = [premise for step in steps for premise in step.premises]
     if not premises:
         return "  no premises were needed"
@@ -529,7 +534,7 @@ def _premises_said(steps: Sequence[Step]) -> str:
 
 
 def _decided_by_z3(steps: Sequence[Step]) -> list[str]:
-    """Each premise that only z3 has proved, so that it can be looked at by itself."""
+    """List each premise that only z3 has proved, so that it can be reviewed."""
     return [
         f"    z3 alone, at step {number}, {step.rule.name}: {show_predicate(premise.premise)}"
         for number, step in enumerate(steps, 1)

@@ -1,4 +1,4 @@
-"""Hashes of programs, by which a certificate says what each step leads to."""
+"""Hashes of programs and terms, which certificates record after each step."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _DIGITS: Final = 16
 
 
 class Digests:
-    """Hashes of terms that say what equality says: equal terms have one, names, marks and source lines do not count.
+    """Hashes of terms that agree with equality: names, marks and source lines are ignored.
 
-    What was hashed is remembered, so that of a program only what a step has changed is hashed again.
+    Hashes of subterms are cached, so that only the changed part of a program is hashed after a step.
     """
 
     def __init__(self) -> None:
         self._known: dict[Identity, bytes] = {}
 
     def of_program(self, program: Program) -> str:
-        """The hash of a program's name, inputs, assumptions and body."""
+        """Return the hash of a program's name, inputs, assumptions and body."""
         key = (program.name, program.inputs, program.assumptions, program.body)
         return self._of(key).hex()[:_DIGITS]
 
     def of_term(self, term: Expr) -> str:
-        """The hash of a term."""
+        """Return the hash of a term."""
         return self._of(term).hex()[:_DIGITS]
 
     def of_key(self, key: Hashable) -> bytes:
-        """The hash of names, numbers, terms, and tuples of these."""
+        """Return the hash of a name, a number, a term, or a tuple of these."""
         return self._of(key)
 
     def _of(self, key: Hashable) -> bytes:
@@ -56,7 +56,7 @@ class Digests:
             case int():
                 return _hashed(b"#", str(int(key)).encode())
             case float():
-                # 1 and 1.0 are equal, so are the terms that hold them.
+                # 1 and 1.0 are equal, and so are terms that contain them.
                 return _hashed(b"#", (str(int(key)) if key.is_integer() else repr(key)).encode())
             case _:
                 raise Unreadable(f"a term holds {key!r}", required="names, numbers and terms")
@@ -68,11 +68,11 @@ class Digests:
         return found
 
 
-# Format 1 hashes a node by the name of its class: whoever renames a constructor writes the old name down here.
+# Hashes contain the names of node classes. If a constructor is renamed, its old name must be kept here.
 
 
 def _in_format_1(key: Hashable) -> Hashable:
-    """The key of a node as certificates of format 1 hash it: atoms by their order, and an amount without a tuple."""
+    """Return the key of a node as format 1 hashes it: atoms by their order, and an amount without a tuple."""
     match key:
         case (type() as of, tuple() as fields) if issubclass(of, Atom):
             return of, of(*fields).order
@@ -83,5 +83,5 @@ def _in_format_1(key: Hashable) -> Hashable:
 
 
 def _hashed(*parts: bytes) -> bytes:
-    # Every part but the first, and a text, has a length of its own; a text stands alone after its letter.
+    # Unambiguous without lengths: parts are digests of fixed length, and a string is the only part after its letter.
     return hashlib.sha256(b"".join(parts)).digest()

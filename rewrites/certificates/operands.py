@@ -1,4 +1,4 @@
-"""SparseOperand operands in certificates: the name of the format, from which the rest is made anew."""
+"""Sparse operands in certificates: the name of the format, from which the operand is rebuilt."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rewrites.errors import CertificateError
 from rewrites.tactics.sparse.operands import OperandFormat
 
 Formats: TypeAlias = Callable[[str], OperandFormat | None]
-"""The format that a name means; None for a name of none."""
+"""A function from the name of a sparse format to the format; None for an unknown name."""
 
 
 def unknown(_: str) -> None:
-    """No format is known by name."""
+    """Return None: no format has a name."""
 
 
 def written(program: Program) -> dict[str, Json]:
-    """The part of a certificate that names the formats of packed operands; nothing where there are none."""
+    """Return the part of a certificate that describes sparse operands; empty if there are none."""
     if not program.packed:
         return {}
     dtypes = {array.name: array.dtype for array in program.inputs}
@@ -47,9 +47,9 @@ def written(program: Program) -> dict[str, Json]:
 
 
 def with_packed(program: Program, recorded: Sequence[Json], formats: Formats) -> Program:
-    """The program with the operands that a certificate names. Raises `CertificateError` where they do not fit it.
+    """Return the program with the sparse operands of a certificate. Raises `CertificateError` if they do not fit.
 
-    Of a format that is not known the arrays can be passed one by one.
+    If the format of an operand is unknown, its arrays can still be passed one by one.
     """
     return replace(program, packed=tuple(_read(program, each, formats) for each in recorded))
 
@@ -90,30 +90,30 @@ def _read(program: Program, recorded: Json, formats: Formats) -> SparseOperand:
         raise CertificateError(f"the operand {name} is refused: {error.summary}", field="packed") from error
     if any(inputs.get(each.name) != each for each in made.inputs) or made.packed.arrays != tuple(arrays):
         raise CertificateError(
-            f"the format {text} gives {name} other arrays than the program has",
+            f"the format {text} declares other arrays for {name} than the program has",
             field="packed",
             required="the inputs that the format declares",
         )
     found = Digests().of_term(made.meaning)
     if further.get("meaning", found) != found:
         raise CertificateError(
-            f"arrays in the format {text} mean another tensor {name} than where the certificate was made",
+            f"the format {text} has another meaning here: its arrays represent a different tensor {name}",
             field="packed",
-            required=f"the format that was called {text} there",
-            suggestions=("load the certificate with sparse.load(path, custom={...}), your own formats by their names",),
+            required=f"the format {text} with which the certificate was made",
+            suggestions=("load the certificate with sparse.load(path, custom={...}), custom formats by name",),
         )
     return made.of_result if result else made.packed
 
 
 class _Unknown:
-    """Says, when an operand is passed, that its format is not known."""
+    """Placeholder for an unknown format: it raises an error when an operand is passed."""
 
     def __init__(self, name: str, form: str) -> None:
         self._name, self._form = name, form
 
     def __call__(self, _: object) -> Unpacked:
         raise ArgumentError(
-            f"the format {self._form} of {self._name} is not known where the certificate was loaded",
+            f"the format {self._form} of {self._name} was unknown when the certificate was loaded",
             required="the arrays of the operand, one by one",
             suggestions=("load the certificate with sparse.load(path)",),
         )

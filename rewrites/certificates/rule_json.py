@@ -1,16 +1,16 @@
-"""The rules of a certificate: each by the hash of its equations; those of a user's own with these equations.
+"""Rules in certificates: the hash of each rule's equations, and the equations of user-defined rules.
 
     "rules": {name: hash}
     "own": {name: {"law": "…", "parameters": [["e", ["tensor", 0, "s", []]]], "statements": […], "grade": 2,
                    "says": "…"}}
     statement: {"ranks": [0], "left": tensor, "right": tensor, "premises": [condition, …]}
 
-Terms of a statement are written as `rewrites.certificates.term_json` says. In them ["var", "n"] is an index
-metavariable, ["extent", "v", 0] an extent of a tensor metavariable, ["of", "e", [index, …], [tensor, …]] a tensor
-metavariable with its arguments, and ["read", "p", index, …] in a condition is a condition metavariable.
+Terms of a statement are encoded by `rewrites.certificates.term_json`. In them ["var", "n"] is an index metavariable,
+["extent", "v", 0] an extent of a tensor metavariable, ["of", "e", [index, …], [tensor, …]] a tensor metavariable with
+its arguments, and ["read", "p", index, …] in a condition is a condition metavariable.
 
-A rule is written at the ranks at which the steps use it. A user's own rule is made of what is written, and judged anew:
-what the file says of its grade is compared, and not believed.
+A rule is written at the ranks at which the steps use it. A user-defined rule is built from the file and checked again.
+The recorded proof status ("grade": 1 tested, 2 bounded, 3 proved) is refused if it is higher than the status found.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ from rewrites.errors import CertificateError, Unreadable
 from rewrites.instantiation import Arguments
 from rewrites.kernel import Step
 from rewrites.kinds import Kind, is_kind
-from rewrites.rule import OWN, Rule, is_name
-from rewrites.rule_checking.graded import judge, standing_of
+from rewrites.rule import USER_FAMILY, Rule, is_name
+from rewrites.rule_checking.registry import register, status_of
+from rewrites.rule_checking.status import Status
 from rewrites.statement import MAX_ELEMENT_RANK, Equation, Ranks, Statement, Variables, groups_of, ranks_of
 from rewrites.stating import checked
 
-_NOT_OURS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_PYTHON_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @lru_cache(maxsize=4096)
 def digest(rule: Rule, ranks: tuple[Ranks, ...]) -> str:
-    """Return a hash of a rule's parameters and of its equations at these ranks; names of loops do not count.
+    """Return a hash of a rule's parameters and its equations at these ranks; names of loops are ignored.
 
-    Raises `CertificateError` for ranks that it is not stated for.
+    Raises `CertificateError` for ranks without a statement.
     """
     stated = []
     for each in ranks:
         found = rule.statements.get(each)
         if found is None:
             raise CertificateError(
-                f"the rule {rule.name} is not stated for elements of ranks {list(each)}", field="rules"
+                f"the rule {rule.name} has no statement for elements of ranks {list(each)}", field="rules"
             )
         stated.append((each, found.lhs, found.rhs, found.premises))
     parameters = tuple((name, _key(kind)) for name, kind in rule.metavariables.items())
@@ -65,7 +66,7 @@ def _key(kind: Kind) -> tuple[Any, ...]:
 
 
 def names_of(steps: Iterable[Step]) -> dict[Rule, str]:
-    """Return what each rule of the steps is called in a certificate: two of one name are told apart by a number."""
+    """Return the name of each rule in a certificate. Rules with the same name get a number."""
     found: dict[Rule, str] = {}
     for step in steps:
         if step.rule not in found:
@@ -83,22 +84,22 @@ def used_ranks(uses: Iterable[tuple[Rule, Arguments]]) -> dict[Rule, tuple[Ranks
 
 
 def rules_written(steps: Sequence[Step], names: Mapping[Rule, str]) -> dict[str, Json]:
-    """Return the parts `rules` and, where there are any of a user's own, `own` of a certificate."""
+    """Return the part `rules` of a certificate and, if there are user-defined rules, the part `own`."""
     used = used_ranks((step.rule, step.arguments) for step in steps)
     parts: dict[str, Json] = {"rules": {names[rule]: digest(rule, ranks) for rule, ranks in used.items()}}
-    own = {names[rule]: _written(rule, ranks) for rule, ranks in used.items() if standing_of(rule) is not None}
+    own = {names[rule]: _written(rule, ranks) for rule, ranks in used.items() if status_of(rule) is not None}
     return {**parts, "own": own} if own else parts
 
 
 def _written(rule: Rule, ranks: tuple[Ranks, ...]) -> Json:
-    standing = standing_of(rule)
-    assert standing is not None
+    status = status_of(rule)
+    assert status is not None
     return {
         "law": rule.law,
         "parameters": tuple((name, _key(kind)) for name, kind in rule.metavariables.items()),
         "statements": [_statement_written(rule.statements[each]) for each in ranks],
-        "grade": standing.grade,
-        "says": str(standing),
+        "grade": int(status.status),
+        "says": str(status),
     }
 
 
@@ -113,7 +114,7 @@ def _statement_written(stated: Statement) -> Json:
 
 
 class _StatementWriter(Writer):
-    """Writes the terms of a statement, each in full."""
+    """Encodes the terms of a statement, each in full."""
 
     def __init__(self, stated: Statement) -> None:
         super().__init__(Variables(stated.metavariables, stated.ranks).arrays.values())
@@ -143,7 +144,7 @@ class _StatementWriter(Writer):
 def rules_of(
     lines: Sequence[tuple[int, str]], digests: Mapping[str, Json], own: Mapping[str, Json], rules: Mapping[str, Rule]
 ) -> dict[str, Rule]:
-    """Return the rules of the steps, each given with its number. Raises `CertificateError` for one that is not here."""
+    """Return the rules of the steps, given as (number, rule name). Raises `CertificateError` for unknown rules."""
     found: dict[str, Rule] = {}
     for number, name in lines:
         if name in found:
@@ -151,21 +152,21 @@ def rules_of(
         if (name in own or name in rules) and name not in digests:
             raise CertificateError(f"the certificate has no hash of the rule {name}", step=number, field="rules")
         if name in own:
-            found[name] = _own_rule(name, own[name])
+            found[name] = _user_rule(name, own[name])
             continue
         if name not in rules:
             raise CertificateError(
                 f"there is no rule {name!r}", step=number, field="rule", required="a rule that is known here"
             )
         if not isinstance(rules[name], Rule):
-            raise InvalidArgument(f"rules[{name!r}]={brief(rules[name])}", required="rules by their names")
+            raise InvalidArgument(f"rules[{name!r}]={brief(rules[name])}", required="a mapping of rules by name")
         found[name] = rules[name]
     for name in digests:
         if name not in found:
             raise CertificateError(f"no step uses the rule {name!r}", field="rules", required="the rules of the steps")
     for name in own:
         if name not in found:
-            raise CertificateError(f"no step is by {abbreviated(name)}, a rule of the user's own", field="own")
+            raise CertificateError(f"no step uses the user-defined rule {abbreviated(name)}", field="own")
     return found
 
 
@@ -175,24 +176,24 @@ def check_digests(
     arguments: Sequence[Arguments],
     digests: dict[str, Json],
 ) -> None:
-    """Raise `CertificateError` where a rule says something else than the one that the certificate was made with."""
+    """Raise `CertificateError` if the equations of a rule have changed since the certificate was made."""
     used = used_ranks((known[name], values) for (_, name), values in zip(lines, arguments, strict=True))
     first = {name: number for number, name in reversed(lines)}
     for name, rule in known.items():
         found = digest(rule, used[rule])
         if digests[name] != found:
             raise CertificateError(
-                f"the rule {name} says something else since the certificate was made",
+                f"the equation of the rule {name} has changed since the certificate was made",
                 step=first[name],
                 field="rules",
                 found=found,
                 required=f"a rule whose hash is {abbreviated(digests[name])}",
-                suggestions=("derive the theorem again with the rules as they are now",),
+                suggestions=("derive the theorem again with the current rules",),
             )
 
 
-def _own_rule(called: str, data: Json) -> Rule:
-    """Return a rule of a user's own as it is written, judged anew."""
+def _user_rule(called: str, data: Json) -> Rule:
+    """Decode a user-defined rule and check it again."""
     match data:
         case {
             "law": str(law),
@@ -208,35 +209,44 @@ def _own_rule(called: str, data: Json) -> Rule:
         ):
             pass
         case _:
-            raise _not_own(called, f"{abbreviated(data)} is not how it is written")
+            raise _refused(called, f"{abbreviated(data)} is not the encoding of a rule")
     try:
         kinds = dict(map(_parameter, parameters))
         if len(kinds) < len(parameters):
-            raise Unreadable("two of its parameters have one name", required="a name for each parameter")
+            raise Unreadable("two of its parameters have the same name", required="a different name for each parameter")
         stated = [_statement(kinds, each) for each in statements]
         made = Rule(
-            called.partition("#")[0], OWN, "", law, kinds, MappingProxyType({each.ranks: each for each in stated})
+            called.partition("#")[0],
+            USER_FAMILY,
+            "",
+            law,
+            kinds,
+            MappingProxyType({each.ranks: each for each in stated}),
         )
-        found = judge(made)
+        found = register(made)
     except ATLError as error:
-        raise _not_own(called, error.summary, error) from error
-    except _NOT_OURS as error:
-        raise _not_own(called, f"its equation cannot be read: {error}") from error
-    if grade > found.grade or grade < 1:
+        raise _refused(called, error.summary, error) from error
+    except _PYTHON_ERRORS as error:
+        raise _refused(called, f"its equation cannot be read: {error}") from error
+    if grade > found.status or grade < 1:
         raise CertificateError(
-            f"the certificate gives {called} the grade {grade}",
+            f"the certificate claims that {called} is {_status_name(grade)}",
             field="own",
-            found={"grade": found.grade, "says": str(found)},
-            required=f"what it was judged here: {found}",
+            found={"grade": int(found.status), "says": str(found)},
+            required=f"the status found here: {found}",
         )
     return made
 
 
-def _not_own(called: str, why: str, error: ATLError | None = None) -> CertificateError:
+def _status_name(number: int) -> str:
+    return str(Status(number)) if number in tuple(Status) else f"of status {number}"
+
+
+def _refused(called: str, why: str, error: ATLError | None = None) -> CertificateError:
     return CertificateError(
-        f"the user's own rule {abbreviated(called)} is refused: {why}",
+        f"the user-defined rule {abbreviated(called)} is refused: {why}",
         field="own",
-        required=(error and error.required) or "a rule that is judged true here, written as save writes it",
+        required=(error and error.required) or "a rule that is found true, encoded as theorem.save does it",
         numbers=error.numbers if error else None,
     )
 
@@ -246,7 +256,7 @@ def _parameter(data: Json) -> tuple[str, Kind]:
         case [str(name), kind] if is_name(name):
             return name, _kind(kind)
         case _:
-            raise Unreadable(f"{abbreviated(data)} is not how a parameter is written", required="[name, kind]")
+            raise Unreadable(f"{abbreviated(data)} is not the encoding of a parameter", required="[name, kind]")
 
 
 def _kind(data: Json) -> Kind:
@@ -257,7 +267,7 @@ def _kind(data: Json) -> Kind:
                 return made
         case _:
             pass
-    raise Unreadable(f"{abbreviated(data)} is not how a kind is written", required="[sort, rank, group, […]]")
+    raise Unreadable(f"{abbreviated(data)} is not the encoding of a kind", required="[sort, rank, group, […]]")
 
 
 def _statement(kinds: Mapping[str, Kind], data: Json) -> Statement:
@@ -275,12 +285,12 @@ def _statement(kinds: Mapping[str, Kind], data: Json) -> Statement:
             return checked(variables, equation)
         case _:
             raise Unreadable(
-                f"{abbreviated(data)} is not how a statement is written", required="ranks, left, right and premises"
+                f"{abbreviated(data)} is not the encoding of a statement", required="ranks, left, right and premises"
             )
 
 
 class _StatementReader(Reader):
-    """Reads what a `_StatementWriter` wrote."""
+    """Decodes the output of a `_StatementWriter`."""
 
     def __init__(self, variables: Variables) -> None:
         super().__init__(variables.arrays.values())
@@ -310,5 +320,5 @@ class _StatementReader(Reader):
                 return super().tensor(data)
 
     def _checked_dtype(self, data: str | None) -> str | None:
-        # A type variable is found anew for each statement.
+        # Type variables are inferred again for each statement.
         return ANY_DTYPE if data is not None and is_variable(data) else checked_type(data)

@@ -1,4 +1,4 @@
-"""Arguments as JSON, exactly: names and marks, free de Bruijn positions, everything but source lines.
+"""Lossless JSON encoding of arguments, with names, marks and free de Bruijn positions, but without source lines.
 
     index      3 | "n" | ["bound", 0] | ["//", a, b] | ["min", a, b] | ["^", a, b] | ["read", "A", i]
                | ["+", [2, "n", …], …]
@@ -6,8 +6,8 @@
     tensor     ["input", "A"] | ["gen", lo, hi, body, name, mark] | ["access", e, i] | … | ["@", 4]
     argument   ["index", i] | ["condition", c] | ["tensor", e] | ["function", parameters, "tensor", e]
 
-A tensor expression that occurs several times is written once, in a table: ["@", 4] is entry 4 of it, and an entry
-refers to earlier ones only. What is read is made by the functions that make every term, so it is in canonical form.
+A tensor expression that occurs several times is written once, in a table: ["@", 4] is entry 4. An entry refers only to
+earlier entries. Terms are decoded by the usual constructors, so they are in canonical form.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ from rewrites.errors import Unreadable
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
 
 Json: TypeAlias = Any
-"""What `json.loads` gives. Written values are tuples, which are equal only to tuples: see `same`."""
+"""A result of `json.loads`. The writer makes tuples, which do not equal lists: compare with `same`."""
 
 DEEPEST: Final = 3 * MAX_DEPTH
-"""A value nested deeper than this is no term's."""
+"""Maximum nesting of an encoded term."""
 _SHOWN: Final = 60
 
 
@@ -72,9 +72,9 @@ _SHOWN: Final = 60
 
 
 class Writer:
-    """Writes arguments; the table of what occurs several times is complete when all are written.
+    """Encodes arguments, with a table of shared terms.
 
-    Write all of them with `argument`, then `finish`, then ask for the table, and for each argument by `resolved`.
+    Encode all arguments with `argument`, get the table from `finish`, then the final form of each with `resolved`.
     """
 
     def __init__(self, inputs: Iterable[Array]) -> None:
@@ -86,7 +86,7 @@ class Writer:
         self._entry_numbers: dict[int, int] = {}
 
     def argument(self, argument: Argument) -> Json:
-        """An argument, in which tensor expressions are still links to entries."""
+        """Encode an argument, with links to entries in place of tensor expressions."""
         match argument:
             case Index():
                 return ("index", self._index(argument))
@@ -101,13 +101,13 @@ class Writer:
                 assert_never(argument)
 
     def finish(self) -> list[Json]:
-        """The table: what occurs more than once and is more than a leaf, in an order that the arguments determine."""
+        """Return the table: the terms that occur more than once and are not leaves, in a deterministic order."""
         shared = [number for number, uses in enumerate(self._uses) if uses > 1 and any(_links(self._entries[number]))]
         self._entry_numbers = {number: entry for entry, number in enumerate(shared)}
         return [tuple(self.resolved(part) for part in self._entries[number]) for number in shared]
 
     def resolved(self, written: Json) -> Json:
-        """What was written, with the links replaced: by the place in the table, or by the entry itself."""
+        """Replace links by references to the table, or by the entry itself if it is not shared."""
         if isinstance(written, _Link):
             entry = self._entry_numbers.get(written.number)
             return self.resolved(self._entries[written.number]) if entry is None else ("@", entry)
@@ -148,7 +148,7 @@ class Writer:
 
     def _declared(self, array: Array) -> str:
         if self._arrays.get(array.name) != array:
-            raise Unreadable(f"an argument reads {array.name}, which is no input", required="inputs of the program")
+            raise Unreadable(f"an argument reads {array.name}, which is not an input", required="inputs of the program")
         return array.name
 
     def _predicate(self, predicate: Predicate) -> Json:
@@ -175,13 +175,13 @@ class Writer:
                 number = self._numbers[entry] = len(self._entries)
                 self._entries.append(entry)
                 self._uses.append(0)
-                # Of an entry that is there already the parts were counted when it was made.
+                # The parts of an existing entry were counted when it was made.
                 self.used(entry)
             known = self._known[id(expr)] = (number, expr)
         return _Link(known[0])
 
     def _entry(self, expr: Expr) -> tuple[Json, ...]:
-        """The word of the constructor, and its fields in their order."""
+        """Encode a node: the word of its constructor and its fields in order."""
         if expr.form.opened:
             raise _open_term()
         entry: list[Json] = [expr.form.word]
@@ -215,14 +215,14 @@ class Writer:
         return tuple(entry)
 
     def used(self, written: Json) -> Json:
-        """Counts the uses of what stands directly in an argument or an entry."""
+        """Count the links that occur directly in an argument or an entry."""
         for link in _links(written):
             self._uses[link.number] += 1
         return written
 
 
 class _Link:
-    """A reference to an entry; equal to those to the same one, and to nothing else."""
+    """A reference to an entry. Links to the same entry are equal."""
 
     __slots__ = ("number",)
 
@@ -237,7 +237,7 @@ class _Link:
 
 
 def _links(written: Json) -> Iterator[_Link]:
-    """The links that stand directly in an argument or an entry, or in a list of its parts."""
+    """Yield the links that occur directly in an argument or an entry, or in a list of its parts."""
     for part in written if isinstance(written, tuple) else ():
         if isinstance(part, _Link):
             yield part
@@ -246,16 +246,16 @@ def _links(written: Json) -> Iterator[_Link]:
 
 
 def written(steps: Sequence[dict[str, Argument]], inputs: Iterable[Array]) -> tuple[list[Json], list[dict[str, Json]]]:
-    """The table, and the arguments of every step. Raises `Unreadable` for what has free variables or other inputs."""
+    """Encode the arguments of every step, after the table. Raises `Unreadable` for free variables or unknown inputs."""
     writer = Writer(inputs)
-    # By name: a match that finds them in another order is written alike.
+    # Sorted by name, so that the order in which matching found the arguments does not matter.
     linked = [{name: writer.used(writer.argument(step[name])) for name in sorted(step)} for step in steps]
     table = writer.finish()
     return table, [{name: writer.resolved(value) for name, value in step.items()} for step in linked]
 
 
 def same(one: Json, other: Json) -> bool:
-    """Whether two values are written alike: 1, 1.0 and true are not."""
+    """Return whether two values have the same JSON text; 1, 1.0 and true differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
@@ -263,7 +263,7 @@ def same(one: Json, other: Json) -> bool:
 
 
 class Reader:
-    """Reads what a `Writer` wrote; of anything else it raises `ATLError`, or makes what is written otherwise."""
+    """Decodes the output of a `Writer`. Other input raises `ATLError`, or decodes to a term with another encoding."""
 
     def __init__(self, inputs: Iterable[Array], table: Sequence[Json] = ()) -> None:
         self._arrays = {array.name: array for array in inputs}
@@ -297,7 +297,7 @@ class Reader:
                 raise _unreadable("a type", data)
 
     def index(self, data: Json) -> Index:
-        """An index expression."""
+        """Decode an index expression."""
         match data:
             case int() if not isinstance(data, bool):
                 return linear(((data, index(1)),))
@@ -333,11 +333,11 @@ class Reader:
 
     def _declared(self, name: str) -> Array:
         if name not in self._arrays:
-            raise Unreadable(f"{name} is no input of the program", required=f"one of {', '.join(self._arrays)}")
+            raise Unreadable(f"{name} is not an input of the program", required=f"one of {', '.join(self._arrays)}")
         return self._arrays[name]
 
     def condition(self, data: Json) -> Predicate:
-        """A predicate."""
+        """Decode a predicate."""
         match data:
             case [">=0", expression]:
                 return non_negative(self.index(expression))
@@ -353,7 +353,7 @@ class Reader:
                 raise _unreadable("a condition", data)
 
     def tensor(self, data: Json) -> Expr:
-        """A tensor expression."""
+        """Decode a tensor expression."""
         match data:
             case ["@", entry] if is_position(entry) and entry < len(self._table):
                 return self._table[entry]
@@ -363,7 +363,7 @@ class Reader:
                 raise _unreadable("a tensor expression", data)
 
     def _node(self, of: type[Expr], values: list[Json], data: Json) -> Expr:
-        """The node whose fields these are, in their order. The constructor checks what it is made of."""
+        """Build a node from its encoded fields. The constructor checks them."""
         left = iter(values)
         try:
             fields: list[Any] = [self._field(slot, next(left), left) for slot in slots_of(of)]
@@ -375,7 +375,7 @@ class Reader:
         return made
 
     def _field(self, slot: Slot, value: Json, more: Iterator[Json]) -> object:
-        """What a field holds; the amounts of an operator are `more` values."""
+        """Decode a field; the amounts of an operator are taken from `more`."""
         match slot.role:
             case Role.PART:
                 return self.tensor(value)
@@ -433,12 +433,12 @@ def _text(data: Json) -> str:
 
 
 def checked_type(data: str | None) -> str | None:
-    """Return an element type as it is written. Raises `DtypeError`."""
+    """Validate an encoded element type. Raises `DtypeError`."""
     return None if data is None else dtypes.checked_dtype(data)
 
 
 def _number(text: str) -> int | float:
-    """What `repr` wrote; a number is not a word of Python."""
+    """Decode the `repr` of a finite or infinite number; NaN is refused."""
     try:
         value: int | float = int(text) if text.lstrip("-").isdecimal() else float(text)
     except ValueError:
@@ -450,19 +450,19 @@ def _number(text: str) -> int | float:
 
 def _unreadable(what: str, data: Json) -> Unreadable:
     return Unreadable(
-        f"{abbreviated(data)} is not how {what} is written",
-        required=f"{what}, as `rewrites.certificates.term_json` says",
+        f"{abbreviated(data)} is not the encoding of {what}",
+        required=f"{what}, encoded by `rewrites.certificates.term_json`",
     )
 
 
 def abbreviated(data: Json) -> str:
-    """The beginning of a value, for a message."""
+    """Return the beginning of a value, for a message."""
     text = json.dumps(data) if depth_of(data) <= DEEPEST else "a deeply nested value"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
 def depth_of(data: Json) -> int:
-    """How deeply lists and objects are nested."""
+    """Return the nesting depth of lists and objects."""
     level, depth = [data], 0
     while level:
         depth += 1
@@ -475,17 +475,17 @@ def depth_of(data: Json) -> int:
     return depth
 
 
-# -- one argument as text ---------------------------------------------------------------------------------------------
+# -- single arguments as text -----------------------------------------------------------------------------------------
 
 
 def text_of(argument: Argument, program: Program) -> str:
-    """One argument as text, which `argument_in` reads back."""
+    """Encode one argument as text, for `argument_in`."""
     table, (values,) = written([{"": argument}], program.inputs)
     return json.dumps([*table, values[""]], ensure_ascii=False)
 
 
 def argument_in(text: str, program: Program) -> Any:
-    """The argument that a text means: what a script gives to a rule where no surface value says it.
+    """Decode one argument from text. Scripts use it for arguments that have no surface syntax.
 
     >>> import atl
     >>> p = atl.parse("p (x : float32[n]) := x")
@@ -500,5 +500,6 @@ def argument_in(text: str, program: Program) -> Any:
         return made if isinstance(made, Function) else as_surface(made)
     except (RecursionError, json.JSONDecodeError) as error:
         raise Unreadable(
-            f"this is no argument: {error}", required="what `rewrites.certificates.term_json.text_of` gives"
+            f"this is not an encoded argument: {error}",
+            required="the result of `rewrites.certificates.term_json.text_of`",
         ) from None

@@ -1,4 +1,4 @@
-"""What the kernel says of a certificate: the theorem that it replays, or why it is refused, and what z3 was asked."""
+"""Verdicts on certificates: the replayed theorem or the reason of refusal, and the use of z3."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from rewrites.certificates.certificate import describe, load
 from rewrites.certificates.operands import Formats, unknown
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import grade_text
+from rewrites.rule_checking.registry import status_text
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A certificate judged: what it proves, or else the error that says why it is refused."""
+    """The result of checking a certificate: a theorem, or the error for which it is refused."""
 
     file: str
-    judged: Theorem | ATLError
+    result: Theorem | ATLError
     decided_by_z3: int
-    """How many questions z3 has decided, those about the start program too."""
+    """Number of questions that z3 decided, including those about the start program."""
 
     @property
     def theorem(self) -> Theorem | None:
-        """What was replayed."""
-        return self.judged if isinstance(self.judged, Theorem) else None
+        """The replayed theorem, or None if the certificate is refused."""
+        return self.result if isinstance(self.result, Theorem) else None
 
     @property
-    def grades(self) -> Mapping[str, str]:
-        """How far each rule that was used is known to be true, in words."""
-        used = self.judged.steps if isinstance(self.judged, Theorem) else ()
-        return {step.rule.name: grade_text(step.rule) for step in used}
+    def rule_status(self) -> Mapping[str, str]:
+        """The proof status of each rule used, in words."""
+        used = self.result.steps if isinstance(self.result, Theorem) else ()
+        return {step.rule.name: status_text(step.rule) for step in used}
 
     def __str__(self) -> str:
-        if isinstance(self.judged, ATLError):
-            return f"{self.file}: refused\n{self.judged}"
-        return f"{self.file}: {describe(self.judged, grades=self.grades)}"
+        if isinstance(self.result, ATLError):
+            return f"{self.file}: refused\n{self.result}"
+        return f"{self.file}: {describe(self.result, rule_status=self.rule_status)}"
 
 
-def judge(
+def verify(
     path: str | os.PathLike[str],
     *,
     rules: Mapping[str, Rule] | None = None,
     smt: bool = True,
     formats: Formats = unknown,
 ) -> Verdict:
-    """Replays a certificate by the kernel, as `load` does, judged as by a process of its own: nothing is remembered."""
+    """Check a certificate like `load`, with the prover's caches cleared, as in a fresh process."""
     forget()
     before = statistics.snapshot()
     try:
-        judged: Theorem | ATLError = load(path, rules=rules, smt=smt, formats=formats)
+        result: Theorem | ATLError = load(path, rules=rules, smt=smt, formats=formats)
     except ATLError as error:
-        judged = error
-    return Verdict(str(path), judged, statistics.since(before).z3)
+        result = error
+    return Verdict(str(path), result, statistics.since(before).z3)

@@ -1,1 +1,1 @@
-"""Places of a program: sites, and the ways to choose them."""
+"""Cursors: places in a program, and the ways to choose them."""

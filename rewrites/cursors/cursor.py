@@ -1,4 +1,4 @@
-"""Places of a program: a path, the subterm, and, when asked for, what is known and what things are called there."""
+"""Cursors: a path into a program, the subterm there, and lazily the facts and the names in scope."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from atl.text.printing import text_at
 
 
 class Cursor:
-    """A subterm and where it stands. Facts and names are worked out only when they are asked for."""
+    """A subterm with its path in a program. Facts and names are computed on first use."""
 
     def __init__(self, program: Program, path: Path, term: Expr, above: Cursor | None) -> None:
         self.program = program
@@ -27,11 +27,11 @@ class Cursor:
         self.above = above
 
     def child(self, position: int) -> Cursor:
-        """The place of a direct part."""
+        """Return the cursor of a direct part."""
         return Cursor(self.program, (*self.path, position), children(self.term)[position].expr, self)
 
     def spine(self) -> list[Cursor]:
-        """The places from the whole program down to this one."""
+        """Return the cursors from the whole program down to this one."""
         out: list[Cursor] = []
         at: Cursor | None = self
         while at is not None:
@@ -48,21 +48,21 @@ class Cursor:
 
     @cached_property
     def safe_scope(self) -> Scope:
-        """As `scope`, without what is said of elements that are not proved to be there (`safe_scope_of_child`)."""
+        """The facts of `scope` without those about elements that may be out of range (`safe_scope_of_child`)."""
         if self.above is None:
             return outermost(self.program)
         return safe_scope_of_child(self.above.term, self.path[-1], self.above.safe_scope)
 
     @property
     def loop(self) -> tuple[Var, Index, Index]:
-        """The variable of the loop that stands here, and where its range begins and ends, as they are seen inside."""
+        """The variable and the bounds of the loop at this cursor, as seen inside of the loop."""
         assert isinstance(self.term, Gen | Reduce)
         variable = Var(len(self.scope.indices), self.term.name)
         return variable, self.scope.index(self.term.low), self.scope.index(self.term.high)
 
     @cached_property
     def names(self) -> Names:
-        """What the printer calls indices and let-bound tensors here."""
+        """The printed names of the indices and let-bound tensors in scope."""
         names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
         for outer, inner in zip(self.spine(), self.spine()[1:], strict=False):
             indices, tensors = names_bound(outer.term, inner.path[-1])
@@ -74,11 +74,11 @@ class Cursor:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """The names of what is bound here: as they are printed, and as they were given."""
+        """The names bound by this node: the printed names first, then the names as written."""
         given = names_given(self.term)
         if not given:
             return ()
-        # The names of this place are kept: the printed ones are only looked up.
+        # Work on a copy: `self.names` must not change.
         names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
         for taken in (*self.names.indices, *self.names.tensors):
             names.fresh(taken)
@@ -89,7 +89,7 @@ class Cursor:
 
 
 def cursor_at(program: Program, path: Path) -> Cursor:
-    """The place at the end of a path."""
+    """Return the cursor at a path."""
     cursor = Cursor(program, (), program.body, None)
     for position in checked_path(program, path):
         cursor = cursor.child(position)
@@ -97,7 +97,7 @@ def cursor_at(program: Program, path: Path) -> Cursor:
 
 
 def checked_path(program: Program, path: Path) -> Path:
-    """The path, if it leads to a part of the program. Raises `InvalidArgument`."""
+    """Return the path if it exists in the program. Raises `InvalidArgument` otherwise."""
     at = program.body
     for position in path if isinstance(path, tuple | list) else (None,):
         if not is_position(position) or position >= len(children(at)):
@@ -111,15 +111,15 @@ def checked_path(program: Program, path: Path) -> Path:
 
 
 def cursors(program: Program, *, below: Path = (), top_down: bool = False) -> Iterator[Cursor]:
-    """The places of a program from `below` on: children first and from left to right, or nodes first.
+    """Yield the cursors at and below a path: children before their parent from left to right, or parents first.
 
-    Of a let the body comes before the binding when children come first (section 3 of the reference, search order).
+    If children come first, the body of a let comes before its value (section 3 of the reference, search order).
     """
     yield from walk(cursor_at(program, below), top_down=top_down)
 
 
 def walk(cursor: Cursor, *, top_down: bool = False) -> Iterator[Cursor]:
-    """This place and all below it, in one of the two orders."""
+    """Yield this cursor and all below it, in the order of `cursors`."""
     if top_down:
         yield cursor
     for position in positions(cursor.term, top_down=top_down):
@@ -129,11 +129,11 @@ def walk(cursor: Cursor, *, top_down: bool = False) -> Iterator[Cursor]:
 
 
 def positions(term: Expr, *, top_down: bool = False) -> tuple[int, ...]:
-    """The positions of the direct parts in the order of a search."""
+    """Return the positions of the direct parts in search order."""
     found = tuple(range(len(children(term))))
     return found[::-1] if isinstance(term, Let) and not top_down else found
 
 
 def binders(program: Program) -> Iterator[Cursor]:
-    """The generations, reductions and lets, from the outside in and from left to right."""
+    """Yield the generations, reductions and lets, from the outside in and from left to right."""
     return (cursor for cursor in cursors(program, top_down=True) if binds(cursor.term))

@@ -1,4 +1,4 @@
-"""The subterm that is nearest to a pattern which fits nothing, and the first thing in which the two differ."""
+"""Near misses: the subterm that is nearest to a pattern without matches, and their first difference."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ WIDTH: Final = 60
 
 
 def nothing_fits(text: str, inside: str, cursors: Iterable[Cursor]) -> DoesNotApply:
-    """Return the error for a pattern that fits none of these places, with the one that is nearest to it.
+    """Return the error for a pattern that matches at none of these cursors, with the nearest subterm.
 
-    `inside` names the part of the program that the places are in. Nearest is the place at which most of what the
-    pattern asks for is there; where nothing is at any place, none is shown.
+    `inside` describes the searched part of the program. The nearest subterm has most of what the pattern requires. It
+    is omitted if no subterm has anything in common with the pattern.
     """
     wanted = pattern(text)
     near: tuple[int, Cursor, list[Difference]] | None = None
@@ -45,8 +45,9 @@ def nothing_fits(text: str, inside: str, cursors: Iterable[Cursor]) -> DoesNotAp
         return DoesNotApply(summary, required=required, suggestions=general)
     _, cursor, found = near
     path = (*cursor.path, *found[0].path)
+    difference = f"{_has(found[0], cursor, text)}{_grouping(found[0], wanted, cursor)}"
     return DoesNotApply(
-        f"{summary}; the nearest, {_at(cursor, ())}, has {_has(found[0], cursor, text)}{_grouping(found[0], wanted, cursor)}",
+        f"{summary}; the nearest, {_at(cursor, ())}, has {difference}",
         place=place_of(cursor.program, path),
         required=required,
         suggestions=_that_fits(wanted, text, cursor, found) or general,
@@ -58,7 +59,7 @@ def _at(cursor: Cursor, below: tuple[int, ...]) -> str:
 
 
 def _has(difference: Difference, cursor: Cursor, text: str) -> str:
-    """Say what is there and what the pattern has in its place."""
+    """Describe what the subterm has in place of a part of the pattern."""
     wanted, found = difference.pair
     match difference.what:
         case "part":
@@ -78,12 +79,12 @@ def _has(difference: Difference, cursor: Cursor, text: str) -> str:
 
 
 def _source(text: str, span: tuple[int, int]) -> str:
-    """Return a part of a pattern as it was written."""
+    """Return the text of a part of a pattern."""
     return without_numbers(with_numbered_holes(text)[slice(*span)])
 
 
 def _grouping(difference: Difference, wanted: Wanted, cursor: Cursor) -> str:
-    """Say how operators of one precedence are grouped, where the pattern differs in an operand of such a chain."""
+    """Explain left associativity if the pattern differs in a chain of operators of one precedence."""
     if not difference.path:
         return ""
     *above, last = difference.path
@@ -104,7 +105,7 @@ def _one_precedence(op: Any, other: Any) -> bool:
 
 
 def _that_fits(wanted: Wanted, text: str, cursor: Cursor, found: list[Difference]) -> tuple[str, ...]:
-    """Suggest the pattern with `_` for each part that differs, if it fits and is not all of the pattern."""
+    """Suggest the pattern with `_` for each differing part, if it matches and is not just `_`."""
     numbered, out, end = with_numbered_holes(text), "", 0
     for start, stop in sorted({each.wanted.span for each in found}):
         if (start, stop) == wanted.span:

@@ -1,4 +1,4 @@
-"""The places that `at=` and `around=` choose in a goal."""
+"""Targets: the values of `at=` and `around=`, and the places of a goal that they choose."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from rewrites.errors import DoesNotApply, known_names, unknown_name
 
 @runtime_checkable
 class Followed(Protocol):
-    """What whoever found a place knows of it, by which it is followed: sessions have their own kind."""
+    """Interface for following a place through rewrites. Sessions implement it."""
 
     def now(self, label: str) -> Path:
-        """The path of the place as it is now; `label` is what errors call it. Raises `DoesNotApply` once it is gone."""
+        """Return the current path; `label` is its name in errors. Raises `DoesNotApply` if the place was removed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handle:
     """A place that is followed through later rewrites: `s.rw(…, at=handle)`.
 
-    `path` is where it is now. Raises `DoesNotApply` once a rewrite has taken the place away.
+    `path` is its current path. Reading it raises `DoesNotApply` if a rewrite has removed the place.
     """
 
     label: str
     origin: Followed = field(repr=False)
-    """Where it was found: another session than that one, and than its branches, refuses it."""
+    """The session in which the place was found. Only this session and its branches accept the handle."""
 
     @property
     def path(self) -> Path:
-        """The place as it is now."""
+        """The current path of the place."""
         return self.origin.now(self.label)
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str) or not isinstance(self.origin, Followed):
-            raise InvalidArgument(f"a handle on {brief(self.label)}", required="what s.find(…) gives")
+            raise InvalidArgument(f"invalid handle on {brief(self.label)}", required="a handle returned by s.find(…)")
 
     def __copy__(self) -> Handle:
         return self
@@ -52,9 +52,9 @@ class Handle:
 
     def __reduce__(self) -> NoReturn:
         raise InvalidArgument(
-            f"the handle {self.label} is not pickled: it is a place of one session",
-            required="its label, by which another session finds such a place",
-            suggestions=(f"s.find({self.label!r}) in the session that is to go on",),
+            f"the handle {self.label} cannot be pickled: it belongs to one session",
+            required="its label, with which another session can find the place",
+            suggestions=(f"s.find({self.label!r}) in the other session",),
         )
 
     def __repr__(self) -> str:
@@ -67,9 +67,9 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """The places that `what` chooses inside of the let or loop that `outer` chooses: `s.tile("i", 8, in_="buf")`.
+    """The target `what` restricted to the inside of the let or loop `outer`: `s.tile("i", 8, in_="buf")`.
 
-    Inside of a let is its value and not its body.
+    The inside of a let is its value, not its body.
     """
 
     what: Target
@@ -83,7 +83,7 @@ class Within:
 
 
 Target: TypeAlias = Path | str | Handle | Within
-"""A path, the name of a binder or a let, a pattern in the printed notation, a handle, or one of these in a let."""
+"""A path, the name of a loop, sum or let, a pattern in the printed notation, a handle, or one of these in a let."""
 
 
 @overload
@@ -91,7 +91,7 @@ def within(what: Target, outer: Target | None) -> Target: ...
 @overload
 def within(what: Target | Sequence[Target], outer: Target | None) -> Target | Sequence[Target]: ...
 def within(what: Any, outer: Any) -> Any:
-    """Return the same choice, or each of a list of them, inside of `outer`; all of the goal where that is None."""
+    """Restrict a target, or each of a list of targets, to the inside of `outer`; None means no restriction."""
     if outer is None:
         return what
     if isinstance(what, list | tuple) and not all(type(position) is int for position in what):
@@ -100,7 +100,7 @@ def within(what: Any, outer: Any) -> Any:
 
 
 def chosen(program: Program, what: Target, *, top_down: bool = False) -> Iterator[Cursor]:
-    """The places that are meant, in the order of a search."""
+    """Yield the places of a target, in search order."""
     match what:
         case Handle():
             yield cursor_at(program, what.path)
@@ -120,19 +120,19 @@ def chosen(program: Program, what: Target, *, top_down: bool = False) -> Iterato
             yield cursor_at(program, tuple(what))
         case _:
             raise InvalidArgument(
-                f"{brief(what)} chooses no place",
+                f"{brief(what)} is not a target",
                 required='a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle from s.find(…)',
             )
 
 
 def _is_inside(path: Path, outer: Cursor) -> bool:
-    """Whether a place is in the value of a let, or below any other node."""
+    """Return whether a path is inside the value of a let, or below any other node."""
     top = (*outer.path, 0) if isinstance(outer.term, Let) else outer.path
     return path[: len(top)] == top and path != outer.path
 
 
 def named(program: Program, name: str, *, top_down: bool = False) -> Iterator[Cursor]:
-    """The binders that are printed with this name; where nothing is, those that were given it."""
+    """Yield the binders that are printed with this name; if there are none, those written with it."""
     found = [cursor for cursor in cursors(program, top_down=top_down) if name in cursor.called]
     printed = [cursor for cursor in found if cursor.called[0] == name]
     shown = printed or any(array.name == name for array in program.inputs)
@@ -140,12 +140,12 @@ def named(program: Program, name: str, *, top_down: bool = False) -> Iterator[Cu
 
 
 def one(program: Program, what: Target) -> Cursor:
-    """The first place that is meant, from the outside in. Raises `DoesNotApply` with what there is to choose from."""
+    """Return the first place of a target, from the outside in. Raises `DoesNotApply` with the possible names."""
     return every(program, what)[0]
 
 
 def every(program: Program, what: Target) -> list[Cursor]:
-    """The places that are meant, from the outside in. Raises `DoesNotApply` with what there is to choose from."""
+    """Return the places of a target, from the outside in. Raises `DoesNotApply` with the possible names."""
     found = list(chosen(program, what, top_down=True))
     if not found:
         raise nothing_chosen(program, what)
@@ -153,7 +153,7 @@ def every(program: Program, what: Target) -> list[Cursor]:
 
 
 def nothing_chosen(program: Program, what: Target, *, operand: bool = False) -> DoesNotApply:
-    """What to say when nothing in the goal is meant; an `operand` may be an input too."""
+    """Return the error for a target without places; with `operand` inputs are possible names too."""
     inside = "in the goal"
     within = list(cursors(program, top_down=True))
     if isinstance(what, Within):
@@ -167,16 +167,14 @@ def nothing_chosen(program: Program, what: Target, *, operand: bool = False) -> 
     names += [array.name for array in program.inputs] if operand else []
     label = what if isinstance(what, str) else brief(what)
     return DoesNotApply(
-        f"nothing {inside} is bound as {label}",
-        required=f"the name of {'an input, ' if operand else ''}a gen, a sum or a let: {known_names(names)}"
-        if names
-        else f"a binder {inside}",
+        f"no {'input, ' if operand else ''}loop, sum or let {inside} is named {label}",
+        required=f"one of the names {known_names(names)}" if names else f"a loop, sum or let {inside}",
         suggestions=unknown_name("binder", label, names, required="").suggestions,
     )
 
 
 def places(program: Program, at: Target | None, around: Target | None, *, top_down: bool = False) -> Iterable[Cursor]:
-    """The places at which to try: those that `around` fits, within those that `at` chooses; without both, all."""
+    """Yield the places to try: those of `around` inside those of `at`, or all places below `at`."""
     within: list[Path] = [()] if at is None else [cursor.path for cursor in chosen(program, at, top_down=top_down)]
     if not within:
         raise nothing_chosen(program, at or "")
@@ -198,5 +196,5 @@ def _all_below(program: Program, within: list[Path], top_down: bool) -> Iterator
 
 
 def topmost(paths: Collection[Path]) -> list[Path]:
-    """The paths that are not below another one of them."""
+    """Return the paths that are not below another of these paths."""
     return [path for path in paths if not any(path != o and path[: len(o)] == o for o in paths)]

@@ -1,8 +1,8 @@
-"""Choosing places: by a path, by the name of a binder, by a pattern in the printed notation, or by a handle.
+"""Text patterns that choose places of a program.
 
-A pattern is written as programs are printed, in either spelling, with `_` for anything: "⊞[_ < n] _", "buf[_]",
-"sum[k < _] _ * _", "[_] · _". Of an index expression `_` is the part that is not written: "buf[i + _]". A mark is
-asked for where it is written: "⊞[_ < _ | parallel] _".
+A pattern is written as programs are printed, in Unicode or ASCII, with `_` for anything: "⊞[_ < n] _", "buf[_]",
+"sum[k < _] _ * _", "[_] · _". In an index expression, `_` stands for the remaining summands: "buf[i + _]". A mark must
+match only if the pattern contains one: "⊞[_ < _ | parallel] _".
 """
 
 from __future__ import annotations
@@ -12,31 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
+from atl.core import terms
 from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Size, Xor, index, map_leaves
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
-from atl.core.terms import (
-    OPERATORS_BY_WORD,
-    Access,
-    Binary,
-    BinaryOp,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    Unary,
-    UnaryOp,
-    Value,
-)
 from atl.core.traversal import Path, children, conditions_in, names_bound, names_given, own_indices, static
 from atl.errors import ATLError, ParseError, brief
 from atl.parsing.parse_index import IndexReader
@@ -47,12 +26,12 @@ from rewrites.cursors.cursor import Cursor
 _HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")
 _NAMED_HOLE: Final = re.compile(r"_[0-9]+_")
 _BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
-_SIGNS: Final[dict[str, BinaryOp]] = {sign: op for op, sign in INFIX.items()}
-_UNARY: Final[frozenset[str]] = frozenset(get_args(UnaryOp)) - {"neg"}
+_SIGNS: Final[dict[str, terms.BinaryOp]] = {sign: op for op, sign in INFIX.items()}
+_UNARY: Final[frozenset[str]] = frozenset(get_args(terms.UnaryOp)) - {"neg"}
 
 
 def is_name(text: str) -> bool:
-    """Whether a text names a binder; any other is a pattern."""
+    """Return whether a text is the name of a binder; any other text is a pattern."""
     return text.isidentifier() and text != "_"
 
 
@@ -61,12 +40,12 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a subterm is to be: a kind of node, what it says of itself, its indices and its parts, and its mark.
+    """A parsed pattern: the constructor of a node, its attributes, indices and parts, and its mark.
 
-    Without a kind it may be anything, without a mark it may have any. `span` is where it is in the text.
+    Without a constructor it matches anything; without a mark, any mark. `span` is its range in the text.
     """
 
-    of: type[Expr] | None = None
+    of: type[terms.Expr] | None = None
     static: tuple[object, ...] = ()
     name: str | None = None
     indices: tuple[Index, ...] | None = ()
@@ -77,13 +56,13 @@ class Wanted:
 
     @property
     def size(self) -> int:
-        """The number of things that it asks for."""
+        """Number of requirements in the pattern."""
         total, left = 0, [self]
         while left:
             at = left.pop()
             if at.of is not None:
-                asked = (at.name, at.condition, at.mark)
-                total += 1 + len(at.indices or ()) + sum(one is not None for one in asked)
+                optional = (at.name, at.condition, at.mark)
+                total += 1 + len(at.indices or ()) + sum(each is not None for each in optional)
                 left += at.parts
         return total
 
@@ -92,7 +71,7 @@ ANYTHING: Final = Wanted()
 
 
 def pattern(text: str) -> Wanted:
-    """The pattern that a text means. Raises `ParseError` with the place in the text."""
+    """Parse a pattern. Raises `ParseError` with the place in the text."""
     reader = _PatternReader(with_numbered_holes(text))
     try:
         return reader.whole(reader.expression, "the end of the pattern")
@@ -108,18 +87,18 @@ def pattern(text: str) -> Wanted:
 
 
 def with_numbered_holes(text: str) -> str:
-    """Return the text in which spans are counted: each hole has a name of its own there."""
+    """Return the text with a unique name for each hole. Spans refer to this text."""
     count = iter(range(1_000_000))
     return _HOLE.sub(lambda _: f"_{next(count)}_", text)
 
 
 def without_numbers(text: str) -> str:
-    """Return a text with `_` for each hole."""
+    """Replace the unique names of holes by `_`."""
     return _NAMED_HOLE.sub("_", text)
 
 
 class _PatternReader(IndexReader):
-    """Reads patterns: the grammar of `atl.parse`, without types, and with holes."""
+    """Parser of patterns: the grammar of `atl.parse`, without types and with holes."""
 
     def expression(self, at_least: int = Level.BINDER) -> Wanted:
         start = self.next.start
@@ -130,7 +109,7 @@ class _PatternReader(IndexReader):
             token = self.next
             if self.accept("["):
                 for position in self.list_of(self.index, "]", "indices"):
-                    left = Wanted(Access, indices=(position,), parts=(left,), span=(start, self.last.stop))
+                    left = Wanted(terms.Access, indices=(position,), parts=(left,), span=(start, self.last.stop))
                 continue
             binds = _BINDS.get(token.text, -1) if token.kind == "symbol" else -1
             if binds < at_least:
@@ -143,19 +122,19 @@ class _PatternReader(IndexReader):
         match token.kind, token.text:
             case "number", text:
                 self.advance()
-                return Wanted(Constant, static=(float(text),))
+                return Wanted(terms.Constant, static=(float(text),))
             case "word", "max" | "min" if self.after_next.text == "(":
                 self.advance()
-                return Wanted(Binary, static=(token.text,), parts=self._arguments(2))
+                return Wanted(terms.Binary, static=(token.text,), parts=self._arguments(2))
             case "word", ("gen" | "sum" | "prod" | "max" | "min"):
                 return self._binder(self.advance())
             case "word", "let":
                 return self._let()
-            case "word", word if word in OPERATORS_BY_WORD:
+            case "word", word if word in terms.OPERATORS_BY_WORD:
                 return self._reshape(self.advance())
             case "symbol", "-":
                 self.advance()
-                return Wanted(Unary, static=("neg",), parts=(self.expression(Level.POSTFIX),))
+                return Wanted(terms.Unary, static=("neg",), parts=(self.expression(Level.POSTFIX),))
             case "symbol", "[":
                 return self._guard()
             case "symbol", "(":
@@ -191,7 +170,7 @@ class _PatternReader(IndexReader):
         high = self.index()
         mark = self.mark(LoopMark) if self.sees("|") else None
         self.expect("]", "after the range")
-        of: type[Expr] = Gen if monoid is None else Reduce
+        of: type[terms.Expr] = terms.Gen if monoid is None else terms.Reduce
         static = () if monoid is None else (monoid,)
         return Wanted(of, static, name, (low, high), parts=(self.expression(),), mark=mark)
 
@@ -202,7 +181,7 @@ class _PatternReader(IndexReader):
         self.expect(":=", "before the value of the let")
         value = self.expression()
         self.expect("in", "before the body of the let")
-        return Wanted(Let, name=name, parts=(value, self.expression()), mark=mark)
+        return Wanted(terms.Let, name=name, parts=(value, self.expression()), mark=mark)
 
     def _guard(self) -> Wanted:
         self.advance()
@@ -210,7 +189,7 @@ class _PatternReader(IndexReader):
         self.expect("]", "after the condition of a guard")
         if not self.accept("."):
             raise self.error("expected '·' or '.' after the condition of a guard", required="[_] · _")
-        return Wanted(Guard, condition=condition, parts=(self.expression(Level.GUARD),))
+        return Wanted(terms.Guard, condition=condition, parts=(self.expression(Level.GUARD),))
 
     def _guarded(self) -> Predicate | None:
         if _NAMED_HOLE.fullmatch(self.next.text) and self.after_next.text in ("]", ","):
@@ -219,44 +198,44 @@ class _PatternReader(IndexReader):
         return self.condition()
 
     def _reshape(self, token: Token) -> Wanted:
-        of = OPERATORS_BY_WORD[token.text]
+        of = terms.OPERATORS_BY_WORD[token.text]
         amounts = tuple(self.index_operand() for _ in of.form.indices)
-        return Wanted(Reshape, static=(of,), indices=amounts, parts=(self.expression(Level.RESHAPE),))
+        return Wanted(terms.Reshape, static=(of,), indices=amounts, parts=(self.expression(Level.RESHAPE),))
 
     def _named(self, token: Token) -> Wanted:
         if not self.sees("("):
-            return ANYTHING if _NAMED_HOLE.fullmatch(token.text) else Wanted(Input, name=token.text)
+            return ANYTHING if _NAMED_HOLE.fullmatch(token.text) else Wanted(terms.Input, name=token.text)
         match token.text:
             case "value":
                 self.advance()
                 position = self.index()
                 self.expect(")", "after the index")
-                return Wanted(Value, indices=(position,))
+                return Wanted(terms.Value, indices=(position,))
             case "select":
                 self.advance()
                 condition = self._guarded()
                 self.expect(",", "after the condition")
-                return Wanted(Select, condition=condition, parts=self._operands(2))
+                return Wanted(terms.Select, condition=condition, parts=self._operands(2))
             case "cast":
                 self.advance()
                 dtype = self.name("an element type")
                 self.expect(",", "after the element type")
-                return Wanted(Cast, (dtype,), parts=self._operands(1))
+                return Wanted(terms.Cast, (dtype,), parts=self._operands(1))
             case "padding":
                 self.advance()
                 while not self.accept(")") and self.next.kind != "end":
                     self.advance()
-                return Wanted(Padding, indices=None)
+                return Wanted(terms.Padding, indices=None)
             case name if name in _UNARY:
-                return Wanted(Unary, static=(name,), parts=self._arguments(1))
+                return Wanted(terms.Unary, static=(name,), parts=self._arguments(1))
             case _:
                 raise self.error(f"there is no function {token}", token, required=f"one of {', '.join(_UNARY)}")
 
 
 def _joined(sign: str, left: Wanted, right: Wanted) -> Wanted:
     if sign == "++":
-        return Wanted(Concat, parts=(left, right))
-    return Wanted(Binary, static=(_SIGNS[sign],), parts=(left, right))
+        return Wanted(terms.Concat, parts=(left, right))
+    return Wanted(terms.Binary, static=(_SIGNS[sign],), parts=(left, right))
 
 
 def _unless_hole(name: str) -> str | None:
@@ -268,7 +247,7 @@ def _unless_hole(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The names in scope where a pattern is compared; the innermost last."""
+    """The names in scope of a subterm, innermost last."""
 
     indices: tuple[str, ...]
     tensors: tuple[tuple[str, ...], ...]
@@ -285,38 +264,38 @@ class _Named:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A part of a pattern that the subterm at a path below the compared one is not."""
+    """A difference between a part of a pattern and the subterm at a path below the compared one."""
 
     wanted: Wanted
     path: Path
     what: Literal["part", "operator", "name", "mark", "index", "condition"] = "part"
     pair: tuple[Any, Any] = ("", "")
-    """What is wanted and what is there, where that is not the whole part."""
+    """The differing attribute in the pattern and in the subterm, unless the whole part differs."""
     weight: int = 1
-    """The number of things that the pattern asks for and that are not compared any further, this one included."""
+    """Number of requirements of the pattern that fail or are not compared because of this difference."""
 
 
 def fits(wanted: Wanted, cursor: Cursor) -> bool:
-    """Whether a pattern fits the subterm at a place."""
-    if wanted.of not in (None, Input, type(cursor.term)):
-        return False  # the names of a place are worked out only where they are needed
+    """Return whether a pattern matches the subterm at a cursor."""
+    if wanted.of not in (None, terms.Input, type(cursor.term)):
+        return False  # skips computing the names in scope
     return next(differences(wanted, cursor), None) is None
 
 
 def differences(wanted: Wanted, cursor: Cursor) -> Iterator[Difference]:
-    """Yield all that a pattern asks for and the subterm at a place is not."""
+    """Yield the differences between a pattern and the subterm at a cursor."""
     names = cursor.names
     return _differences(wanted, cursor.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)), ())
 
 
-def _differences(wanted: Wanted, found: Expr, names: _Named, path: Path) -> Iterator[Difference]:
+def _differences(wanted: Wanted, found: terms.Expr, names: _Named, path: Path) -> Iterator[Difference]:
     if wanted.of is None:
         return
-    if wanted.of is Input:
+    if wanted.of is terms.Input:
         match found:
-            case Input(array):
+            case terms.Input(array):
                 same = array.name == wanted.name
-            case Local(position):
+            case terms.Local(position):
                 same = wanted.name in names.tensors[-1 - position]
             case _:
                 same = False
@@ -327,7 +306,7 @@ def _differences(wanted: Wanted, found: Expr, names: _Named, path: Path) -> Iter
         yield Difference(wanted, path, weight=wanted.size)
         return
     if wanted.static != static(found):
-        operation = isinstance(found, Binary | Unary | Reduce)
+        operation = isinstance(found, terms.Binary | terms.Unary | terms.Reduce)
         if not operation:
             yield Difference(wanted, path, weight=wanted.size)
             return
@@ -347,14 +326,14 @@ def _differences(wanted: Wanted, found: Expr, names: _Named, path: Path) -> Iter
         yield from _differences(part, child.expr, _inside(wanted, found, position, names), (*path, position))
 
 
-def _inside(wanted: Wanted, found: Expr, position: int, names: _Named) -> _Named:
+def _inside(wanted: Wanted, found: terms.Expr, position: int, names: _Named) -> _Named:
     indices, tensors = names_bound(found, position)
     called = (wanted.name or name for name in indices)
     return _Named((*names.indices, *called), (*names.tensors, *((name,) for name in tensors)))
 
 
 def _fits_condition(wanted: Predicate, found: Predicate) -> bool:
-    """Conjuncts fit in any order."""
+    """Match conjuncts in any order."""
     parts = list(conjuncts(found))
     for want in conjuncts(wanted):
         found_at = next((k for k, have in enumerate(parts) if _fits_literal(want, have)), None)
@@ -393,7 +372,7 @@ def _atom_has_hole(atom: object) -> bool:
 
 
 def fits_index(wanted: Index, found: Index, *, zero: bool = False) -> bool:
-    """Whether an index expression is the pattern with something for each `_`; in a sum that is 0 only if allowed."""
+    """Return whether an index expression matches. `_` in a sum matches nothing (0) only with `zero`."""
     if not _has_hole(wanted):
         return wanted == found
     if _is_hole(wanted):

@@ -1,10 +1,10 @@
-"""The e-graph: many equal programs at once, a cost model that picks one, and the kernel that proves the way to it.
+"""Equality saturation: an e-graph of equal programs, cost models that pick one, and kernel proofs of the result.
 
-Sessions make it of use: `s.equal_to(other)`, `s.saturate(…)`, `s.auto(…)`. egglog is imported when a search begins.
+Used by `s.equal_to(other)`, `s.saturate(…)` and `s.auto(…)`. egglog is imported when a search begins.
 """
 
 from rewrites.egraph.pricing.costs import code_size, lines, traffic
-from rewrites.egraph.schedules import Choice, Saturated, choose, saturate, searched
+from rewrites.egraph.schedules import Choice, Saturated, choose, find_schedules, saturate
 from rewrites.egraph.search import Limit, Progress
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "Saturated",
     "choose",
     "code_size",
+    "find_schedules",
     "lines",
     "saturate",
-    "searched",
     "traffic",
 ]

@@ -1,9 +1,9 @@
-"""Contexts: what a scope knows at a place, told apart without names.
+"""Contexts: the facts known at a place, identified without names.
 
-Terms are equal in a context, not everywhere: under the guard [1 <= i] the term [1 <= i] · f[i] is f[i], and beside it
-that is wrong. So every class of the graph stands in one context, and nothing is united across contexts. Two places
-share one when the ranges of the loops around them, the types of the lets, and the conditions that hold there are the
-same, whatever they are called; and when a guard there would be folded in by a fold other than a sum, or not.
+Terms are equal in a context, not everywhere: under the guard [1 <= i] the term [1 <= i] · f[i] equals f[i], but outside
+it does not. So every class of the graph belongs to one context, and classes are never united across contexts. Two
+places share a context if the ranges of the loops around them, the types of the lets and the known conditions are the
+same, up to names. They must also agree on `folded`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,9 @@ from typing import TypeAlias, assert_never
 
 from atl.checks.scope import Scope, initial_facts
 from atl.checks.wellformed import stores_everything
+from atl.core import terms
 from atl.core.index import Array, Index, Var, index
 from atl.core.predicate import FALSE, TRUE, Predicate, conjuncts, negation, predicate_order, within
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import Child, children, conditions_in, own_indices, static
 from atl.prove import Facts, Proved, holds, prove
 from atl.text.printing import show_predicate
@@ -47,30 +26,32 @@ Range: TypeAlias = tuple[Index, Index]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:
-    """A place without names. `loops` are the ranges around it, the outermost first, seen from outside of all."""
+    """A place up to names. `loops` are the ranges of the loops around it, outermost first, in terms of the outermost
+    scope.
+    """
 
     number: int
     loops: tuple[Range, ...]
-    tensors: tuple[Type, ...]
+    tensors: tuple[terms.Type, ...]
     guards: frozenset[Predicate]
     dead: bool
-    """The conditions contradict each other: whatever stands here is never looked at, and is left alone."""
+    """True if the conditions contradict each other: terms here are never evaluated, and are not rewritten."""
     folded: bool
-    """What is not stored here would be folded in as a zero, by a fold other than a sum."""
+    """True if padding here would be folded in as zero by a fold other than a sum."""
     scope: Scope
     parts: dict[object, tuple[Context, ...]] = field(default_factory=dict, repr=False)
 
     def knows(self, fact: Predicate, *, thorough: bool = False) -> bool:
-        """Whether a fact, written with the indices of this place, is proved here."""
+        """Return True if a fact, stated with the indices of this place, is proved here."""
         return isinstance(prove(self.scope.facts, self.scope.predicate(fact), thorough=thorough), Proved)
 
     def __str__(self) -> str:
         facts = ", ".join(map(show_predicate, self.scope.facts.predicates))
-        return f"context {self.number}: {facts or 'nothing is known'}{'; never' if self.dead else ''}"
+        return f"context {self.number}: {facts or 'no facts'}{'; unreachable' if self.dead else ''}"
 
 
 class Contexts:
-    """All contexts of a search, numbered in the order in which they were met."""
+    """All contexts of a search, numbered in order of creation."""
 
     def __init__(self, assumptions: Sequence[Predicate], inputs: Sequence[Array]) -> None:
         self.all: list[Context] = []
@@ -82,7 +63,7 @@ class Contexts:
     def _of(
         self,
         loops: tuple[Range, ...],
-        tensors: tuple[Type, ...],
+        tensors: tuple[terms.Type, ...],
         guards: frozenset[Predicate],
         *,
         dead: bool,
@@ -106,15 +87,15 @@ class Contexts:
             indices.append(variable)
         return Scope(facts.assume(*sorted(guards, key=predicate_order)), tuple(indices))
 
-    def below(self, at: Context, term: Expr) -> tuple[Context, ...]:
-        """The context of each direct part of a term that stands in a context."""
+    def below(self, at: Context, term: terms.Expr) -> tuple[Context, ...]:
+        """Return the context of each direct part of a term in a context."""
         key = _what_parts_depend_on(term)
         found = at.parts.get(key)
         if found is None:
             found = at.parts[key] = tuple(self._part(at, term, child) for child in children(term))
         return found
 
-    def _part(self, at: Context, term: Expr, child: Child) -> Context:
+    def _part(self, at: Context, term: terms.Expr, child: Child) -> Context:
         made = self._folding(at, term, child)
         part = child.part
         if part.assumes is not None:
@@ -124,23 +105,31 @@ class Contexts:
             low, high = at.scope.index(getattr(term, binder.low)), at.scope.index(getattr(term, binder.high))
             made = self._of((*made.loops, (low, high)), made.tensors, made.guards, dead=made.dead, folded=made.folded)
         for bound in part.tensors:
-            of: Type = getattr(term, bound.value).type
-            types = (*made.tensors, Type(of.dtype, at.scope.shape(of)))
+            of: terms.Type = getattr(term, bound.value).type
+            types = (*made.tensors, terms.Type(of.dtype, at.scope.shape(of)))
             made = self._of(made.loops, types, made.guards, dead=made.dead, folded=made.folded)
         return made
 
-    def _folding(self, at: Context, term: Expr, child: Child) -> Context:
-        """Whether what a part does not store is folded in: a reduction begins it, and what computes a value ends it."""
+    def _folding(self, at: Context, term: terms.Expr, child: Child) -> Context:
+        """Update `folded` for a part: a reduction sets it, and a node that computes a value clears it."""
         match term:
-            case Reduce(monoid):
+            case terms.Reduce(monoid):
                 folded = monoid != "sum"
-            case Gen() | Reshape() | Concat():
+            case terms.Gen() | terms.Reshape() | terms.Concat():
                 folded = at.folded
-            case Let():
+            case terms.Let():
                 folded = at.folded and bool(child.tensors)
-            case Guard() | Access() | Unary() | Binary() | Select() | Cast():
+            case terms.Guard() | terms.Access() | terms.Unary() | terms.Binary() | terms.Select() | terms.Cast():
                 folded = False
-            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
+            case (
+                terms.Input()
+                | terms.Local()
+                | terms.TensorVar()
+                | terms.Metavariable()
+                | terms.Constant()
+                | terms.Value()
+                | terms.Padding()
+            ):
                 folded = False
             case _:
                 assert_never(term)
@@ -149,7 +138,9 @@ class Contexts:
         return self._of(at.loops, at.tensors, at.guards, dead=at.dead, folded=folded)
 
     def assume(self, at: Context, condition: Predicate) -> Context:
-        """The context of the body of a guard: what follows from the rest is not kept, so that equal ones are found."""
+        """Return the context of a guard's body. Conditions implied by the others are dropped, so that equal contexts
+        are shared.
+        """
         if at.dead:
             return at
         key = (at.number, condition)
@@ -179,7 +170,7 @@ class Contexts:
         return self._of(at.loops, at.tensors, frozenset(stay), dead=False, folded=at.folded)
 
 
-def _what_parts_depend_on(term: Expr) -> object:
+def _what_parts_depend_on(term: terms.Expr) -> object:
     form = type(term).form
     if not form.binders and not form.predicates:
         return type(term), len(children(term))
@@ -191,6 +182,6 @@ def _what_parts_depend_on(term: Expr) -> object:
     return type(term), static(term), own_indices(term), conditions_in(term), types
 
 
-def may_stand(at: Context, term: Expr) -> bool:
-    """Whether nothing in the term would be folded in, where that counts, without having been stored."""
+def may_occur(at: Context, term: terms.Expr) -> bool:
+    """Return True unless padding in the term would be folded in by a fold other than a sum."""
     return not at.folded or stores_everything(term)

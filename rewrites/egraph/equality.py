@@ -1,4 +1,4 @@
-"""Whether two programs are equal: both unfolded to their elements, cut into cases, and looked for in one graph."""
+"""Equality of two programs: both are unfolded to their elements, split into cases, and compared in one e-graph."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ from atl.prove import proves
 from atl.text.printing import show_predicate
 from rewrites.derivation import Derivation
 from rewrites.egraph.contexts import Context
-from rewrites.egraph.differing import differing_input
+from rewrites.egraph.counterexamples import find_counterexample
 from rewrites.egraph.forest import replayed
-from rewrites.egraph.normal import Move, Moves, Normaliser, applied, turned
+from rewrites.egraph.normal import Move, Moves, Normaliser, apply_rule, inverse_moves
+from rewrites.egraph.parameters import TileChoices, conditions_of_place
+from rewrites.egraph.phases import DirectedRule, Phase, directed_rules
 from rewrites.egraph.search import Limit, Progress, Search, Watch
-from rewrites.egraph.supplies import Wanted, conditions_of_place
-from rewrites.egraph.uses import Role, Use, uses
 from rewrites.errors import NotFound
 from rewrites.rules import RULES
 
-MOST_CASES: Final = 60
+MAX_CASES: Final = 60
 ROUNDS_OF_CASES: Final = 3
-MOST_SHOWN: Final = 4_000
-"""A form with more nodes is not written into a message."""
-EXPANDED, CASES = uses(Role.ONCE)
+MAX_SHOWN: Final = 4_000
+"""Maximum number of nodes of a form shown in a message."""
+EXPANDED, CASES = directed_rules(Phase.INITIAL)
 LIMIT: Final = Limit(nodes=6_000, rounds=12, seconds=10.0)
 
-OF_LOOPS: Final = ("unfold_let+", "gen_interchange+", "sum_gen_swap+", "sum_gen_swap-", "tile_gen+")
-"""What has nothing to do where all is unfolded to elements: no generation stands there but those around the whole."""
+LOOP_RULES: Final = ("unfold_let+", "gen_interchange+", "sum_gen_swap+", "sum_gen_swap-", "tile_gen+")
+"""Rules for loops, which are useless once both programs are unfolded to their elements."""
 
 
-def _stages() -> Iterator[list[Use]]:
-    """What is explored, and when that has found all that it can, what is explored as well."""
-    moves = [use for use in uses(Role.EXPLORED, Role.SUPPLIED) if use.name not in OF_LOOPS]
-    yield [use for use in moves if use.supply != "tiles"]
-    yield list(uses(Role.COMPARED))
-    yield [use for use in moves if use.supply == "tiles"]
+def _stages() -> Iterator[list[DirectedRule]]:
+    """Yield sets of rules to explore; the next set is added when the search is saturated."""
+    moves = [use for use in directed_rules(Phase.EXPLORED, Phase.ENUMERATED) if use.name not in LOOP_RULES]
+    yield [use for use in moves if use.enumerator != "tiles"]
+    yield list(directed_rules(Phase.COMPARED))
+    yield [use for use in moves if use.enumerator == "tiles"]
 
 
 @dataclass(frozen=True, slots=True)
 class Unfolded:
-    """A body, and the moves that lead to it from where it began."""
+    """A body, and the moves that lead to it from the original body."""
 
     body: Expr
     moves: Moves = ()
 
     def then(self, body: Expr, moves: Sequence[Move]) -> Unfolded:
-        """Some moves further on."""
+        """Append moves that lead to `body`."""
         return Unfolded(body, (*self.moves, *moves))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of comparing two programs: their unfolded forms, and the moves from one to the other if they met."""
+    """The result of a comparison: both unfolded forms, and the moves from one program to the other if found."""
 
     left: Expr
     right: Expr
@@ -73,8 +73,8 @@ class Comparison:
     progress: Progress | None = None
 
 
-def expanded(body: Expr, shape: Sequence[Index]) -> Unfolded:
-    """The tensor as generations of its elements, with these extents, which must equal its own."""
+def expand(body: Expr, shape: Sequence[Index]) -> Unfolded:
+    """Return the tensor as generations of its elements with these extents, which must equal its own."""
     at = Unfolded(body)
     for depth, extent in enumerate(shape):
         path = (0,) * depth
@@ -83,21 +83,21 @@ def expanded(body: Expr, shape: Sequence[Index]) -> Unfolded:
             continue
         made = Gen(ZERO, extent, Access(shift_term(here, 1), bound(0)))
         move = Move(path, RULES[EXPANDED.rule], EXPANDED.reverse, arguments={"n": extent, "v": here})
-        at = at.then(put(at.body, path, made), (move,))
+        at = at.then(replace_at(at.body, path, made), (move,))
     return at
 
 
-def put(body: Expr, path: Path, part: Expr) -> Expr:
-    """The term with another part at a path."""
+def replace_at(body: Expr, path: Path, part: Expr) -> Expr:
+    """Replace the part of a term at a path."""
     if not path:
         return part
     parts = [child.expr for child in children(body)]
-    parts[path[0]] = put(parts[path[0]], path[1:], part)
+    parts[path[0]] = replace_at(parts[path[0]], path[1:], part)
     return with_children(body, tuple(parts))
 
 
 class Cases:
-    """An element in cases: for each condition in turn, itself where it holds and itself where it does not."""
+    """Case analysis of an element: for each condition in turn, one copy where it holds and one where it does not."""
 
     def __init__(self, normaliser: Normaliser, conditions: Sequence[Predicate]) -> None:
         self.normaliser = normaliser
@@ -105,7 +105,7 @@ class Cases:
         self.count = 0
 
     def of(self, at: Unfolded, rank: int) -> Unfolded | None:
-        """The body with its elements in cases, each in normal form; None where there would be too many."""
+        """Return the body with its elements split into cases, each in normal form; None if there are too many."""
         self.count = 0
         path = (0,) * rank
         context = self.normaliser.contexts.root
@@ -116,14 +116,14 @@ class Cases:
         try:
             made = self._visit(context, term, path, 0)
         except ATLError:
-            return None  # too large when all cases are written out
-        return None if made is None else at.then(put(at.body, path, made.body), made.moves)
+            return None  # the term with all cases is too large
+        return None if made is None else at.then(replace_at(at.body, path, made.body), made.moves)
 
     def _visit(self, context: Context, term: Expr, path: Path, first: int) -> Unfolded | None:
         for number, condition in enumerate(self.conditions[first:], first):
             if context.knows(condition) or context.knows(negation(condition)):
                 continue
-            step = applied(context, term, CASES, {"p": condition, "e": term})
+            step = apply_rule(context, term, CASES, {"p": condition, "e": term})
             if step is None:
                 return None
             made, move = step
@@ -134,23 +134,23 @@ class Cases:
                 case = self._visit(below, term, (*path, *inside), number + 1)
                 if case is None:
                     return None
-                at = at.then(put(at.body, inside, case.body), case.moves)
+                at = at.then(replace_at(at.body, inside, case.body), case.moves)
             return at
         self.count += 1
         if time.process_time() > self.normaliser.deadline:
             return None
         body, moves = self.normaliser.normal(context, term)
-        return None if self.count > MOST_CASES else Unfolded(body, tuple(move.below(path) for move in moves))
+        return None if self.count > MAX_CASES else Unfolded(body, tuple(move.below(path) for move in moves))
 
 
-def equal(work: Derivation, other: Program, limit: Limit, watch: Watch | None = None) -> None:
-    """Rewrites the goal to the body of another program with the same inputs. Raises `NotFound`, `InvalidArgument`."""
+def prove_equal(work: Derivation, other: Program, limit: Limit, watch: Watch | None = None) -> None:
+    """Rewrite the goal to the body of another program with the same inputs. Raises `NotFound`, `InvalidArgument`."""
     start = work.goal
-    target = _under_the_same_assumptions(start, other)
+    target = _checked_target(start, other)
     if start.body == target.body:
         work.show(target.body)
         return
-    found = compared(start, target, limit, watch)
+    found = compare(start, target, limit, watch)
     if found.moves is None:
         raise _not_found(start, target, found)
     try:
@@ -161,9 +161,11 @@ def equal(work: Derivation, other: Program, limit: Limit, watch: Watch | None = 
     work.show(target.body)
 
 
-def _under_the_same_assumptions(start: Program, other: Program) -> Program:
+def _checked_target(start: Program, other: Program) -> Program:
     if not isinstance(other, Program):
-        raise InvalidArgument(f"{type(other).__name__} is no program", required="a program with the inputs of the goal")
+        raise InvalidArgument(
+            f"{type(other).__name__} is not a program", required="a program with the inputs of the goal"
+        )
     if {array.name: array for array in other.inputs} != {array.name: array for array in start.inputs}:
         raise InvalidArgument(
             f"{other.name} and {start.name} do not have the same inputs",
@@ -171,12 +173,12 @@ def _under_the_same_assumptions(start: Program, other: Program) -> Program:
         )
     if other.body.type.rank != start.body.type.rank or other.body.type.dtype != start.body.type.dtype:
         raise InvalidArgument(
-            f"{other.name} gives {other.body.type} and {start.name} gives {start.body.type}",
-            required="results of one rank and element type",
+            f"{other.name} returns {other.body.type} and {start.name} returns {start.body.type}",
+            required="results of the same rank and element type",
         )
-    if not _alike(start, other):
+    if not _same_results(start, other):
         raise InvalidArgument(
-            f"{other.name} gives {_told(other.results)}, and {start.name} {_told(start.results)}",
+            f"{other.name} returns {_results_text(other.results)}, and {start.name} {_results_text(start.results)}",
             required="results of the same names and shapes",
         )
     target = replace(start, body=other.body)
@@ -185,15 +187,15 @@ def _under_the_same_assumptions(start: Program, other: Program) -> Program:
     except ATLError as error:
         lacking = [show_predicate(fact) for fact in other.assumptions if fact not in start.assumptions]
         raise InvalidArgument(
-            f"{other.name} has no meaning under the assumptions of {start.name}: {error.summary}",
-            required=" and ".join(lacking) or "assumptions under which it has one",
-            suggestions=("state them at the start: reschedule(…, given=[…])",),
+            f"{other.name} is not well-defined under the assumptions of {start.name}: {error.summary}",
+            required=" and ".join(lacking) or "assumptions under which it is",
+            suggestions=("assume them at the start: reschedule(…, given=[…])",),
         ) from error
     return target
 
 
-def _alike(start: Program, other: Program) -> bool:
-    """Whether both have results of the same names, and of shapes that are equal under the assumptions of the first."""
+def _same_results(start: Program, other: Program) -> bool:
+    """Check that both have results of the same names, with shapes that are equal under the assumptions of the first."""
     named, others = ([(each.name, len(each.shape)) for each in program.results] for program in (start, other))
     if named != others:
         return False
@@ -202,8 +204,8 @@ def _alike(start: Program, other: Program) -> bool:
     return all(one == two or proves(facts, equation(one, two)) for one, two in zip(*extents, strict=True))
 
 
-def _told(results: tuple[Result, ...]) -> str:
-    """Several results in words."""
+def _results_text(results: tuple[Result, ...]) -> str:
+    """Return several results as text."""
     return ", ".join(f"{each.name}[{', '.join(map(str, each.shape))}]" for each in results) or "one result"
 
 
@@ -212,18 +214,18 @@ def _not_found(start: Program, target: Program, found: Comparison, why: str = ""
     difference = "\n".join(
         line for line in unified_diff(left.splitlines(), right.splitlines(), "goal", "other", lineterm="", n=0)
     )
-    numbers = differing_input(start, target)
+    numbers = find_counterexample(start, target)
     differ = numbers is not None
-    told = f"; {why}" if why else f"; {_ended(found.progress)}" if found.progress else ""
-    advice = ["lead one nearer to the other by hand"]
+    reason = f"; {why}" if why else f"; {_end_text(found.progress)}" if found.progress else ""
+    advice = ["rewrite one program by hand towards the other"]
     if found.progress and found.progress.stopped != "saturated":
-        advice.append("give a larger limit=, as rewrites.egraph.Limit(nodes=…, rounds=…, seconds=…)")
+        advice.append("pass a larger limit=rewrites.egraph.Limit(nodes=…, rounds=…, seconds=…)")
     return NotFound(
-        "the programs differ" if differ else f"no proof was found that the programs are equal{told}",
+        "the programs differ" if differ else f"no proof was found that the programs are equal{reason}",
         left=left,
         right=right,
         difference=difference,
-        required="programs that are equal by rules which a search tries",
+        required="programs that are equal by the rules of the search",
         numbers=numbers or {},
         suggestions=() if differ else tuple(advice),
     )
@@ -231,25 +233,27 @@ def _not_found(start: Program, target: Program, found: Comparison, why: str = ""
 
 def _shown(program: Program) -> str:
     size = program.body.size
-    return str(program) if size <= MOST_SHOWN else f"{program.name} of {size} nodes, too many to be shown"
+    return str(program) if size <= MAX_SHOWN else f"{program.name} with {size} nodes, too many to show"
 
 
-def _ended(progress: Progress) -> str:
+def _end_text(progress: Progress) -> str:
     if progress.stopped == "saturated":
-        return "its rules lead no further"
-    return f"the search came to its {progress.stopped}, after {progress.rounds} rounds with {progress.nodes} terms"
+        return "the search is saturated"
+    return f"the search reached its {progress.stopped} after {progress.rounds} rounds with {progress.nodes} terms"
 
 
-def compared(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch | None = None) -> Comparison:
-    """Looks for moves from the body of one program to that of the other, under the assumptions of the first."""
-    normal = uses(Role.NORMAL, Role.UNFOLDED)
+def compare(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch | None = None) -> Comparison:
+    """Search for moves from the body of one program to that of the other, under the assumptions of the first."""
+    normal = directed_rules(Phase.NORMAL, Phase.UNFOLDED)
     first, *later = _stages()
     shape = left.body.type.shape
-    wanted = Wanted(tiles=_tiles_of(left, right))
-    with Search(left.assumptions, left.inputs, normal=normal, explored=first, wanted=wanted, watch=watch) as search:
+    tile_choices = TileChoices(tiles=_tiles_of(left, right))
+    with Search(
+        left.assumptions, left.inputs, normal=normal, explored=first, tile_choices=tile_choices, watch=watch
+    ) as search:
         begun = time.process_time()
         search.normaliser.deadline = begun + limit.seconds
-        both = [_normal(search.normaliser, expanded(program.body, shape)) for program in (left, right)]
+        both = [_normal(search.normaliser, expand(program.body, shape)) for program in (left, right)]
         for _ in range(ROUNDS_OF_CASES):
             if both[0].body == both[1].body:
                 break
@@ -261,19 +265,19 @@ def compared(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch |
             both = whole
         ends = [search.enter(at.body) for at in both]
 
-        def explored(more: Sequence[Use] = ()) -> Progress:
+        def explored(more: Sequence[DirectedRule] = ()) -> Progress:
             search.explore(more)
             spent = time.process_time() - begun
             left = replace(limit, rounds=limit.rounds - search.rounds, seconds=max(0.0, limit.seconds - spent))
-            return search.run(left, lambda: search.met(*ends))
+            return search.run(left, lambda: search.are_equal(*ends))
 
         progress = explored()
         for more in later:
             if progress.stopped == "saturated":
                 progress = explored(more)
         moves = None
-        if search.met(*ends):
-            moves = (*both[0].moves, *search.forest.chain(*ends), *turned(both[1].moves))
+        if search.are_equal(*ends):
+            moves = (*both[0].moves, *search.forest.chain(*ends), *inverse_moves(both[1].moves))
         return Comparison(both[0].body, both[1].body, moves, progress)
 
 
@@ -289,7 +293,7 @@ def _conditions(body: Expr, rank: int) -> list[Predicate]:
 
 
 def _tiles_of(left: Program, right: Program) -> dict[Index, tuple[Index, ...]]:
-    """For the extents of one program's sums those of the other's that it has not itself, as sizes of tiles."""
+    """Map the extents of each program's sums to tile sizes: the extents that occur only in the other program."""
     extents = [
         dict.fromkeys(
             at.high - at.low for at in subterms(program.body) if isinstance(at, Reduce) and not (at.high - at.low).loose

@@ -1,8 +1,8 @@
-"""Proofs: congruence closure over the ground terms of a search, with a forest that remembers why two are equal.
+"""Proof forest: congruence closure over the ground terms of a search, with a reason for each equality.
 
-egglog holds the same classes and tells no reasons. An edge of the forest is an instance, whose moves lead from one term
-to the other, or congruence: equal heads, and parts that are equal by edges before. A path in the forest is a chain of
-moves, which the kernel then re-runs: what is here is believed by nobody.
+egglog holds the same classes without reasons. An edge of the forest is either an instance, whose moves lead from one
+term to the other, or congruence: equal heads, and parts that are equal by earlier edges. A path in the forest is a
+chain of moves, which the kernel replays: nothing here is trusted.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path
 from rewrites.derivation import Derivation
-from rewrites.egraph.normal import Move, Moves, turned
+from rewrites.egraph.normal import Move, Moves, inverse_moves
 from rewrites.egraph.terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Two ground terms that are equal by the moves that lead from the left one to the right one."""
+    """Two ground terms that are equal by moves from the left one to the right one."""
 
     left: int
     right: int
@@ -35,65 +35,65 @@ class _Edge:
 
 
 class Forest:
-    """The classes of ground terms, and why they are classes."""
+    """The classes of ground terms (union-find) and the proof forest."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.classes = 0
-        self._leader: list[int] = []
+        self._parent: list[int] = []
         self._weight: list[int] = []
         self._edge: list[_Edge | None] = []
         self._users: list[list[int]] = []
         self._signed: dict[tuple[int, ...], int] = {}
         self._work: list[tuple[int, int, Instance | None]] = []
 
-    def grow(self) -> None:
-        """Takes in the terms that were added since."""
-        for term in range(len(self._leader), len(self.terms)):
-            self._leader.append(term)
+    def add_new_terms(self) -> None:
+        """Add the terms created since the last call."""
+        for term in range(len(self._parent), len(self.terms)):
+            self._parent.append(term)
             self._weight.append(1)
             self._edge.append(None)
             self._users.append([])
             self.classes += 1
             for part in set(self.terms.parts[term]):
-                self._users[self.leader(part)].append(term)
+                self._users[self.find(part)].append(term)
             self._sign(term)
         self._close()
 
-    def leader(self, term: int) -> int:
-        """What a term's class is called, until it is united with another one."""
-        while self._leader[term] != term:
-            self._leader[term] = self._leader[self._leader[term]]
-            term = self._leader[term]
+    def find(self, term: int) -> int:
+        """Return the representative of a term's class."""
+        while self._parent[term] != term:
+            self._parent[term] = self._parent[self._parent[term]]
+            term = self._parent[term]
         return term
 
     def unite(self, instance: Instance) -> bool:
-        """Takes in an instance. Whether its sides were not known to be equal."""
-        self.grow()
-        new = self.leader(instance.left) != self.leader(instance.right)
+        """Add an instance; return True if its sides were not known to be equal."""
+        self.add_new_terms()
+        new = self.find(instance.left) != self.find(instance.right)
         if new:
             self._work.append((instance.left, instance.right, instance))
             self._close()
         return new
 
     def _signature(self, term: int) -> tuple[int, ...]:
-        return (self.terms.head[term], *map(self.leader, self.terms.parts[term]))
+        return (self.terms.head[term], *map(self.find, self.terms.parts[term]))
 
     def _sign(self, term: int) -> None:
         other = self._signed.setdefault(self._signature(term), term)
-        if self.leader(other) != self.leader(term):
+        if self.find(other) != self.find(term):
             self._work.append((term, other, None))
 
     def _close(self) -> None:
         while self._work:
             left, right, by = self._work.pop()
-            a, b = self.leader(left), self.leader(right)
+            a, b = self.find(left), self.find(right)
             if a == b:
                 continue
             if self._weight[a] > self._weight[b]:
                 left, right, a, b = right, left, b, a
-            self._hang(left, right, by)
-            self._leader[a] = b
+            self._reroot(left, right, by)
+            self._parent[a] = b
             self._weight[b] += self._weight[a]
             self.classes -= 1
             moved, self._users[a] = self._users[a], []
@@ -101,8 +101,8 @@ class Forest:
             for term in moved:
                 self._sign(term)
 
-    def _hang(self, term: int, below: int, by: Instance | None) -> None:
-        """Turns the tree of a term so that the term is its root, and hangs it below another term."""
+    def _reroot(self, term: int, below: int, by: Instance | None) -> None:
+        """Make a term the root of its tree, and attach the tree below another term."""
         at: int | None = term
         up: _Edge | None = _Edge(below, by)
         while at is not None:
@@ -114,8 +114,8 @@ class Forest:
     # -- chains -------------------------------------------------------------------------------------------------------
 
     def chain(self, left: int, right: int) -> Moves:
-        """The moves that lead from one ground term to another one of its class."""
-        self.grow()
+        """Return the moves from one ground term to another one of its class."""
+        self.add_new_terms()
         return tuple(self._chain(left, right, ()))
 
     def _chain(self, left: int, right: int, path: Path) -> Iterator[Move]:
@@ -126,7 +126,7 @@ class Forest:
                         yield from self._chain(a, b, (*path, place))
             else:
                 forward = (start, end) == (by.left, by.right)
-                yield from (move.below(path) for move in (by.moves if forward else turned(by.moves)))
+                yield from (move.below(path) for move in (by.moves if forward else inverse_moves(by.moves)))
 
     def _steps(self, left: int, right: int) -> list[tuple[int, int, Instance | None]]:
         above = {left: 0}
@@ -144,7 +144,7 @@ class Forest:
 
 
 def replayed(begin: Callable[[], Derivation], moves: Sequence[Move]) -> Derivation:
-    """The moves as steps of the kernel; what lies between two equal programs is cut, and names are kept."""
+    """Replay the moves as kernel steps, without detours between equal programs; names are kept."""
     work = _replayed(begin(), moves)
     kept = without_detours([theorem.rhs for theorem in work.theorems])
     return work if len(kept) == len(moves) else _replayed(begin(), [moves[place] for place in kept])
@@ -157,7 +157,7 @@ def _replayed(work: Derivation, moves: Sequence[Move]) -> Derivation:
 
 
 def without_detours(programs: Sequence[Program]) -> list[int]:
-    """Of the steps between programs, those that are not between two equal ones."""
+    """Return the positions of the steps that remain when steps between two equal programs are cut out."""
     last: dict[Expr, int] = {program.body: place for place, program in enumerate(programs)}
     kept, place = [], last[programs[0].body]
     while place < len(programs) - 1:

@@ -1,7 +1,7 @@
-"""An interrupt that waits for the next moment at which all is whole.
+"""Deferral of KeyboardInterrupt to a consistent state.
 
-`KeyboardInterrupt` is raised between any two instructions: in the midst of a union it would leave a graph in which
-egglog and the proof forest disagree. So while a search runs it is noted, and looked at between candidates.
+`KeyboardInterrupt` may be raised between any two instructions. In the middle of a union it would leave egglog and the
+proof forest inconsistent. So a search records the interrupt, and checks for it between candidates.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Self
 
 
 class Interrupts:
-    """While it is entered, the first interrupt is noted and the second one raised, as when nothing answers any more.
+    """A context manager that records the first interrupt; a second one is raised, in case the search hangs.
 
-    Only the main thread is interrupted in Python; and where a person has a handler of their own, that one stays.
+    It is active in the main thread only, and does not replace a user's own handler.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._holds = False
 
     def __enter__(self) -> Self:
@@ -37,6 +37,6 @@ class Interrupts:
             self._holds = False
 
     def _note(self, _: int, __: FrameType | None) -> None:
-        if self.asked:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True

@@ -1,7 +1,7 @@
-"""The normal form in which terms enter a search: what only shrinks, or moves one way, is done before they do.
+"""Normal forms of terms: rules that shrink a term or move nodes one way are applied before the term enters a search.
 
-It is made within a context, and remembered for each context and term, with the moves that lead to it. A rule and its
-inverse never both belong to it, and it undoes nothing that a search does on purpose.
+A normal form is computed in a context, and cached for each context and term with the moves that lead to it. The rules
+never include a rule and its inverse, and never undo what a search explores.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from atl.core.substitution import with_children
 from atl.core.terms import MONOIDS, Access, Expr, Gen, Reduce
 from atl.core.traversal import Path, children, indices_in
 from atl.errors import ATLError
-from rewrites.egraph.contexts import Context, Contexts, may_stand
-from rewrites.egraph.supplies import SUPPLIES, Wanted
-from rewrites.egraph.uses import Role, Use
+from rewrites.egraph.contexts import Context, Contexts, may_occur
+from rewrites.egraph.parameters import ENUMERATORS, TileChoices
+from rewrites.egraph.phases import DirectedRule, Phase
 from rewrites.instantiation import Argument
 from rewrites.kernel import instance_at
 from rewrites.matching.match import Mismatch, match
@@ -29,22 +29,22 @@ from rewrites.named_operators import PADS_AND_TRUNCATIONS
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 
-MOST_MOVES: Final = 400
-"""At one node: more are not needed by a form that shrinks, and a search must end whatever its rules are."""
+MAX_MOVES: Final = 400
+"""Maximum number of moves at one node, so that normalization terminates whatever the rules are."""
 
 
-DECIDE: Final[Mapping[str, str]] = {
+DECIDED_BY: Final[Mapping[str, str]] = {
     "guard_true": "always", "select_true": "always", "guard_false": "never", "select_false": "never",
     **{f"{monoid}_{size}": "extent" for monoid in MONOIDS for size in ("empty", "one")},
     **{f"{op}_zero": "extent" for op in PADS_AND_TRUNCATIONS},
     "concat_empty_left": "extent", "concat_empty_right": "extent",
 }  # fmt: skip
-"""Rules whose premise is that a condition holds always or never here, or that an extent is a small number."""
+"""Rules with a premise that a condition always or never holds here, or that an extent is a small constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A rule applied at a path, with all of its arguments: what the kernel is asked for when a chain is proved."""
+    """A rule applied at a path with all of its arguments: one kernel step of a proof."""
 
     path: Path
     rule: Rule
@@ -52,7 +52,7 @@ class Move:
     arguments: Mapping[str, Argument]
 
     def below(self, path: Path) -> Move:
-        """The same move, seen from further outside."""
+        """Return the same move with its path prefixed."""
         return replace(self, path=(*path, *self.path))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -66,16 +66,19 @@ def _by_name(path: Path, rule: str, reverse: bool, arguments: Mapping[str, Argum
 Moves: TypeAlias = tuple[Move, ...]
 
 
-def turned(moves: Sequence[Move]) -> Moves:
-    """The moves that lead back."""
+def inverse_moves(moves: Sequence[Move]) -> Moves:
+    """Return the inverse moves, in reverse order."""
     return tuple(replace(move, reverse=not move.reverse) for move in reversed(moves))
 
 
-def applied(at: Context, term: Expr, use: Use, given: Mapping[str, Argument]) -> tuple[Expr, Move] | None:
-    """The other side of the rule's instance that the term is, checked in the context; its type is spelled as before."""
+def apply_rule(at: Context, term: Expr, use: DirectedRule, given: Mapping[str, Argument]) -> tuple[Expr, Move] | None:
+    """Return the other side of the rule's instance and its move, checked in the context; None if it does not apply.
+
+    The result has the same type as the term, spelled the same way.
+    """
     rule = RULES[use.rule]
-    # What a supply has worked out is worth the slow layers of the prover; a rule tried wherever it matches is not.
-    thorough = use.role is Role.NORMAL and use.supply is not None
+    # Enumerated arguments are worth the slow layers of the prover; a rule tried wherever it matches is not.
+    thorough = use.phase is Phase.NORMAL and use.enumerator is not None
     try:
         found = given if len(given) == len(rule.metavariables) else match(rule, use.reverse, term, given)
         if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
@@ -85,25 +88,25 @@ def applied(at: Context, term: Expr, use: Use, given: Mapping[str, Argument]) ->
         after, _ = instance_at(rule, found, term, at.scope, reverse=use.reverse, thorough=thorough)
     except ATLError:
         return None
-    if after == term or after.type.shape != term.type.shape or not may_stand(at, after):
+    if after == term or after.type.shape != term.type.shape or not may_occur(at, after):
         return None
     return after, Move((), rule, use.reverse, found)
 
 
 class Normaliser:
-    """Brings terms to their normal form by the uses that it is given, tried in their order, from the outside in."""
+    """Computes normal forms by the rules that it is passed, tried in order, from the outside in."""
 
-    def __init__(self, contexts: Contexts, uses: Sequence[Use], wanted: Wanted) -> None:
+    def __init__(self, contexts: Contexts, uses: Sequence[DirectedRule], tile_choices: TileChoices) -> None:
         self.contexts = contexts
-        self.wanted = wanted
+        self.tile_choices = tile_choices
         self.deadline = inf
-        """From this moment of `time.process_time` on terms stay as they are, which is as right and less useful."""
+        """From this `time.process_time` on, terms are returned unchanged, which is sound but less useful."""
         self._uses = tuple(uses)
         self._memo: dict[tuple[int, Expr], tuple[Expr, Moves]] = {}
-        self._by_type: dict[type, tuple[Use, ...]] = {}
+        self._by_type: dict[type, tuple[DirectedRule, ...]] = {}
 
     def normal(self, at: Context, term: Expr) -> tuple[Expr, Moves]:
-        """The normal form, and the moves that lead to it."""
+        """Return the normal form and the moves that lead to it."""
         if at.dead or time.process_time() > self.deadline:
             return term, ()
         key = (at.number, term)
@@ -114,7 +117,7 @@ class Normaliser:
 
     def _normal(self, at: Context, term: Expr) -> tuple[Expr, Moves]:
         moves: list[Move] = []
-        while len(moves) < MOST_MOVES and term.depth < MAX_DEPTH // 2 and time.process_time() <= self.deadline:
+        while len(moves) < MAX_MOVES and term.depth < MAX_DEPTH // 2 and time.process_time() <= self.deadline:
             step = self._step(at, term)
             if step is not None:
                 term, move = step
@@ -136,14 +139,16 @@ class Normaliser:
             if not self._is_worth_trying(at, term, use):
                 continue
             for given in self._given(at, term, use):
-                step = applied(at, term, use, given)
+                step = apply_rule(at, term, use, given)
                 if step is not None:
                     return step
-        return self._of_what_is_read(at, term)
+        return self._step_in_operand(at, term)
 
-    def _is_worth_trying(self, at: Context, term: Expr, use: Use) -> bool:
-        """Whether a rule that asks for a decision has one: contexts have made most of them already."""
-        decides = DECIDE.get(use.rule)
+    def _is_worth_trying(self, at: Context, term: Expr, use: DirectedRule) -> bool:
+        """Return False for a rule that needs a decision, such as an always true guard, that the context does not
+        provide.
+        """
+        decides = DECIDED_BY.get(use.rule)
         if decides is None:
             return True
         if decides == "extent":
@@ -151,28 +156,28 @@ class Normaliser:
         first = self.contexts.below(at, term)[0]
         return first.dead if decides == "never" else not first.dead and first.guards == at.guards
 
-    def _of_what_is_read(self, at: Context, term: Expr) -> tuple[Expr, Move] | None:
-        """One step at the tensor of which an element is read: no more of it is worked out than the element needs."""
+    def _step_in_operand(self, at: Context, term: Expr) -> tuple[Expr, Move] | None:
+        """Take a step in the tensor that is read, so that no more of it is computed than the element needs."""
         if not isinstance(term, Access):
             return None
         (inside,) = self.contexts.below(at, term)
         step = self._step(inside, term.tensor)
         return None if step is None else (with_children(term, (step[0],)), step[1].below((0,)))
 
-    def _given(self, at: Context, term: Expr, use: Use) -> Iterator[Mapping[str, Argument]]:
-        if use.supply is None:
+    def _given(self, at: Context, term: Expr, use: DirectedRule) -> Iterator[Mapping[str, Argument]]:
+        if use.enumerator is None:
             yield {}
         else:
-            yield from SUPPLIES[use.supply](at, term, self.wanted)
+            yield from ENUMERATORS[use.enumerator](at, term, self.tile_choices)
 
-    def _candidates(self, term: Expr) -> Iterator[Use]:
+    def _candidates(self, term: Expr) -> Iterator[DirectedRule]:
         known = self._by_type.get(type(term))
         if known is None:
             known = self._by_type[type(term)] = tuple(use for use in self._uses if _may_be(use, type(term)))
         return (use for use in known if may_match(RULES[use.rule], use.reverse, term))
 
 
-def _may_be(use: Use, of: type) -> bool:
+def _may_be(use: DirectedRule, of: type) -> bool:
     known = heads(RULES[use.rule], use.reverse)
     return known is None or any(head.node[0] is of for head in known)
 

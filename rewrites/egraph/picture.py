@@ -1,4 +1,4 @@
-"""A picture of a graph at rest: its classes as boxes with their nodes, what is best dark and bold. SVG, by hand."""
+"""SVG pictures of an e-graph: classes as boxes with their nodes; the chosen ones dark and bold."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from rewrites.egraph.terms import Head
 LINE: Final = 16
 WIDE: Final = 7
 GAP: Final = 26
-MOST_CLASSES: Final = 120
+MAX_CLASSES: Final = 120
 LONGEST: Final = 48
-MOST_NODES: Final = 8
-"""Of a class; the others are counted."""
+MAX_NODES: Final = 8
+"""Maximum number of nodes shown for a class; the others are counted."""
 _NOTHING: Final[Mapping[int, Node]] = {}
 _BOLD: Final = ' font-weight="bold"'
 
 
 def drawn(
-    nodes: Nodes, heads: Sequence[Head], root: int, chosen: Mapping[int, Node] = _NOTHING, most: int = MOST_CLASSES
+    nodes: Nodes, heads: Sequence[Head], root: int, chosen: Mapping[int, Node] = _NOTHING, most: int = MAX_CLASSES
 ) -> str:
-    """The classes that are reached from one, row by row, as SVG.
+    """Return the classes reachable from the root as SVG, row by row.
 
-    Those of which a node is chosen are drawn dark, and that node is the first of them, and bold.
+    Classes with a chosen node are dark; the chosen node is listed first, in bold.
     """
     rows = _rows(nodes, root, most)
     texts = {name: _lines(_chosen_first(nodes[name], chosen.get(name)), heads) for row in rows for name in row}
@@ -48,7 +48,7 @@ def drawn(
     body = [_edge(at[name], at[part]) for name in at for part in _parts(nodes[name]) if part in at]
     body += [_box(at[name], texts[name], dark=name in chosen) for name in at]
     if left_out:
-        body.append(f'<text x="{GAP}" y="{y}">… and {left_out} classes more</text>')
+        body.append(f'<text x="{GAP}" y="{y}">… and {left_out} more classes</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:.0f}" height="{y + GAP:.0f}" '
         f'font-family="monospace" font-size="11">\n' + "\n".join(body) + "\n</svg>\n"
@@ -64,7 +64,7 @@ def _parts(nodes: Sequence[Node]) -> list[int]:
 
 
 def _reached(nodes: Nodes, root: int) -> dict[int, int]:
-    """The classes that are reached from one, each with how many steps it takes."""
+    """Return the classes reachable from the root with their distance."""
     found, front = {root: 0}, [root]
     while front:
         front = [
@@ -87,12 +87,12 @@ def _rows(nodes: Nodes, root: int, most: int) -> list[list[int]]:
 
 
 def _lines(nodes: Sequence[Node], heads: Sequence[Head]) -> list[str]:
-    lines = [_label(heads[head]) for head, _ in nodes[:MOST_NODES]]
-    return lines if len(nodes) <= MOST_NODES else [*lines, f"… {len(nodes) - MOST_NODES} more"]
+    lines = [_label(heads[head]) for head, _ in nodes[:MAX_NODES]]
+    return lines if len(nodes) <= MAX_NODES else [*lines, f"… {len(nodes) - MAX_NODES} more"]
 
 
 def _label(head: Head) -> str:
-    """A node in a line: what it says of itself, with i0, i1, … for the loops around it and for its own."""
+    """Return a node on one line, with i0, i1, … for the loops around it and its own index."""
     term, scope = head.sample, head.context.scope
     if isinstance(term, Gen | Reduce):
         level = len(head.context.loops)

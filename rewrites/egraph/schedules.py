@@ -1,4 +1,4 @@
-"""Schedules found by saturation: what a program may be rewritten to, priced, the best with a proof of the kernel."""
+"""Schedules found by saturation: equal programs, priced by a cost model, the best with a kernel proof."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from rewrites.derivation import Derivation
 from rewrites.egraph.forest import replayed
 from rewrites.egraph.interrupts import Interrupts
 from rewrites.egraph.normal import Move
-from rewrites.egraph.picture import MOST_CLASSES, drawn
+from rewrites.egraph.parameters import TileChoices
+from rewrites.egraph.phases import Phase, directed_rules, requested_rules
+from rewrites.egraph.picture import MAX_CLASSES, drawn
 from rewrites.egraph.pricing.costs import code_size, lines, traffic
 from rewrites.egraph.pricing.extraction import Extracted, Extraction, Model, Node
-from rewrites.egraph.search import Limit, Progress, Search, Watch, limit_of
-from rewrites.egraph.supplies import Wanted
-from rewrites.egraph.uses import Role, chosen_uses, uses
+from rewrites.egraph.search import Limit, Progress, Search, Watch, as_limit
 from rewrites.errors import NotFound, SearchFailed, unknown_name
 from rewrites.instantiation import Argument, Arguments, Function, is_term
 
 LIMIT: Final = Limit(nodes=8_000, rounds=60, seconds=20.0)
 DEFAULT_SIZE: Final = 1_000
-"""What a size is taken for where nobody says."""
+"""Assumed value of sizes that are not specified."""
 TILES: Final = (8, 16, 64)
 LARGEST_SIZE: Final = 2**62
-MOST_CANDIDATES: Final = 256
+MAX_CANDIDATES: Final = 256
 CHOICES: Final = 16
-"""So many of the best are tried, until one is proved and safe to lower."""
-LOOKED_AT: Final = 16
-"""So many of the best of a class are priced as they stand: what a term costs within others is a bound from below."""
+"""Number of best schedules to try until one is proved and safe to lower."""
+MAX_PRICED: Final = 16
+"""Number of best terms whose final cost is computed; the cost of a term inside others is only a lower bound."""
 Pricing: TypeAlias = Callable[[Mapping[str, Any]], Model]
 COSTS: Final[Mapping[str, Pricing]] = {"traffic": traffic, "lines": lines, "code size": code_size}
-"""The cost models that ship, by name; each is made from sizes."""
+"""Built-in cost models by name; each is made from sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Moves that need not be looked for."""
+    """Moves that are known already."""
 
     moves: Sequence[Move]
 
@@ -64,7 +64,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """A schedule that a search has found: what it costs by the model, the sizes of its tiles, and how to prove it."""
+    """A schedule found by a search: its cost by the model, its tile sizes, and its proof."""
 
     cost: float
     tiles: Mapping[str, int]
@@ -72,14 +72,14 @@ class Choice:
     start: Program
     """The program that was searched."""
     nodes: Mapping[int, Node]
-    """The classes of the graph that it passes through, each with its node of them."""
+    """The classes of the graph that occur in the schedule, each with the chosen node."""
     _numbers: Mapping[str, int]
-    """For all sizes of tiles: on the way there may be some that the end does not have."""
+    """All tile sizes: intermediate steps may use some that the result does not."""
     _moves: Callable[[], Sequence[Move]]
 
     @property
     def label(self) -> str:
-        """The cost and the sizes of tiles, in a line."""
+        """The cost and the tile sizes on one line."""
         tiles = "".join(f", {name}={tile}" for name, tile in self.tiles.items())
         return f"cost={self.cost:.4g}{tiles}"
 
@@ -87,33 +87,35 @@ class Choice:
         return self.label
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The graph stays behind: its steps to this schedule are all that is needed of it.
+        # Do not pickle the graph: the steps to this schedule suffice.
         rest = _Known(tuple(self._moves()))
         return Choice, (self.cost, dict(self.tiles), self.body, self.start, dict(self.nodes), dict(self._numbers), rest)
 
     def unchecked(self, begin: Callable[[], Derivation]) -> Derivation:
-        """The steps of the kernel that lead there, with numbers for the sizes of tiles.
+        """Return a derivation of the schedule, with numbers for the tile sizes.
 
-        Raises `InvalidArgument` where the goal is not the program that was searched, and what the kernel refuses.
+        Raises `InvalidArgument` if the goal is not the program that was searched, and the kernel's errors.
         """
         goal = begin().goal
         if (goal.body, goal.inputs, goal.assumptions) != (self.start.body, self.start.inputs, self.start.assumptions):
             raise InvalidArgument(
                 f"the schedule {self.label} was found for another goal",
-                required=f"the goal that was searched: {self.start.name}, as it stood",
+                required=f"the goal that was searched: {self.start.name}, unchanged",
                 suggestions=("search again: s.saturate()",),
             )
         work = replayed(begin, [_with_numbers(move, self._numbers) for move in self._moves()])
         if work.goal.body != self.body:
             raise SearchFailed(
                 f"the steps that were found do not lead to the schedule {self.label}",
-                required="a proof of the very schedule that was priced",
-                suggestions=("take another of the k best, and report this one",),
+                required="a proof of the schedule that was priced",
+                suggestions=("take another of the k best, and report this as a bug",),
             )
         return work
 
     def proved(self, begin: Callable[[], Derivation]) -> Derivation:
-        """The steps that lead there; its end is safe to lower. Raises what the kernel or the checks have against it."""
+        """Return a derivation of the schedule and check that it is safe to lower. Raises the kernel's and the checks'
+        errors.
+        """
         work = self.unchecked(begin)
         check_safe(work.goal)
         check_pads(work.goal)
@@ -121,29 +123,29 @@ class Choice:
 
 
 class Saturated:
-    """What a search has found equal to a program. The graph is at rest; `best` prices it, as often as one likes."""
+    """The result of equality saturation: a graph of programs equal to the start, which `best` can price repeatedly."""
 
     def __init__(self, program: Program, search: Search, root: int, tiles: Mapping[str, Index]) -> None:
         self.program = program
         self.search = search
         self.root = root
         self.tile_sizes = tiles
-        """The sizes that stand for those of tiles, and the extents of the loops that they are for."""
-        self._drawn: Mapping[int, Node] | None = None
-        self.hurried = False
-        """Whether the last pricing was out of time, or interrupted: then what was left was looked at once."""
+        """Symbolic tile sizes with the extents of their loops."""
+        self._best_cached: Mapping[int, Node] | None = None
+        self.out_of_time = False
+        """True if the last pricing ran out of time or was interrupted, so that the rest was priced approximately."""
 
     def __repr__(self) -> str:
-        return f"<what a search found equal to {self.program.name}: {self.progress}>"
+        return f"<programs equal to {self.program.name}: {self.progress}>"
 
     @property
     def progress(self) -> Progress:
-        """How far the search went, and why it ended."""
+        """Statistics of the search, and why it stopped."""
         return self.search.progress()
 
     @property
     def stopped(self) -> str:
-        """Why the search ended."""
+        """The reason why the search stopped."""
         return self.search.stopped
 
     @cached_property
@@ -163,32 +165,33 @@ class Saturated:
         return self._read[0]
 
     def top_rules(self, count: int = 10) -> list[tuple[str, int]]:
-        """The rules that brought most instances, and how many; `-` after a name is from right to left."""
+        """Return the rules with the most instances and their counts; `-` after a name means right to left."""
         return self.search.hits.most_common(count)
 
-    def picture(self, path: str | PathLike[str], choice: Choice | None = None, *, most: int = MOST_CLASSES) -> None:
-        """Writes the classes that the program is made of as SVG, `most` of them.
+    def picture(self, path: str | PathLike[str], choice: Choice | None = None, *, most: int = MAX_CLASSES) -> None:
+        """Write up to `most` classes reachable from the program as SVG.
 
-        Those of the choice are dark, and its node of each comes first and bold; without one, of the best by traffic.
+        The classes of the choice are dark, with its node of each first and in bold. The default choice is the best by
+        traffic.
         """
         if not is_position(most) or most < 1:
-            raise InvalidArgument(f"most={brief(most)}", required="how many classes to draw, at least one")
-        chosen = self._of_the_best() if choice is None else choice.nodes
+            raise InvalidArgument(f"most={brief(most)}", required="a number of classes, at least one")
+        chosen = self._best_nodes() if choice is None else choice.nodes
         text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
-        write_text(path, text, what="the picture", required='a place for a file: "graph.svg"')
+        write_text(path, text, what="the picture", required='the path of a file: "graph.svg"')
 
-    def _of_the_best(self) -> Mapping[int, Node]:
-        """The classes of the best by traffic, with its nodes; priced once for all pictures, unless in haste."""
-        if self._drawn is not None:
-            return self._drawn
+    def _best_nodes(self) -> Mapping[int, Node]:
+        """Return the classes and nodes of the best schedule by traffic; cached unless pricing ran out of time."""
+        if self._best_cached is not None:
+            return self._best_cached
         best = self.best()
         chosen = best[0].nodes if best else {}
-        if not self.hurried:
-            self._drawn = chosen
+        if not self.out_of_time:
+            self._best_cached = chosen
         return chosen
 
     def contexts(self) -> list[str]:
-        """The contexts of the graph with their facts."""
+        """Return the contexts of the graph with their facts."""
         return [str(context) for context in self.search.contexts.all]
 
     def best(
@@ -200,11 +203,12 @@ class Saturated:
         tiles: Sequence[int] = TILES,
         seconds: float = LIMIT.seconds,
     ) -> list[Choice]:
-        """The k best schedules at these sizes and sizes of tiles, cheapest first; the sizes only price them.
+        """Return the k best schedules at these sizes and tile sizes, cheapest first; the sizes are used for pricing
+        only.
 
-        Sizes that are not given are taken for 1000. Where loops have so many extents that there are more than 256 ways
-        to choose sizes of tiles, all of them are chosen alike. After so many seconds of the processor, or an interrupt,
-        what is left is priced in haste: `hurried` says so. Raises `InvalidArgument`.
+        Sizes that are not specified are 1000. If there are more than 256 combinations of tile sizes, all tiles get the
+        same size. After `seconds` of CPU time, or an interrupt, the rest is priced approximately, and `out_of_time` is
+        True. Raises `InvalidArgument`.
         """
         pricing = _pricing(cost)
         _checked_count(k)
@@ -212,21 +216,21 @@ class Saturated:
         given = _checked_sizes(self.program, sizes)
         columns = {name: np.array([float(at[name]) for at in candidates]) for name in self.tile_sizes}
         model = pricing({**given, **columns})
-        root, most, deadline = self.class_of[self.root], max(k, LOOKED_AT), time.process_time() + seconds
+        root, most, deadline = self.class_of[self.root], max(k, MAX_PRICED), time.process_time() + seconds
         with Interrupts() as interrupts:
 
             def is_late() -> bool:
-                return interrupts.asked or time.process_time() > deadline
+                return interrupts.requested or time.process_time() > deadline
 
             found = Extraction(self.search.terms.heads, self.nodes, model, root, most, is_late)
-        self.hurried = found.hurried
+        self.out_of_time = found.out_of_time
         choices: list[Choice] = []
         seen: set[object] = set()
         for extracted in found.best():
             try:
                 choice = self._choice(extracted, candidates[extracted.candidate])
             except ATLError:
-                continue  # with these numbers an index, or a term, is too large
+                continue  # an index or a term is too large with these numbers
             if choice.body not in seen:
                 seen.add(choice.body)
                 choices.append(choice)
@@ -235,7 +239,7 @@ class Saturated:
     def _candidates(self, tiles: Sequence[int]) -> list[dict[str, int]]:
         _checked_tiles(tiles)
         names = list(self.tile_sizes)
-        if len(tiles) ** len(names) > MOST_CANDIDATES:
+        if len(tiles) ** len(names) > MAX_CANDIDATES:
             return [dict.fromkeys(names, tile) for tile in tiles]
         return [dict(zip(names, each, strict=True)) for each in product(tiles, repeat=len(names))]
 
@@ -262,14 +266,14 @@ def saturate(
     watch: Watch | None = None,
     tile: bool = True,
 ) -> Saturated:
-    """Looks for all that a program may be rewritten to, by the rules that are named or those of the table."""
+    """Search for all programs equal to this one, by the named rules or those of the table."""
     tiles = dict(_tile_sizes(program)) if tile else {}
     positive = [at_most(constant(1), index(Size(name))) for name in tiles]
-    wanted = Wanted(tiles={extent: (index(Size(name)),) for name, extent in tiles.items()})
-    explored = uses(Role.EXPLORED, Role.SUPPLIED) if rules is None else chosen_uses(rules)
+    tile_choices = TileChoices(tiles={extent: (index(Size(name)),) for name, extent in tiles.items()})
+    explored = directed_rules(Phase.EXPLORED, Phase.ENUMERATED) if rules is None else requested_rules(rules)
     search = Search(
-        (*program.assumptions, *positive), program.inputs, normal=uses(Role.NORMAL), explored=explored, wanted=wanted,
-        watch=watch,
+        (*program.assumptions, *positive), program.inputs, normal=directed_rules(Phase.NORMAL), explored=explored,
+        tile_choices=tile_choices, watch=watch,
     )  # fmt: skip
     try:
         root = search.enter_normal(program.body)
@@ -282,7 +286,7 @@ def saturate(
 
 
 def _tile_sizes(program: Program) -> Iterator[tuple[str, Index]]:
-    """A size of tiles for each extent of a loop of the program, named after the first loop with it."""
+    """Yield a symbolic tile size for each loop extent of the program, named after the first loop with that extent."""
     taken = {*program.sizes, *(array.name for array in program.inputs)}
     done: set[Index] = set()
     for at in subterms(program.body):
@@ -296,7 +300,7 @@ def _tile_sizes(program: Program) -> Iterator[tuple[str, Index]]:
             yield name, extent
 
 
-def searched(
+def find_schedules(
     program: Program,
     *,
     cost: str | Pricing = "traffic",
@@ -307,71 +311,74 @@ def searched(
     limit: Limit | int | None = None,
     watch: Watch | None = None,
 ) -> tuple[Saturated, list[Choice]]:
-    """A search, and the k best of it. What is wrong with the question is told before the search."""
+    """Saturate, and return the graph with the k best schedules. Arguments are checked before the search."""
     tiles, k = TILES if tiles is None else tiles, CHOICES if k is None else k
     _pricing(cost)
     _checked_count(k)
     _checked_sizes(program, sizes)
     _checked_tiles(tiles)
-    most = limit_of(limit, LIMIT)
+    most = as_limit(limit, LIMIT)
     found = saturate(program, rules=rules, limit=most, watch=watch)
     return found, found.best(k=k, cost=cost, sizes=sizes, tiles=tiles, seconds=most.seconds)
 
 
 def choose(work: Derivation, found: Saturated, choices: Sequence[Choice]) -> Choice:
-    """Rewrites the goal to the first of the choices that the kernel proves and that is safe to lower."""
-    refused: ATLError | None = None
+    """Rewrite the goal to the first of the choices that the kernel proves and that is safe to lower."""
+    failure: ATLError | None = None
     for choice in choices:
         try:
             proved = choice.proved(lambda: Derivation(work.theorem, work.rules))
         except ATLError as error:
-            refused = refused or error
+            failure = failure or error
             continue
         work.theorems += proved.theorems[1:]
         return choice
     if not choices:
         raise NotFound(
-            f"no schedule was found that has a price ({found.stopped})",
-            required="a program whose accesses are safe, or become so by a rule that the search tries; and, where the "
-            "cost model is your own, finite costs",
-            suggestions=("atl.check_safe(program) says which access is not safe",),
+            f"no schedule with a finite cost was found ({found.stopped})",
+            required="a program whose accesses are safe, or become safe by a rule of the search; a user-defined cost "
+            "model must return finite costs",
+            suggestions=("atl.check_safe(program) shows the unsafe access",),
         )
     raise NotFound(
-        f"no schedule was found that can be proved and lowered, of {len(choices)} tried ({found.stopped})"
-        f"{f': {refused.summary}' if refused else ''}",
-        required="a program whose accesses are safe, or become so by a rule that the search tries",
-        suggestions=("atl.check_safe(program) says which access is not",),
-    ) from refused
+        f"none of the {len(choices)} schedules tried can be proved and lowered ({found.stopped})"
+        f"{f': {failure.summary}' if failure else ''}",
+        required="a program whose accesses are safe, or become safe by a rule of the search",
+        suggestions=("atl.check_safe(program) shows the unsafe access",),
+    ) from failure
 
 
 def _pricing(cost: str | Pricing) -> Pricing:
     if isinstance(cost, str) and cost in COSTS:
         return COSTS[cost]
-    wanted = f"one of {', '.join(COSTS)}, or a function of sizes that makes a model with candidates, result and settled"
+    model = "a model with candidates, result and final_cost"
+    required = f"one of {', '.join(COSTS)}, or a function of sizes that returns {model}"
     if not callable(cost):
-        raise unknown_name("cost model", str(cost), COSTS, required=wanted)
+        raise unknown_name("cost model", str(cost), COSTS, required=required)
 
-    def own(sizes: Mapping[str, Any]) -> Model:
+    def custom(sizes: Mapping[str, Any]) -> Model:
         try:
             made = cost(sizes)
         except TypeError as error:
-            raise InvalidArgument(f"cost={brief(cost)} takes no sizes: {error}", required=wanted) from error
-        if not all(hasattr(made, name) for name in ("candidates", "result", "settled")):
-            raise InvalidArgument(f"cost={brief(cost)} makes {brief(made)}, which is no model", required=wanted)
+            raise InvalidArgument(f"cost={brief(cost)} does not accept sizes: {error}", required=required) from error
+        if not all(hasattr(made, name) for name in ("candidates", "result", "final_cost")):
+            raise InvalidArgument(
+                f"cost={brief(cost)} returns {brief(made)}, which is not a cost model", required=required
+            )
         return made
 
-    return own
+    return custom
 
 
 def _checked_count(k: object) -> None:
     if not is_position(k) or k < 1:
-        raise InvalidArgument(f"k={brief(k)}", required="how many schedules, at least one")
+        raise InvalidArgument(f"k={brief(k)}", required="a number of schedules, at least one")
 
 
 def _checked_tiles(tiles: Sequence[int]) -> None:
     listed = isinstance(tiles, list | tuple)
     if not listed or not tiles or not all(is_position(tile) and 0 < tile <= LARGEST_SIZE for tile in tiles):
-        raise InvalidArgument(f"tiles={brief(tiles)}", required="positive numbers, the sizes of tiles to choose from")
+        raise InvalidArgument(f"tiles={brief(tiles)}", required="a list of positive tile sizes")
 
 
 def _checked_sizes(program: Program, sizes: Mapping[str, int] | None) -> dict[str, float]:
@@ -387,7 +394,7 @@ def _checked_sizes(program: Program, sizes: Mapping[str, int] | None) -> dict[st
     return {name: float(sizes.get(name, DEFAULT_SIZE)) for name in program.sizes}
 
 
-# -- numbers for the sizes of tiles -----------------------------------------------------------------------------------
+# -- numbers for symbolic tile sizes ----------------------------------------------------------------------------------
 
 
 def _sizes_in(term: Expr) -> Iterator[Size]:

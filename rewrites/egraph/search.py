@@ -1,4 +1,4 @@
-"""Equality saturation: rounds of candidates from egglog, each made an instance, checked, and entered in normal form."""
+"""Equality saturation: rounds of candidates from egglog, each instantiated, checked, and entered in normal form."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from atl.errors import ATLError, InvalidArgument, brief
 from rewrites.egraph.contexts import Context, Contexts
 from rewrites.egraph.forest import Forest, Instance
 from rewrites.egraph.interrupts import Interrupts
-from rewrites.egraph.normal import Moves, Normaliser, applied
+from rewrites.egraph.normal import Moves, Normaliser, apply_rule
+from rewrites.egraph.parameters import ENUMERATORS, TileChoices
+from rewrites.egraph.phases import DirectedRule
 from rewrites.egraph.store import Skeleton, Store, least_term
-from rewrites.egraph.supplies import SUPPLIES, Wanted
 from rewrites.egraph.terms import Terms
-from rewrites.egraph.uses import Use
 from rewrites.instantiation import Argument
 from rewrites.matching.patterns import Pattern, all_patterns, applied_metavariable
 from rewrites.rules import RULES
 
 Stopped: TypeAlias = Literal["saturated", "met", "node limit", "round limit", "time limit", "interrupted", "running"]
-"""Why a search ended. The first says that nothing more was found by its rules, but from terms that it left out."""
+"""The reason why a search stopped. "saturated" means that its rules found nothing new, except from terms left out."""
 
-MOST_SIZE: Final = 4_000
-"""A term with more nodes is not entered."""
+MAX_SIZE: Final = 4_000
+"""Maximum number of nodes of a term that is entered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How far a search may go: ground terms, rounds, seconds of the processor. Looked at within a round too."""
+    """Limits of a search: ground terms, rounds, seconds of CPU time. They are checked within a round too."""
 
     nodes: int = 20_000
     rounds: int = 40
@@ -47,13 +47,11 @@ class Limit:
     def __post_init__(self) -> None:
         counts = is_position(self.nodes) and is_position(self.rounds) and isinstance(self.seconds, int | float)
         if not counts or self.nodes < 1 or not self.seconds >= 0:
-            raise InvalidArgument(
-                brief(self), required="at least one node, and no negative number of rounds or seconds"
-            )
+            raise InvalidArgument(brief(self), required="at least one node, and non-negative rounds and seconds")
 
 
-def limit_of(given: Limit | int | None, default: Limit) -> Limit:
-    """A limit as a person gives it: a number is one of nodes."""
+def as_limit(given: Limit | int | None, default: Limit) -> Limit:
+    """Convert the user's `limit=` to a limit; a number limits the nodes."""
     if given is None:
         return default
     if isinstance(given, Limit):
@@ -65,8 +63,8 @@ def limit_of(given: Limit | int | None, default: Limit) -> Limit:
     return Limit(nodes=given, rounds=default.rounds, seconds=default.seconds)
 
 
-def watcher(given: object) -> Watch | None:
-    """What is to be told of the progress, if anything is. Raises `InvalidArgument`."""
+def as_watcher(given: object) -> Watch | None:
+    """Return the user's `watch=` callback, if any. Raises `InvalidArgument`."""
     if given is None:
         return None
     if callable(given):
@@ -74,7 +72,7 @@ def watcher(given: object) -> Watch | None:
             inspect.signature(given).bind(None)
             return given
         except ValueError:
-            return given  # of what is written in C nothing is known
+            return given  # functions written in C have no signature
         except TypeError:
             pass
     raise InvalidArgument(f"watch={brief(given)}", required="a function of the progress, such as print")
@@ -82,7 +80,7 @@ def watcher(given: object) -> Watch | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a search stands: after a round, and at its end with the reason why it ended."""
+    """Statistics of a search after a round, or at its end with the reason why it stopped."""
 
     rounds: int
     nodes: int
@@ -93,7 +91,7 @@ class Progress:
     hits: Mapping[str, int] = field(repr=False)
     stopped: Stopped = "running"
     left_out: int = 0
-    """How many terms were not entered, since they are too large."""
+    """Number of terms that were not entered because they are too large."""
 
     def __str__(self) -> str:
         top = ", ".join(f"{name} {count}" for name, count in Counter(self.hits).most_common(5))
@@ -109,29 +107,29 @@ Watch: TypeAlias = Callable[[Progress], object]
 
 @dataclass(frozen=True, slots=True)
 class _Variant:
-    use: Use
+    use: DirectedRule
     skeleton: Skeleton
 
 
 class Search:
-    """An e-graph and what is looked for in it. It is a context manager, as egglog is given its rows in files."""
+    """An e-graph with the rules explored in it. It is a context manager, since egglog reads its rows from files."""
 
     def __init__(
         self,
         assumptions: Sequence[Predicate],
         inputs: Sequence[Array],
         *,
-        normal: Sequence[Use],
-        explored: Sequence[Use],
-        wanted: Wanted | None = None,
+        normal: Sequence[DirectedRule],
+        explored: Sequence[DirectedRule],
+        tile_choices: TileChoices | None = None,
         watch: Watch | None = None,
     ) -> None:
         self.contexts = Contexts(assumptions, inputs)
         self.terms = Terms(self.contexts)
         self.forest = Forest(self.terms)
         self.store = Store()
-        self.wanted = wanted or Wanted()
-        self.normaliser = Normaliser(self.contexts, normal, self.wanted)
+        self.tile_choices = tile_choices or TileChoices()
+        self.normaliser = Normaliser(self.contexts, normal, self.tile_choices)
         self.instances: list[Instance] = []
         self.hits: Counter[str] = Counter()
         self.left_out = 0
@@ -154,23 +152,25 @@ class Search:
 
     # -- patterns -----------------------------------------------------------------------------------------------------
 
-    def explore(self, explored: Sequence[Use]) -> None:
-        """Has these uses tried as well from now on."""
+    def explore(self, explored: Sequence[DirectedRule]) -> None:
+        """Explore these rules from now on."""
         for use in explored:
-            self._look_for(use)
+            self._add_rule(use)
 
-    def _look_for(self, use: Use) -> None:
+    def _add_rule(self, use: DirectedRule) -> None:
         done: set[Skeleton] = set()
         for pattern in all_patterns(RULES[use.rule], use.reverse):
             skeleton = self._skeleton(pattern.term, pattern, inside=False)
             if skeleton[0] != "any" and skeleton not in done:
                 done.add(skeleton)
-                number = self.store.look_for(skeleton)
+                number = self.store.add_pattern(skeleton)
                 assert number == len(self._variants)
                 self._variants.append(_Variant(use, skeleton))
 
     def _skeleton(self, term: Expr, pattern: Pattern, *, inside: bool) -> Skeleton:
-        """The kinds of the nodes of a pattern. One metavariable at two places is one class if these share a context."""
+        """Return the kinds of a pattern's nodes. Two occurrences of a metavariable are one class if they share a
+        context.
+        """
         variable = applied_metavariable(term, pattern)
         if variable is not None:
             return ("any", None if inside else variable or None)
@@ -184,7 +184,7 @@ class Search:
     # -- terms --------------------------------------------------------------------------------------------------------
 
     def enter(self, term: Expr, context: Context | None = None) -> int:
-        """The number of a ground term, in the graph from now on."""
+        """Enter a ground term in the graph and return its number."""
         number = self.terms.add(context or self.contexts.root, term)
         for new in range(self._entered, len(self.terms)):
             made = self.terms.term[new]
@@ -193,7 +193,7 @@ class Search:
         return number
 
     def unite(self, left: int, right: int, moves: Moves) -> bool:
-        """Two ground terms are equal by these moves. Whether that is new."""
+        """Record that two ground terms are equal by these moves; return True if that is new."""
         if left == right:
             return False
         instance = Instance(left, right, moves)
@@ -202,29 +202,29 @@ class Search:
         return self.forest.unite(instance)
 
     def enter_normal(self, term: Expr) -> int:
-        """Enters a term, and its normal form, which it is equal to."""
+        """Enter a term and its normal form, and unite them."""
         number = self.enter(term)
         made, moves = self.normaliser.normal(self.contexts.root, term)
         self.unite(number, self.enter(made), moves)
         return number
 
-    def met(self, left: int, right: int) -> bool:
-        """Whether two ground terms are known to be equal."""
-        self.forest.grow()
-        return self.forest.leader(left) == self.forest.leader(right)
+    def are_equal(self, left: int, right: int) -> bool:
+        """Return True if two ground terms are known to be equal."""
+        self.forest.add_new_terms()
+        return self.forest.find(left) == self.forest.find(right)
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 
     def progress(self) -> Progress:
-        """How it stands."""
-        self.forest.grow()
+        """Return the current statistics."""
+        self.forest.add_new_terms()
         return Progress(
             self.rounds, len(self.terms), self.forest.classes, len(self.contexts.all), len(self.instances),
             self.seconds, dict(self.hits), self.stopped, self.left_out,
         )  # fmt: skip
 
     def run(self, limit: Limit, until: Callable[[], bool] = lambda: False) -> Progress:
-        """Goes on until nothing is new, `until` says so, or a limit is reached; an interrupt keeps what is there."""
+        """Run until nothing is new, `until` returns True, or a limit is reached; an interrupt keeps the graph."""
         begun, before = time.process_time(), self.seconds
         deadline = self.normaliser.deadline = begun + limit.seconds
         start = self.rounds
@@ -233,7 +233,7 @@ class Search:
 
         def ended() -> Stopped | None:
             self.seconds = before + time.process_time() - begun
-            if interrupts.asked:
+            if interrupts.requested:
                 return "interrupted"
             if until():
                 return "met"
@@ -248,13 +248,13 @@ class Search:
                     why = "round limit"
                     break
                 ended_so = self._round(ended)
-                why = self._told() or ended_so
+                why = self._report() or ended_so
         self.stopped = why
         self.seconds = before + time.process_time() - begun
         return self.progress()
 
-    def _told(self) -> Stopped | None:
-        """Tells the progress; whoever watches may interrupt the search."""
+    def _report(self) -> Stopped | None:
+        """Report the progress; the callback may interrupt the search."""
         try:
             if self._watch is not None:
                 self._watch(self.progress())
@@ -273,7 +273,9 @@ class Search:
         return ended() if changed else (ended() or "saturated")
 
     def _candidate(self, row: tuple[int, ...]) -> bool:
-        """Makes what a candidate gives, in normal form, equal to it. Whether anything is new."""
+        """Apply the rule to a candidate and unite it with the normal form of the result; return True if anything is
+        new.
+        """
         variant = self._variants[row[0]]
         context, term = self._built(variant.skeleton, iter(row[1:]))
         key = (variant.use.name, context.number, term)
@@ -284,13 +286,13 @@ class Search:
         return any(made)
 
     def _given(self, variant: _Variant, context: Context, term: Expr) -> Iterator[Mapping[str, Argument]]:
-        if variant.use.supply is None:
+        if variant.use.enumerator is None:
             yield {}
         else:
-            yield from SUPPLIES[variant.use.supply](context, term, self.wanted)
+            yield from ENUMERATORS[variant.use.enumerator](context, term, self.tile_choices)
 
     def _built(self, skeleton: Skeleton, columns: Iterator[int]) -> tuple[Context, Expr]:
-        """The least ground term of a candidate."""
+        """Return the smallest ground term of a candidate."""
         head = self.terms.heads[next(columns)]
         parts = tuple(
             self.terms.term[least_term(next(columns))] if part[0] == "any" else self._built(part, columns)[1]
@@ -298,8 +300,8 @@ class Search:
         )
         return head.context, with_children(head.sample, parts) if parts else head.sample
 
-    def _instance(self, use: Use, context: Context, term: Expr, given: Mapping[str, Argument]) -> bool:
-        step = applied(context, term, use, given)
+    def _instance(self, use: DirectedRule, context: Context, term: Expr, given: Mapping[str, Argument]) -> bool:
+        step = apply_rule(context, term, use, given)
         if step is None:
             return False
         after, move = step
@@ -307,7 +309,7 @@ class Search:
             after, more = self.normaliser.normal(context, after)
         except ATLError:
             return False
-        if after.size > MOST_SIZE:
+        if after.size > MAX_SIZE:
             self.left_out += 1
             return False
         if after == term:

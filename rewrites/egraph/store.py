@@ -1,8 +1,8 @@
-"""What egglog does for a search: it holds the e-nodes, unites classes up to congruence, and finds candidates.
+"""The interface to egglog, which holds the e-nodes, unites classes up to congruence, and finds candidates.
 
-This is the one module that speaks to egglog. Its errors and panics become `SearchFailed`; it is imported when a search
-is made, and not before. No substitution and no index arithmetic is left to it: a node is a kind and a head, numbers
-given by us, and its parts.
+This is the only module that uses egglog; it is imported when a search starts. Its errors and panics become
+`SearchFailed`. egglog does no substitution and no index arithmetic: a node is a kind, a head (both numbers) and its
+parts.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 Skeleton: TypeAlias = tuple[Any, ...]
-"""A side of a rule to egglog: ("any", name or None), or the number of a kind followed by the skeletons of the parts."""
+"""A side of a rule for egglog: ("any", name or None), or the number of a kind followed by the skeletons of the parts.
+"""
 Row: TypeAlias = tuple[int, ...]
 
-MOST_PARTS: Final = 2
+MAX_PARTS: Final = 2
 _SIZE_BITS: Final = 32
 _NUMBER: Final = (1 << _SIZE_BITS) - 1
 
 
 class Store:
-    """An e-graph of egglog's. Ground terms have numbers: `T` is the class of one, and cannot be extracted."""
+    """An egglog e-graph. Ground terms have numbers: `T` of a number is its class, and is never extracted."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="atl-egraph-"))
@@ -42,7 +43,7 @@ class Store:
         self._seen: set[Row] = set()
         self._relations: dict[int, str] = {}
         self._patterns = 0
-        self._graph: EGraph | None = _ours(self._made)
+        self._graph: EGraph | None = _translating_errors(self._made)
         definitions = [
             "(sort E)",
             "(constructor T (i64) E :unextractable)",
@@ -52,7 +53,7 @@ class Store:
             "(ruleset look)",
             "(rule ((same x y)) ((union (T x) (T y))) :ruleset enter)",
         ]
-        for count in range(MOST_PARTS + 1):
+        for count in range(MAX_PARTS + 1):
             parts = [f"x{k}" for k in range(count)]
             columns, nodes = " ".join(parts), " ".join(f"(T {x})" for x in parts)
             made = f"(union (T t) (N{count} k h {nodes})) (set (least (T t)) l)"
@@ -76,25 +77,25 @@ class Store:
 
     @property
     def graph(self) -> EGraph:
-        """egglog's graph, until the store is closed."""
+        """The egglog graph, until the store is closed."""
         assert self._graph is not None, "the store is open"
         return self._graph
 
     def _run(self, text: str) -> None:
-        _ours(lambda: self.graph.run_program(*self.graph.parse_program(text)))
+        _translating_errors(lambda: self.graph.run_program(*self.graph.parse_program(text)))
 
     def close(self) -> None:
-        """Gives back what is on disk, and egglog's graph, which may only go in the thread that made it."""
+        """Delete the files and the egglog graph, which must be dropped by the thread that created it."""
         self._remove()
         self._graph = None
 
-    # -- what is looked for -------------------------------------------------------------------------------------------
+    # -- patterns -----------------------------------------------------------------------------------------------------
 
-    def look_for(self, skeleton: Skeleton) -> int:
-        """Has a pattern looked for from now on; its number stands first in the rows that `found` gives.
+    def add_pattern(self, skeleton: Skeleton) -> int:
+        """Add a pattern and return its number, which is the first column of its rows in `found`.
 
-        A row then has, node by node from the outside in, the node's head, and for each part that may be anything the
-        number of the least term of its class.
+        The further columns are, node by node from the outside in, the node's head, and for each "any" part the number
+        of the smallest term of its class.
         """
         number = self._patterns
         self._patterns += 1
@@ -133,15 +134,15 @@ class Store:
         self._run(f"(rule ({' '.join(body)}) (({name} {number} {' '.join(columns)})) :ruleset look)")
         return number
 
-    # -- what comes in ------------------------------------------------------------------------------------------------
+    # -- input --------------------------------------------------------------------------------------------------------
 
     def node(self, term: int, size: int, kind: int, head: int, parts: Sequence[int]) -> None:
-        """A ground term as a node; the least of a class is the smallest, then the first."""
+        """Add a ground term as a node; the representative of a class is the smallest term, then the first."""
         least = min(size, 1 << 20) << _SIZE_BITS | term
         self._pending[f"node{len(parts)}"].append((term, least, kind, head, *parts))
 
     def unite(self, left: int, right: int) -> None:
-        """Two ground terms are equal."""
+        """Record that two ground terms are equal."""
         self._pending["same"].append((left, right))
 
     def _enter(self) -> None:
@@ -155,15 +156,15 @@ class Store:
                 commands.append(b.Input(b.RustSpan(__name__, 1, 1), name, f"{name}.tsv"))
                 rows.clear()
         if commands:
-            _ours(lambda: self.graph.run_program(*commands))
+            _translating_errors(lambda: self.graph.run_program(*commands))
 
-    # -- what comes out -----------------------------------------------------------------------------------------------
+    # -- output -------------------------------------------------------------------------------------------------------
 
     def found(self) -> list[Row]:
-        """The new candidates of all patterns, in an order that does not depend on egglog; least terms as numbers."""
+        """Return the new candidates of all patterns, in an order that does not depend on egglog."""
         self._enter()
         self._run("(run-schedule (seq (saturate (run enter)) (run look)))")
-        tables = _ours(self.graph.freeze).functions
+        tables = _translating_errors(self.graph.freeze).functions
         number = self.graph.value_to_i64
         new = []
         for name in self._relations.values():
@@ -175,10 +176,12 @@ class Store:
         return sorted(new)
 
     def classes(self) -> tuple[dict[int, int], dict[int, list[tuple[int, tuple[int, ...]]]]]:
-        """The class of each ground term, named by its first term; and the nodes of each: heads and classes of parts."""
+        """Return the class of each ground term, named by its first term, and the nodes of each class: heads and part
+        classes.
+        """
         self._enter()
         self._run("(run-schedule (saturate (run enter)))")
-        tables = _ours(self.graph.freeze).functions
+        tables = _translating_errors(self.graph.freeze).functions
         number = self.graph.value_to_i64
         members: defaultdict[object, list[int]] = defaultdict(list)
         for row in tables["T"].rows:
@@ -186,7 +189,7 @@ class Store:
         first = {value: min(terms) for value, terms in members.items()}
         class_of = {term: first[value] for value, terms in members.items() for term in terms}
         nodes: defaultdict[int, list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
-        for count in range(MOST_PARTS + 1):
+        for count in range(MAX_PARTS + 1):
             for row in tables[f"N{count}"].rows:
                 _, head, *parts = row.inputs
                 nodes[first[row.output]].append((number(head), tuple(first[part] for part in parts)))
@@ -194,23 +197,23 @@ class Store:
 
 
 def least_term(column: int) -> int:
-    """The number of the term in a column of a row of `found` that says which is least."""
+    """Return the term number in a column for an "any" part."""
     return column & _NUMBER
 
 
-def _ours(call: Callable[[], R]) -> R:
-    """What egglog answers; what goes wrong in it, as an error of ours."""
+def _translating_errors(call: Callable[[], R]) -> R:
+    """Run an egglog call, converting its errors to `SearchFailed`."""
     try:
         return call()
     except (SearchFailed, MemoryError):
         raise
     except BaseException as error:
-        # Panics of Rust come as an exception of their own, which is no Exception.
+        # A Rust panic is raised as a PanicException, which is not a subclass of Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         first = re.sub(r"\s+", " ", str(error)).strip()[:300]
         raise SearchFailed(
             f"egglog failed: {first or type(error).__name__}",
-            required="a search within egglog's means",
+            required="a search that egglog can run",
             suggestions=("try fewer rules or a smaller limit: s.saturate(rules=[…], limit=…)",),
         ) from error

@@ -1,4 +1,4 @@
-"""Ground terms: every term that a search has met, in its context, with a number; its head; and its parts' numbers."""
+"""Ground terms of a search: each term in its context has a number, a head, and the numbers of its parts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from atl.core.traversal import children, static
 from rewrites.egraph.contexts import Context, Contexts
 
 Kind: TypeAlias = tuple[type, object]
-"""The type of a node and what it says of itself in a word: what a pattern tells of it."""
+"""The type of a node and its string attributes: the part of a node that a pattern determines."""
 
 _NOT_IN_A_LABEL: Final = frozenset((Role.PART, Role.PARTS, Role.HINT, Role.MARK))
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The label of an e-node: its context and a term that has it, whose parts do not matter."""
+    """The label of an e-node: its context and a sample term, whose parts are irrelevant."""
 
     context: Context
     sample: Expr
 
 
 class Terms:
-    """The ground terms of a search. Two share a head when they differ in their parts only."""
+    """The ground terms of a search. Terms that differ only in their parts share a head."""
 
     def __init__(self, contexts: Contexts) -> None:
         self.contexts = contexts
@@ -42,12 +42,12 @@ class Terms:
         return len(self.term)
 
     def kind_of(self, term: Expr) -> int:
-        """The number of a term's kind."""
+        """Return the number of a term's kind."""
         return self.kinds.setdefault((type(term), static(term)), len(self.kinds))
 
     def add(self, context: Context, term: Expr) -> int:
-        """The number of a term in a context; its parts come before it."""
-        key = (self._place(context), term)
+        """Return the number of a term in a context, adding its parts first."""
+        key = (self._context_key(context), term)
         found = self._numbers.get(key)
         if found is not None:
             return found
@@ -60,12 +60,12 @@ class Terms:
         self.parts.append(parts)
         return number
 
-    def _place(self, context: Context) -> int:
-        """What tells places apart at which equal terms may be equal to different ones."""
+    def _context_key(self, context: Context) -> int:
+        """Return a key that separates places where equal terms may be equal to different ones."""
         return context.number
 
     def _head(self, context: Context, term: Expr) -> int:
-        key = (self._place(context), *label(term))
+        key = (self._context_key(context), *label(term))
         found = self._head_numbers.get(key)
         if found is None:
             found = self._head_numbers[key] = len(self.heads)
@@ -74,7 +74,7 @@ class Terms:
 
 
 def label(term: Expr) -> tuple[object, ...]:
-    """What a node says of itself, its indices, conditions and amounts, and the types of its parts."""
+    """Return the type, attributes, indices, conditions and amounts of a node, and the types of its parts."""
     said: list[object] = [type(term)]
     for slot in slots_of(type(term)):
         if slot.role not in _NOT_IN_A_LABEL:

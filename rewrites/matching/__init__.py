@@ -1,1 +1,1 @@
-"""Finding a rule's arguments: patterns, matching, and what of a term goes on after a rewrite."""
+"""Matching: finding the arguments of a rule, and following names, marks and places through a rewrite."""

@@ -1,10 +1,10 @@
-"""Names, marks and places across a rewrite: what an equation says nothing of, and a person wants to keep.
+"""Correspondence of names, marks and places before and after a rewrite, which the equation does not determine.
 
-A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder of one side goes on as one of the
-other where one metavariable takes the index of both as the same parameter: in ⊞[i < n] ⊞[j < m] e(i, j) = transpose
-⊞[j < m] ⊞[i < n] e(i, j) the loop over i goes on as the loop over i. The parameter may also be i - lo, or x[i]. Where a
-binder goes on as several, as in a split, the first has its place and its name, and all have its mark. Nothing here is
-trusted: theorems are about neither.
+A side of a rule is a skeleton of nodes with metavariables at its leaves. Two binders of different sides correspond if a
+metavariable has their indices as the same parameter: in ⊞[i < n] ⊞[j < m] e(i, j) = transpose ⊞[j < m] ⊞[i < n] e(i, j)
+both loops over i correspond. The parameter may also be i - lo, or x[i]. If several binders correspond to one, as in a
+split, the first gets its place and its name, and all get its mark. Nothing here is trusted, because theorems ignore
+names and marks.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from rewrites.matching.patterns import patterns
 from rewrites.rule import Rule
 
 Key: TypeAlias = tuple[str, str, int]
-"""A metavariable, "index" or "tensor", and which of its parameters of that sort."""
+"""A metavariable, "index" or "tensor", and the number of its parameter of that sort."""
 Bound: TypeAlias = tuple[Path, str]
-"""A binder of a side: the path of its node, and the field with its name."""
+"""A binder of a side: the path of its node, and the field that holds its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A side of a rule laid over a term: where metavariables stand, and which binders each of their parameters has."""
+    """A side of a rule aligned with a term: the paths of metavariables, and the binders of their parameters."""
 
     side: Expr
     applications: tuple[tuple[Path, Metavariable], ...]
     binders: dict[Key, list[Bound]]
 
     def of_metavariable(self, path: Path) -> tuple[Path, Metavariable] | None:
-        """The metavariable within which a path ends, and where it stands."""
+        """Return the metavariable that contains the end of a path, and its path."""
         for at, applied in self.applications:
             if path[: len(at)] == at:
                 return at, applied
@@ -46,7 +46,7 @@ class Skeleton:
 
 
 def skeleton(rule: Rule, reverse: bool, term: Expr) -> Skeleton | None:
-    """The left side of the rule (its right one with `reverse`), laid over this term."""
+    """Align the left side of the rule (the right side with `reverse`) with this term."""
     for pattern in patterns(rule, reverse, term.type.rank):
         if _aligned(pattern.term, term):
             found: list[tuple[Path, Metavariable]] = []
@@ -80,18 +80,18 @@ def _read(
                 bound.setdefault((wanted.name, "index", position), []).append(indices[-1 - used[0]])
         for position, tensor in enumerate(wanted.tensors):
             while isinstance(tensor, Access):
-                tensor = tensor.tensor  # noqa: PLW2901 (what is accessed)
+                tensor = tensor.tensor  # noqa: PLW2901 (the accessed tensor)
             if isinstance(tensor, Local) and tensor.position < len(tensors):
                 bound.setdefault((wanted.name, "tensor", position), []).append(tensors[-1 - tensor.position])
         return
     for position, child in enumerate(children(wanted)):
         within = [*indices, *((path, binder.name) for binder in child.part.indices)]
-        beside = [*tensors, *((path, binder.name) for binder in child.part.tensors)]
-        _read(child.expr, (*path, position), within, beside, found, bound)
+        tensors_inside = [*tensors, *((path, binder.name) for binder in child.part.tensors)]
+        _read(child.expr, (*path, position), within, tensors_inside, found, bound)
 
 
 def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
-    """The result of a rewrite with the names and marks of the binders that it keeps."""
+    """Copy the names and marks of corresponding binders from `before` to `after`, the result of a rewrite."""
     first, second = skeleton(rule, reverse, before), skeleton(rule, not reverse, after)
     if first is None or second is None:
         return after
@@ -107,7 +107,7 @@ def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
 
 
 def _with_mark_of(kept: Expr, after: Expr, at: Path) -> Expr:
-    """The term with the mark of a binder for the one at a path that has none yet: one loop may come of two."""
+    """Copy the mark of a binder to the binder at a path, unless it already has one: two loops may become one."""
     marked, there = kept.form.mark, subterm(after, at)
     if marked is None or marked != there.form.mark or getattr(there, marked.field) is not marked.of.NONE:
         return after
@@ -115,7 +115,7 @@ def _with_mark_of(kept: Expr, after: Expr, at: Path) -> Expr:
 
 
 def with_hints_at(term: Expr, path: Path, hints: Mapping[str, object]) -> Expr:
-    """The term with another name or mark, by their fields, for the node at a path; what it has not is left out."""
+    """Set names and marks, by field, of the node at a path. Fields that the node does not have are ignored."""
     if not path:
         own = {field: value for field, value in hints.items() if field in term.form.ignored}
         if all(getattr(term, field) == value for field, value in own.items()):
@@ -129,9 +129,9 @@ def with_hints_at(term: Expr, path: Path, hints: Mapping[str, object]) -> Expr:
 
 
 def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
-    """Where a part of the term that a rule rewrote is afterwards; None if the rule took it away.
+    """Return the new path of a part of a rewritten term; None if the rule removed it.
 
-    A part that stands in several places afterwards is followed to the first of them.
+    If the part occurs several times afterwards, the first occurrence is returned.
     """
     first, second = skeleton(step.rule, step.reverse, before), skeleton(step.rule, not step.reverse, after)
     if first is None or second is None:
@@ -157,8 +157,9 @@ def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
 
 
 def _through_parameter(function: object, applied: Metavariable, path: Path) -> tuple[str, Path] | None:
-    """The metavariable within whose value a path into e(x) ends, and the path there: e(x) holds x where e has its
-    parameter, and on the other side x may stand alone.
+    """Follow a path into e(x) that ends inside of x. Return the metavariable x and the rest of the path.
+
+    On the other side of the rule x may occur by itself.
     """
     if not isinstance(function, Function) or not isinstance(function.body, Term):
         return None
@@ -175,7 +176,7 @@ def _through_parameter(function: object, applied: Metavariable, path: Path) -> t
 
 
 def _first_path(term: Expr, part: Expr) -> Path | None:
-    """The first place at which a part stands."""
+    """Return the first path at which a part occurs."""
     if term == part:
         return ()
     for position, child in enumerate(children(term)):
@@ -186,7 +187,7 @@ def _first_path(term: Expr, part: Expr) -> Path | None:
 
 
 def _in_argument(step: Step, side: Skeleton, name: str) -> Path | None:
-    """Where a metavariable stands that another one is applied to: where that one uses its parameter first."""
+    """Return the path of a metavariable that is an argument of another one: the first use of the parameter."""
     for where, applied in side.applications:
         function = step.arguments[applied.name]
         for position, tensor in enumerate(reversed(applied.tensors)):
@@ -197,7 +198,7 @@ def _in_argument(step: Step, side: Skeleton, name: str) -> Path | None:
 
 
 def _first_use(term: Expr, tensor: int) -> Path | None:
-    """The first place at which the let-bound tensor with this de Bruijn position is used."""
+    """Return the path of the first use of the let-bound tensor with this de Bruijn position."""
     if isinstance(term, Local) and term.position == tensor:
         return ()
     for position, child in enumerate(children(term)):

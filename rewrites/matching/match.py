@@ -1,8 +1,8 @@
-"""Matching: the arguments that make one side of a rule a given subterm, in the simple higher-order sense.
+"""Higher-order pattern matching: finding the arguments for which a side of a rule is a given subterm.
 
-A metavariable applied to distinct bound indices stands for a function; one that is applied to anything else must be
-found elsewhere first. Indices are compared in their canonical form, and an index metavariable is solved for where it
-occurs linearly. Nothing here is trusted: the kernel compares the instance with the subterm.
+A metavariable applied to distinct bound indices stands for a function (a Miller pattern). With any other arguments it
+must be determined elsewhere in the side. Indices are compared in canonical form, and an index metavariable is solved
+for if it occurs linearly. Nothing here is trusted: the kernel compares the instance with the subterm.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from rewrites.statement import Extent, condition_variable, shift_under
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Where a pattern and a subterm first differ, and how much of the pattern was matched before."""
+    """The first difference between a pattern and a subterm, and the number of nodes matched before."""
 
     matched: int
     wanted: Expr | Index | Predicate
@@ -55,7 +55,7 @@ class Mismatch:
 
 @dataclass(slots=True)
 class Match:
-    """The state of matching one pattern; `found` are the arguments so far, `extents` those that tensors have."""
+    """The state of matching a pattern: the arguments found so far, and the extents of tensor metavariables."""
 
     pattern: Pattern
     found: dict[str, Argument] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Match:
     # -- terms --------------------------------------------------------------------------------------------------------
 
     def term(self, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
-        """Matches under so many binders of the pattern."""
+        """Match a term under this number of index and tensor binders of the pattern."""
         if isinstance(wanted, Metavariable):
             return self._application(wanted, found, indices, tensors) or self._fail(wanted, found)
         if type(wanted) is not type(found) or static(wanted) != static(found):
@@ -101,7 +101,7 @@ class Match:
         places = [_bound_position(at, indices) for at in applied.indices]
         locals_ = [at.position if isinstance(at, Local) and at.position < tensors else None for at in applied.tensors]
         if None in places or None in locals_ or len(set(places)) < len(places):
-            # Not a pattern. The metavariable is found elsewhere, or in the end by abstracting from its arguments.
+            # Not a Miller pattern: determined elsewhere, or in the end by abstracting from the arguments.
             if not indices and not tensors and not applied.tensors:
                 self.applied.append((applied, found))
             return True
@@ -126,7 +126,7 @@ class Match:
         return True
 
     def _outside(self, of: Type, indices: int) -> Type | None:
-        """The type of a let-bound tensor, seen from outside of the pattern's binders."""
+        """Return the type of a let-bound tensor outside of the pattern's binders."""
         extents = []
         for extent in of.shape:
             known = self._known(extent, indices)
@@ -143,7 +143,7 @@ class Match:
                 self.extents.setdefault((name, dimension), lowered)
 
     def _agrees(self, known: Argument, applied: Metavariable, found: Expr, indices: int, tensors: int) -> bool:
-        """Whether a metavariable that was found before, applied here, is this term, as far as can be told yet."""
+        """Return whether the known value of a metavariable, applied here, can be this term."""
         if isinstance(known, Function):
             if not is_term(known.body):
                 return False
@@ -153,14 +153,14 @@ class Match:
             try:
                 made = substituted(body, applied.indices, tensors_of)
             except ATLError:
-                return False  # the pattern's elements are of another rank
+                return False  # the elements have another rank
             return bool(made == found) or self.term(made, found, indices, tensors)
         return is_term(known) and not applied.indices and shift_term(known, indices, tensors) == found
 
     # -- indices and predicates ---------------------------------------------------------------------------------------
 
     def index(self, wanted: Index, found: Index, indices: int) -> bool:
-        """Solves for the metavariables of an index expression; what has two unknowns is put off."""
+        """Match an index expression by solving for its metavariable. With several unknowns it is postponed."""
         unknown = self._unknown(wanted)
         if not unknown:
             known = self._known(wanted, indices)
@@ -182,7 +182,7 @@ class Match:
         return value if isinstance(value, Index) else None
 
     def _known(self, wanted: Index, indices: int) -> Index | None:
-        """The expression with metavariables replaced by what was found for them, if all were."""
+        """Substitute the known metavariables of an expression; None if some are unknown."""
         if self._unknown(wanted):
             return None
 
@@ -193,7 +193,7 @@ class Match:
         return map_leaves(wanted, leaf)
 
     def _solve(self, variable: Var, wanted: Index, found: Index, indices: int) -> bool:
-        """wanted = factor * variable + rest, for a factor and a rest that are known; the factor is a single product."""
+        """Solve wanted = factor * variable + rest for known rest and factor, where the factor is a single product."""
         factor = factor_of(wanted, variable)
         if factor is None or len(factor.terms) != 1:
             return False
@@ -220,7 +220,7 @@ class Match:
         )
 
     def condition(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
-        """Conjunctions match in any order; a metavariable among them takes what the other parts leave."""
+        """Match conjuncts in any order. A condition metavariable takes the conjuncts that the other parts leave."""
         if condition_variable(negation(wanted)) is not None:
             return self.condition(negation(wanted), negation(found), indices)
         literals: list[Predicate] = []
@@ -249,9 +249,10 @@ class Match:
         return self._bind_condition(*unbound[0], conjunction(left), indices)
 
     def _taken(self, literal: Predicate, left: list[Predicate], indices: int) -> Predicate | None:
-        """The part that a literal is found in: one that tells what is unknown in it before one that leaves it open.
+        """Match a literal with one of the remaining conjuncts, and return this conjunct.
 
-        Of these the simplest: 0 <= a is to be found in i <= j before it is in j - i < n.
+        Conjuncts that determine the unknowns of the literal are preferred, then short ones: 0 <= a should match i <= j
+        rather than j - i < n.
         """
         open_still: Predicate | None = None
         for part in sorted(left, key=_length):
@@ -268,7 +269,7 @@ class Match:
 
     def _literal(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
         if isinstance(wanted, AnyOf) and isinstance(found, AnyOf):
-            # The parts in their order: a condition among them is not solved for as an index.
+            # Parts match in order, since a condition metavariable cannot be solved for like an index.
             return len(wanted.parts) == len(found.parts) and all(
                 self.condition(a, b, indices) for a, b in zip(wanted.parts, found.parts, strict=True)
             )
@@ -277,14 +278,14 @@ class Match:
         pairs = list(zip(expressions(wanted), expressions(found), strict=False))
         before = dict(self.found), dict(self.extents), list(self.postponed)
         tried = before
-        # e = 0 and -e = 0 are one predicate; which of them is written depends on what the variables are.
+        # e = 0 and -e = 0 are the same predicate; its canonical form depends on the variables.
         for sign in (1, -1) if isinstance(wanted, Zero | NonZero) else (1,):
             if all(self._try_index(a, b * sign, indices) for a, b in pairs) and len(self.postponed) == len(before[2]):
                 return True
             tried = dict(self.found), dict(self.extents), list(self.postponed)
             self.found, self.extents, self.postponed = dict(before[0]), dict(before[1]), list(before[2])
         if len(tried[2]) > len(before[2]):
-            self.found, self.extents, self.postponed = tried  # two unknowns: the rest of the term may settle them
+            self.found, self.extents, self.postponed = tried  # two unknowns: the rest of the term may determine them
             return True
         return False
 
@@ -295,7 +296,7 @@ class Match:
         return result
 
     def _parts_of(self, name: str, at: tuple[Index, ...], indices: int) -> tuple[Predicate, ...]:
-        """The conjuncts of a condition that was found before, applied here."""
+        """Return the conjuncts of the known value of a condition metavariable, applied here."""
         known = self.found[name]
         if isinstance(known, Function):
             own = known.indices
@@ -321,7 +322,7 @@ class Match:
         return True
 
     def settle(self) -> bool:
-        """Solves what was put off, and what a premise that is an equality gives; nothing may contradict the rest."""
+        """Solve postponed indices, using premises that are equations. Return False on a contradiction."""
         for premise in self.pattern.premises:
             if isinstance(premise, Zero) and self._unknown(premise.expression):
                 self.postponed.append((premise.expression, ZERO, 0))
@@ -338,7 +339,7 @@ class Match:
         return True
 
     def fill(self, dtype: str | None) -> None:
-        """A tensor of which the rule asks nothing but its type is padding of that type."""
+        """Choose padding for tensors of which the rule uses only the type."""
         for name, rank in self.pattern.typed.items():
             extents = [self.extents.get((name, dimension)) for dimension in range(rank)]
             known = tuple(extent for extent in extents if extent is not None)
@@ -346,7 +347,7 @@ class Match:
                 self.found[name] = Padding(Type(dtype, known))
 
     def _abstract_from(self, applied: Metavariable, found: Expr) -> None:
-        """e(a) for a known index a: the term as a function of a, wherever a is an index in it."""
+        """Match e(a) for a known index a, by abstracting every occurrence of a in the term."""
         at = [self._known(position, 0) for position in applied.indices]
         arguments = tuple(position for position in at if position is not None and position.constant is None)
         if len(arguments) == len(applied.indices):
@@ -355,9 +356,9 @@ class Match:
 
 
 def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument]) -> dict[str, Argument] | Mismatch:
-    """The arguments under which a side of the rule is the subterm; `given` fixes some of them.
+    """Return the arguments for which a side of the rule is the subterm; `given` fixes some of them.
 
-    What no side determines is left out. Otherwise the mismatch of the pattern that came furthest.
+    Undetermined arguments are missing in the result. On failure, return the mismatch of the pattern that matched most.
     """
     worst: Mismatch | None = None
     for pattern in patterns(rule, reverse, subterm.type.rank):
@@ -378,7 +379,7 @@ def _length(predicate: Predicate) -> int:
 
 
 def _of_dtype(at: Expr, dtype: str | None) -> Expr:
-    """A variable of a pattern with an element type, so that it fits into a term."""
+    """Give a variable of a pattern an element type."""
     match at:
         case Metavariable():
             return replace(at, of=Type(dtype, at.of.shape))
@@ -398,7 +399,7 @@ def _lowered(expression: Index, indices: int) -> Index | None:
 
 
 def _remapped(expression: Index, indices: int, kept: Mapping[int, int]) -> Index | None:
-    """The expression seen from outside of the pattern's binders, but for those that a function keeps as parameters."""
+    """Move an index out of the pattern's binders, except those that become parameters; None if it uses others."""
     if any(isinstance(a, Bound) and a.position < indices and a.position not in kept for a in atoms(expression)):
         return None
     return map_leaves(expression, lambda leaf: _renumber(leaf, indices, kept))
@@ -421,7 +422,7 @@ def _under(leaf: Leaf, parameters: int, by: int) -> Index:
 def _abstract(
     found: Expr, indices: int, tensors: int, kept: Mapping[int, int], kept_locals: Mapping[int, int]
 ) -> Expr | None:
-    """The term with the pattern's bound variables turned into parameters; None where it uses others of them."""
+    """Turn bound variables of the pattern into parameters; None if the term uses others of them."""
     used, tensors_used = free_positions(found)
     if any(position < indices and position not in kept for position in used):
         return None
@@ -448,7 +449,7 @@ def _abstract(
 
 
 def function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
-    """The term with each index that is an argument, or an argument and a constant, in terms of a parameter."""
+    """Replace each index that equals an argument plus a constant by a parameter plus the constant."""
     count = len(arguments)
 
     def visit(at: Expr, depth: int) -> Expr:

@@ -1,7 +1,4 @@
-"""Patterns: a side of a rule's statement, which matching lays over terms.
-
-Patterns match terms of every element type.
-"""
+"""Patterns: sides of a rule's statements, to be matched with terms of any element type."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from operator import mul
 
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr, Metavariable
-from rewrites.rule import OWN, Rule
+from rewrites.rule import USER_FAMILY, Rule
 from rewrites.statement import Extent, Ranks, Statement, choices_of_ranks, groups_of
 
 
@@ -22,18 +19,18 @@ class Pattern:
 
     term: Expr
     names: Mapping[int, str]
-    """The metavariable that each variable's id belongs to."""
+    """The metavariable of each variable id."""
     extents: Mapping[int, Extent]
-    """What each other variable's id belongs to: an extent that a rule asks a tensor for."""
+    """The tensor metavariable and the dimension of each variable id that denotes an extent."""
     premises: tuple[Predicate, ...]
     typed: Mapping[str, int]
-    """The tensors of which neither side asks more than their types, and their ranks."""
+    """The tensor metavariables of which both sides use only the type, and their ranks."""
 
 
 @lru_cache(maxsize=4096)
 def patterns(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
-    """Return the patterns of a side that can stand for a term of this rank."""
-    known = None if rule.family == OWN else _rank_of_side(rule, reverse)
+    """Return the patterns of a side that can match a term of this rank."""
+    known = None if rule.family == USER_FAMILY else _rank_of_side(rule, reverse)
     found = (
         _at_ranks(rule, ranks)
         for ranks in choices_of_ranks(rule.metavariables)
@@ -48,8 +45,8 @@ def all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
 
 
 def few_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
-    """Return those for elements that are scalars or vectors; all of a user's own rule, which may differ beyond."""
-    return _up_to(rule, reverse, None if rule.family == OWN else 1)
+    """Return the patterns for scalar and vector elements; all patterns of a user-defined rule."""
+    return _up_to(rule, reverse, None if rule.family == USER_FAMILY else 1)
 
 
 @lru_cache(maxsize=2048)
@@ -61,7 +58,7 @@ def _up_to(rule: Rule, reverse: bool, rank: int | None) -> tuple[Pattern, ...]:
 
 @lru_cache(maxsize=8192)
 def _at_ranks(rule: Rule, ranks: Ranks) -> tuple[Pattern, Pattern] | None:
-    """Return the patterns of the left and of the right side; None where the rule is not stated for these ranks."""
+    """Return the patterns of both sides; None if the rule has no statement at these ranks."""
     stated = rule.statements.get(ranks)
     if stated is None:
         return None
@@ -72,7 +69,7 @@ def _at_ranks(rule: Rule, ranks: Ranks) -> tuple[Pattern, Pattern] | None:
 
 
 def _typed(stated: Statement) -> dict[str, int]:
-    """Return the tensors of which neither side asks more than their types, and their ranks."""
+    """Return the tensor metavariables of which both sides use only the type, and their ranks."""
     used = stated.lhs.free | stated.rhs.free
     kinds = stated.metavariables
     return {
@@ -84,9 +81,9 @@ def _typed(stated: Statement) -> dict[str, int]:
 
 @lru_cache(maxsize=2048)
 def _rank_of_side(rule: Rule, reverse: bool) -> tuple[int, Ranks] | None:
-    """The rank of a side for scalar elements, and what each group of elements adds to it for each of their dimensions.
+    """Return the rank of a side for scalar elements, and its increase for each dimension of each group's elements.
 
-    Not known where the rule fits no scalars or no vectors.
+    None if the rule has no statement for scalars or for vectors.
     """
     count = len(groups_of(rule.metavariables))
     stated = [_at_ranks(rule, tuple(int(one == at) for one in range(count))) for at in range(-1, count)]
@@ -98,7 +95,7 @@ def _rank_of_side(rule: Rule, reverse: bool) -> tuple[int, Ranks] | None:
 
 @lru_cache(maxsize=2048)
 def outermost(rule: Rule, reverse: bool) -> type[Expr] | None:
-    """What a side of a rule is made by, told from the least ranks alone, which is quick; None if it may be any term."""
+    """Return the outermost constructor of a side, from its statement of least rank; None for a metavariable."""
     for ranks in choices_of_ranks(rule.metavariables):
         if (both := _at_ranks(rule, ranks)) is not None:
             term = both[reverse].term
@@ -107,7 +104,7 @@ def outermost(rule: Rule, reverse: bool) -> type[Expr] | None:
 
 
 def applied_metavariable(term: Expr, pattern: Pattern) -> str | None:
-    """The tensor metavariable that stands here, if one does: its name where it is a tensor, "" where a function."""
+    """Return the name of a tensor metavariable, "" for an applied function, None for any other term."""
     if not isinstance(term, Metavariable):
         return None
     return "" if term.indices or term.tensors else pattern.names[term.uid]

@@ -1,4 +1,4 @@
-"""Which rules a term may be an instance of, told from its outermost two nodes before anything is matched."""
+"""Rule index: a filter of rules by the outermost two levels of a term, before matching."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rewrites.matching.patterns import Pattern, all_patterns, few_patterns
 from rewrites.rule import Rule
 
 Node: TypeAlias = tuple[type, object]
-"""The type of a node, and what it says of itself."""
+"""The constructor of a node and its static attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The outermost node of a side of a rule and those directly below it; None stands for any node."""
+    """The outermost node of a side of a rule and the nodes directly below; None matches any node."""
 
     node: Node
     below: tuple[Node | None, ...]
@@ -26,10 +26,9 @@ class Head:
 
 @lru_cache(maxsize=1024)
 def heads(rule: Rule, reverse: bool) -> frozenset[Head] | None:
-    """The heads of a side of the rule, for elements of every rank; None if it may be any term."""
+    """Return the heads of a side of the rule for all ranks of elements; None if it matches any term."""
     found = _heads_of(few_patterns(rule, reverse))
-    # Where scalars and vectors have one head, all elements of a rule of the catalogue have; a rule on elements may be
-    # one on loops for vectors.
+    # If scalars and vectors have the same head, so do all ranks of a rule of the catalogue.
     return found if found is None or len(found) == 1 else _heads_of(all_patterns(rule, reverse))
 
 
@@ -48,7 +47,7 @@ def _head(term: Expr) -> Node | None:
 
 
 def may_match(rule: Rule, reverse: bool, term: Expr) -> bool:
-    """Whether the outermost two nodes of a term are such that a side of the rule can stand for it."""
+    """Return whether the outermost two levels of a term allow it to match a side of the rule."""
     known = heads(rule, reverse)
     return known is None or any(_fits(head, term) for head in known)
 
@@ -64,7 +63,7 @@ def _fits(head: Head, term: Expr) -> bool:
 
 @lru_cache(maxsize=256)
 def by_outermost(rules: tuple[Rule, ...], reverse: bool) -> tuple[Mapping[type, Sequence[Rule]], Sequence[Rule]]:
-    """The rules that may apply to a node of each type, in their order, and those that may apply to any other."""
+    """Return the rules that may apply to each type of node, in order, and those for all other types."""
     everywhere = [rule for rule in rules if heads(rule, reverse) is None]
     types = {head.node[0] for rule in rules for head in heads(rule, reverse) or ()}
 

@@ -1,6 +1,6 @@
-"""Programs, rules, certificates and loop nests as files of Rocq, which proves them again without trusting ATL.
+"""Export of rules, certificates and loop nests to Rocq, which proves them again without trusting ATL.
 
-`Meaning.v` defines what programs mean, `Nests.v` what loop nests do; `Lemmas.v` has the laws of folds and the one proof
-that is tried on every rule; `Congruence.v` the lemmas for rewriting inside a term. `statements` prints each rule from
-its declaration, `certificates` a theorem with its steps as lemmas.
+`Meaning.v` defines the semantics of programs, `Nests.v` that of loop nests. `Lemmas.v` contains the laws of folds and
+the tactic that proves every rule; `Congruence.v` contains the lemmas for rewriting inside a term. The module
+`statements` prints rules, and `certificates` prints a theorem with its steps as lemmas.
 """

@@ -1,8 +1,8 @@
-"""Certificates as theorems of Rocq: both programs equal, for all sizes and arrays that meet the assumptions.
+"""Certificates as theorems of Rocq: both programs are equal for all sizes and arrays that satisfy the assumptions.
 
-Each step is a lemma: down its path by congruence, with the facts of binders and guards, then the rule. Premises, what
-the sides oblige to, and that a program is the instance which a step says it is, are Rocq's to prove. What is printed
-here beside the two programs are hints: a wrong one makes a proof fail, and none is believed.
+Each step is a lemma. Its proof goes down the path by congruence, with the facts of binders and guards, and then applies
+the rule. Rocq proves the premises, the well-formedness conditions, and that the program is the stated instance. Apart
+from the programs, everything printed here is a hint: a wrong hint makes a proof fail, and none is trusted.
 """
 
 from __future__ import annotations
@@ -12,41 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from atl.checks.scope import outermost
+from atl.core import terms
 from atl.core.declared import AtLeast, Below, Monotonic, facts_of
 from atl.core.index import Array, Index, shift
 from atl.core.predicate import is_predicate
 from atl.core.program import Program
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    PadLeft,
-    PadRight,
-    Place,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    Split,
-    TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Type,
-    Unary,
-    Value,
-)
 from atl.core.traversal import children
 from atl.errors import InvalidArgument
 from rewrites.instantiation import Argument, Function, is_term
@@ -55,7 +25,7 @@ from rewrites.rocq.notation import (
     NOWHERE,
     Around,
     Notation,
-    apart,
+    check_distinct,
     holds_integers,
     positions,
     type_of_input,
@@ -64,19 +34,19 @@ from rewrites.rocq.notation import (
 from rewrites.rocq.statements import at_least_rank, lemma
 
 SECONDS_EACH: Final = 120
-"""What the proof of one step may take."""
+"""Time limit for the proof of one step, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """Programs, each made from the one before it by a step."""
+    """The programs of a derivation and the steps between them."""
 
     programs: tuple[Program, ...]
     steps: tuple[Step, ...]
 
 
 def derivation(theorem: Theorem) -> Derivation:
-    """The programs that a theorem's steps lead through."""
+    """Replay a theorem and collect the program after each step."""
     at = reflexivity(theorem.lhs)
     programs = [at.rhs]
     for step in theorem.steps:
@@ -93,10 +63,9 @@ def text_of(
     more: Iterable[str] = (),
     theorem: str = "certified",
 ) -> str:
-    """The file: the rules that are used, the programs, a lemma for each step, and the theorem `certified`.
+    """Return the file: the rules used, the programs, a lemma for each step, and the theorem `certified`.
 
-    A proof of a step is given up after so many seconds. With `more` lines after it, which need this part of the
-    library, `theorem` is what they come to.
+    The proof of a step is given up after `seconds`. `more` lines may follow, which use `library` and prove `theorem`.
     """
     rules = {step.rule.name: step.rule for step in derived.steps}
     first, last = derived.programs[0], derived.programs[-1]
@@ -139,7 +108,7 @@ def text_of(
         "Qed.",
         *more,
         "End Programs.",
-        # One need not rest on the other.
+        # Neither theorem need depend on the other.
         *(f"Print Assumptions {name}." for name in dict.fromkeys(("certified", theorem))),
         "End Certificate.",
     ]
@@ -147,11 +116,11 @@ def text_of(
 
 
 def context(programs: Iterable[Program]) -> Iterator[str]:
-    """What is given: the sizes and inputs, none negative, the assumptions, and what is declared of integers."""
+    """Yield the context: sizes and inputs, non-negative sizes, assumptions, and declared facts of integer arrays."""
     listed = tuple(programs)
     sizes = dict.fromkeys(name for program in listed for name in program.sizes)
     inputs = {array.name: array for program in listed for array in program.inputs}
-    apart([*map(word, sizes), *map(word, inputs)])
+    check_distinct([*map(word, sizes), *map(word, inputs)])
     notation = Notation()
     for name in sizes:
         yield f"Variable {word(name)} : Z."
@@ -167,7 +136,7 @@ def context(programs: Iterable[Program]) -> Iterator[str]:
 
 
 def _declared(array: Array, notation: Notation) -> Iterator[str]:
-    """What is declared of the elements of an array of integers."""
+    """Yield the declared facts of an array of integers as hypotheses."""
     at = [f"p''{d}" for d in range(len(array.shape))]
     within = "".join(f"0 <= {p} < {notation.index(e)} -> " for p, e in zip(at, array.shape, strict=True))
     binders = f"forall {' '.join(at)} : Z, " if at else ""
@@ -175,18 +144,18 @@ def _declared(array: Array, notation: Notation) -> Iterator[str]:
         element = f"{word(array.name)} {positions(at)}"
         match fact:
             case AtLeast(bound):
-                says = f"{notation.index(bound)} <= {element}"
+                claim = f"{notation.index(bound)} <= {element}"
             case Below(bound):
-                says = f"{element} < {notation.index(bound)}"
+                claim = f"{element} < {notation.index(bound)}"
             case Monotonic():
-                says = _rising(array, fact, at, notation)
+                claim = _rising(array, fact, at, notation)
             case _:
                 assert_never(fact)
-        yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{says}."
+        yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{claim}."
 
 
 def _rising(array: Array, fact: Monotonic, at: list[str], notation: Notation) -> str:
-    """Each element beside the next one along the last dimension."""
+    """Return the fact that elements increase along the last dimension."""
     last, less = at[-1], "<" if fact.strict else "<="
     element, following = (f"{word(array.name)} {positions([*at[:-1], p])}" for p in (last, f"{last} + 1"))
     if fact.between is None:
@@ -200,7 +169,7 @@ def _rising(array: Array, fact: Monotonic, at: list[str], notation: Notation) ->
 
 
 def equal_within(program: Program, left: str, right: str) -> str:
-    """That two tensors are equal at all positions within the shape of a program."""
+    """State that two tensors are equal at all positions within the shape of a program."""
     return _Shape.of(program).equal(left, right)
 
 
@@ -219,7 +188,7 @@ class _Shape:
         return _Shape(at, tuple(f"0 <= {p} < {e}" for p, e in zip(at, extents, strict=True)))
 
     def equal(self, left: str, right: str) -> str:
-        """That two tensors are equal at all positions within the shape."""
+        """State that two tensors are equal at all positions within the shape."""
         bound = " ".join([*(f"({p} : Z)" for p in self.at), "(rest : list Z)"])
         place = positions(self.at, "rest")
         return f"forall {bound}, {''.join(f'{each} -> ' for each in self.within)}{left} {place} = {right} {place}"
@@ -227,15 +196,15 @@ class _Shape:
 
 @dataclass(slots=True)
 class _Proof:
-    """The proof of a step, written on the way down its path: `at` is the old part, `new` what stands in its place."""
+    """The proof of a step, written while going down its path from the old part `at` and the new part `new`."""
 
     notation: Notation = field(default_factory=Notation)
     places: list[str | None] = field(default_factory=list)
-    """The position that is looked at: variables, and None for what is no variable."""
+    """The current position: variables, or None where the position is not a variable."""
     around: Around = NOWHERE
     after: list[str] = field(default_factory=list)
 
-    def of(self, at: Expr, new: Expr, step: Step) -> list[str]:
+    def of(self, at: terms.Expr, new: terms.Expr, step: Step) -> list[str]:
         lines: list[str] = []
         for position in step.path:
             lines += [f"  {line}" for line in self._down(at, new, position)]
@@ -252,96 +221,106 @@ class _Proof:
         return self.notation.index(e, self.around)
 
     def _bound(self, hint: str) -> str:
-        """A name for an index that is bound from here on."""
+        """Bind an index and return its name."""
         name = self.notation.fresh(hint)
         self.around = self.around.index(name)
         return name
 
-    def _down(self, at: Expr, new: Expr, position: int) -> list[str]:
-        """How to come down to a part."""
+    def _down(self, at: terms.Expr, new: terms.Expr, position: int) -> list[str]:
+        """Return the tactics that go down to a part."""
         ix = self._index
         match at:
-            case Gen(low, high, _, name):
+            case terms.Gen(low, high, _, name):
                 ends = f"{ix(low)} {ix(high)}"
                 return [f"apply (down_gen {ends}); [known | intros {self._bound(name)} ?]; {self._without(1)}"]
-            case Reduce(_, _, _, _, name):
+            case terms.Reduce(_, _, _, _, name):
                 return [f"apply down_reduce; intros {self._bound(name)} ?;"]
-            case Guard():
+            case terms.Guard():
                 return ["apply down_guard; intros ?;"]
-            case Let(value, _, name):
+            case terms.Let(value, _, name):
                 return self._into_let(value, new, name, position)
-            case Access():
+            case terms.Access():
                 self.places.insert(0, None)
                 return ["apply down_access; [known | intros ?];"]
-            case Unary() | Cast():
+            case terms.Unary() | terms.Cast():
                 return ["apply down_unary;"]
-            case Binary():
+            case terms.Binary():
                 return [f"apply down_{('left', 'right')[position]};"]
-            case Select():
+            case terms.Select():
                 return [f"apply down_{('where', 'elsewhere')[position]}; intros ?;"]
-            case Concat(left, right):
+            case terms.Concat(left, right):
                 x = self.notation.fresh("x")
                 if position == 0:
                     return [f"apply down_concat_left; [known | known | intros {x} ?]; {self._without(1, x)}"]
                 extents = f"{ix(left.type.shape[0])} {ix(right.type.shape[0])}"
                 return [f"apply (down_concat_right {extents}); [known | intros {x} ?]; {self._without(1, x)}"]
-            case Reshape(op, operand):
+            case terms.Reshape(op, operand):
                 return [self._through(op, operand.type)]
-            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
-                raise InvalidArgument("a step leads below a term without parts", required="a path within its program")
+            case (
+                terms.Input()
+                | terms.Local()
+                | terms.TensorVar()
+                | terms.Metavariable()
+                | terms.Constant()
+                | terms.Value()
+                | terms.Padding()
+            ):
+                raise InvalidArgument(
+                    "the path of a step goes below a term without parts", required="a path within the program"
+                )
             case _:
                 assert_never(at)
 
-    def _through(self, op: ReshapeOp, of: Type) -> str:
+    def _through(self, op: terms.ReshapeOp, of: terms.Type) -> str:
         x, y = self.notation.fresh("x"), self.notation.fresh("y")
         first = self._index(of.shape[0]) if of.shape else ""
         match op:
-            case Transpose():
+            case terms.Transpose():
                 self.places[:2] = self.places[1::-1]
                 return "apply down_transpose;"
-            case Flatten():
+            case terms.Flatten():
                 extents = f"{first} {self._index(of.shape[1])}"
                 way = f"apply (down_flatten {extents}); [known | known | intros {x} {y} ? ? | known];"
                 return f"{way} {self._without(1, x, y)}"
-            case Split():
+            case terms.Split():
                 return f"apply down_split; [known | known | known | known | intros {x} ?]; {self._without(2, x)}"
-            case PadLeft():
+            case terms.PadLeft():
                 return f"apply (down_padl {first}); [known | intros {x} ?]; {self._without(1, x)}"
-            case PadRight():
+            case terms.PadRight():
                 return f"apply down_padr; [known | known | intros {x} ?]; {self._without(1, x)}"
-            case TruncateLeft():
+            case terms.TruncateLeft():
                 return f"apply (down_truncl {first}); [known | known | intros {x} ?]; {self._without(1, x)}"
-            case TruncateRight(by):
+            case terms.TruncateRight(by):
                 ends = f"{first} {self._index(by)}"
                 return f"apply (down_truncr {ends}); [known | known | intros {x} ?]; {self._without(1, x)}"
-            case Place():
+            case terms.Place():
                 return f"apply down_place; {self._without(1)}"
             case _:
                 assert_never(op)
 
     def _without(self, count: int, *instead: str) -> str:
-        """The first positions have become others: what was known of them is of no use below."""
+        """Replace the first positions, and clear hypotheses about the old ones."""
         gone = [name for name in self.places[:count] if name is not None]
         self.places[:count] = instead
         return "".join(f"clear dependent {name}; " for name in gone).rstrip()
 
-    def _into_let(self, value: Expr, new: Expr, name: str, position: int) -> list[str]:
+    def _into_let(self, value: terms.Expr, new: terms.Expr, name: str, position: int) -> list[str]:
         notation, around = self.notation, self.around
         if position == 1:
             y = notation.fresh(name)
             self.around = around.tensor(y)
             return [f"apply down_bind; intros {y};"]
-        if not isinstance(new, Let):
-            raise InvalidArgument("a step below a let has put another term in its place", required="a let")
+        if not isinstance(new, terms.Let):
+            raise InvalidArgument("a step below a let replaced the let", required="a let")
         at = [notation.fresh("q") for _ in value.type.shape]
         within = [f"0 <= {q} < {notation.index(e, around)} -> " for q, e in zip(at, value.type.shape, strict=True)]
         bound = " ".join([*(f"({q} : Z)" for q in at), "(rest : list Z)"])
         before, after = notation.term(value, around), notation.term(new.value, around)
         equal = notation.fresh("E")
         self.places = [*at]
-        says = f"forall {bound}, {''.join(within)}{before} {positions(at, 'rest')} = {after} {positions(at, 'rest')}"
+        claim = f"forall {bound}, {''.join(within)}{before} {positions(at, 'rest')} = {after} {positions(at, 'rest')}"
         self.after.append(f"| unfold bind; reads {equal} ]")
-        return [f"assert ({equal} : {says}); [ intros;"]
+        return [f"assert ({equal} : {claim}); [ intros;"]
 
     def _argument(self, value: Argument) -> str:
         notation, around = self.notation, self.around
@@ -359,11 +338,11 @@ class _Proof:
     def _condition(self, value: Argument, around: Around) -> str:
         if is_predicate(value):
             return self.notation.predicate(value, around)
-        raise InvalidArgument("an argument of a step is none", required="an index, a condition or a tensor")
+        raise InvalidArgument("invalid argument of a step", required="an index, a condition or a tensor")
 
 
 def _extents(step: Step) -> Iterator[Index]:
-    """The extents that the rule asks of its tensors, in the order of its binders, seen from the place."""
+    """Yield the extents of the rule's tensors at this place, in the order of its binders."""
     for name, dimension in at_least_rank(step.rule).extents.values():
         value = step.arguments[name]
         if isinstance(value, Function):
@@ -372,10 +351,10 @@ def _extents(step: Step) -> Iterator[Index]:
             yield _tensor(name, value).type.shape[dimension]
 
 
-def _tensor(name: str, value: Argument) -> Expr:
+def _tensor(name: str, value: Argument) -> terms.Expr:
     if is_term(value):
         return value
-    raise InvalidArgument(f"{name} is no tensor", required="a tensor expression")
+    raise InvalidArgument(f"{name} is not a tensor", required="a tensor expression")
 
 
 __all__ = ["Derivation", "context", "derivation", "text_of"]

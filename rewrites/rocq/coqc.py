@@ -1,4 +1,4 @@
-"""Running `coqc`, Rocq's compiler: the library is compiled once into the cache, each file is checked by itself."""
+"""Runs `coqc`, the compiler of Rocq: the library is compiled once into the cache, each file is checked separately."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from lowering.toolchain import cache_directory
 
 HERE: Final = Path(__file__).parent
 LIBRARY: Final = ("Meaning", "Lemmas", "Congruence", "Numbers", "Nests", "Storing")
-"""The files of the library, each after those that it needs."""
+"""The files of the library, in the order of their dependencies."""
 HOW_TO_GET: Final = (
-    "coqc was not found, so Rocq checks nothing here; Debian and Ubuntu have it (8.16 or newer): apt-get install coq"
+    "coqc was not found, so Rocq cannot check anything; "
+    "to install it (8.16 or newer) on Debian or Ubuntu: apt-get install coq"
 )
 LIMIT: Final = 600.0
-"""The seconds that one file may take."""
+"""Time limit for one file, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What `coqc` said of a file: `line` is where the first error stands, None where the file was accepted."""
+    """The result of `coqc` on a file: `line` is the line of the first error, None if the file was accepted."""
 
     text: str
     seconds: float
@@ -40,13 +41,13 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """The first error in a line."""
-        _, _, said = self.text.rpartition("Error:")
-        return " ".join(said.split())[:200]
+        """The first error on one line."""
+        _, _, message = self.text.rpartition("Error:")
+        return " ".join(message.split())[:200]
 
 
 def found() -> str | None:
-    """Where `coqc` is, if it is installed."""
+    """Return the path of `coqc`, if it is installed."""
     return shutil.which("coqc")
 
 
@@ -67,8 +68,8 @@ def library(folder: Path | None = None, names: Iterable[str] = LIBRARY) -> Path:
         for name, text in texts.items():
             answer = _compiled(made, name, text, LIMIT)
             if not answer.accepted:
-                raise RuntimeError(f"{name}.v is not accepted, line {answer.line}: {answer.text}")
-        with contextlib.suppress(OSError):  # another run was sooner
+                raise RuntimeError(f"{name}.v is refused, line {answer.line}: {answer.text}")
+        with contextlib.suppress(OSError):  # another process was faster
             made.rename(compiled)
     return compiled
 
@@ -78,7 +79,7 @@ def _version() -> str:
 
 
 def check(name: str, text: str, library: Path, limit: float = LIMIT) -> Answer:
-    """Compiles a file of this name by itself: what is answered is of this text, whatever else is checked meanwhile."""
+    """Compile a file in a temporary directory, so that concurrent checks do not interfere."""
     with tempfile.TemporaryDirectory(prefix="atl-rocq-") as own:
         return _compiled(Path(own), name, text, limit, "-R", str(library), "")
 
@@ -95,24 +96,24 @@ def _compiled(folder: Path, name: str, text: str, limit: float, *options: str) -
     except subprocess.TimeoutExpired:
         return Answer(f"Error: more than {limit:.0f} s", limit, 0)
     spent = time.monotonic() - begun
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     if done.returncode == 0:
-        return Answer(said, spent)
-    where = re.search(rf'File "\./{name}\.v", line (\d+)', said)
-    return Answer(said, spent, int(where[1]) if where else 0)
+        return Answer(output, spent)
+    where = re.search(rf'File "\./{name}\.v", line (\d+)', output)
+    return Answer(output, spent, int(where[1]) if where else 0)
 
 
 _AXIOM: Final = re.compile(r"^([\w.']+)\s*:", re.MULTILINE)
 
 
 def assumed(text: str) -> set[str]:
-    """What each `Print Assumptions` lists, without the modules that it stands in."""
+    """Return the axioms that `Print Assumptions` lists, without their modules."""
     _, *lists = text.split("Axioms:")
     return {name.rpartition(".")[2] for listed in lists for name in _AXIOM.findall(listed)}
 
 
 def allowed() -> set[str]:
-    """What a theorem may rest on: the signature of the scalars, and that functions of equal values are equal."""
+    """Return the axioms that a theorem may use: the signature of the scalars, and functional extensionality."""
     meaning = (HERE / "Meaning.v").read_text(encoding="utf-8")
     signature = meaning[meaning.index("Module Type SCALARS") : meaning.index("End SCALARS")]
     declared = re.findall(r"^\s*Parameters? ([\w ]+?) :", signature, re.MULTILINE)

@@ -1,8 +1,9 @@
-"""Each rule as a statement of Rocq, from its one declaration.
+"""Rules as statements of Rocq.
 
-Equal shapes, and equal values at every position within, from the premises, from extents that are not negative, and from
-what both sides oblige to (`atl.checks.wellformed.obligations`) under the facts of the binders around. An element has
-the least rank that the rule allows: what follows of the list of positions is any list, so that every rank is meant.
+A statement says that both sides have equal shapes, and equal values at every position within the shape. It assumes the
+premises, non-negative extents, and the well-formedness conditions of both sides (`atl.checks.wellformed.obligations`)
+under the facts of their binders. Elements have the least rank that the rule allows. The rest of the list of positions
+is arbitrary, so that the statement covers every rank.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from atl.core.terms import Expr
 from atl.errors import InvalidArgument, UnsafeGuard
 from atl.prove import Facts
 from rewrites.kinds import Kind
-from rewrites.rocq.notation import Notation, apart, positions, word
+from rewrites.rocq.notation import Notation, check_distinct, positions, word
 from rewrites.rule import Rule
 from rewrites.statement import MAX_ELEMENT_RANK
 from rewrites.statement import Statement as Stated
@@ -30,7 +31,7 @@ SECONDS_EACH: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """For all values of some indices that meet the facts, the goal holds."""
+    """A hypothesis: the goal holds for all values of some indices that satisfy the facts."""
 
     goal: Predicate
     indices: tuple[Index, ...] = ()
@@ -39,13 +40,13 @@ class Hypothesis:
     def text(self, notation: Notation) -> str:
         binders = " ".join(notation.index(i) for i in self.indices)
         facts = "".join(f"{notation.predicate(fact)} = true -> " for fact in self.facts)
-        # In parentheses: the facts are those of the hypothesis, and not hypotheses themselves.
+        # Parentheses keep the facts inside of the hypothesis.
         return f"({f'forall {binders} : Z, ' if binders else ''}{facts}{notation.predicate(self.goal)} = true)"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is claimed of a rule: `binders` in order (its metavariables, then the extents of its tensors)."""
+    """The statement of a rule. `binders` are its metavariables, followed by the extents of its tensors."""
 
     rule: Rule
     equation: Stated
@@ -54,11 +55,11 @@ class Statement:
 
     @property
     def extents(self) -> tuple[tuple[str, int], ...]:
-        """The extents that stand for the last binders: of which metavariable, and which dimension."""
+        """The metavariable and the dimension of each of the last binders."""
         return tuple(self.equation.extents.values())
 
     def text(self) -> str:
-        """The statement; raises what cannot be printed."""
+        """Return the text of the statement."""
         notation = Notation(called(self.equation))
         lhs, rhs = self.equation.lhs, self.equation.rhs
         pairs = zip(lhs.type.shape, rhs.type.shape, strict=True)
@@ -78,13 +79,13 @@ class Statement:
 
 
 def called(stated: Stated) -> dict[int, str]:
-    """What the variables of a statement are called."""
+    """Return the names of the variables of a statement."""
     names = {uid: word(name) for uid, name in stated.names.items()}
     return names | {uid: f"{word(of)}{dimension}" for uid, (of, dimension) in stated.extents.items()}
 
 
 def statement(rule: Rule) -> Statement:
-    """What is claimed of a rule."""
+    """Return the statement of a rule."""
     stated = at_least_rank(rule)
     if stated.lhs.type.rank != stated.rhs.type.rank:
         raise InvalidArgument(f"the sides of {rule.name} have different ranks", required="an equation of one rank")
@@ -92,19 +93,21 @@ def statement(rule: Rule) -> Statement:
     names = called(stated)
     binders = [(word(name), _type(kind)) for name, kind in rule.metavariables.items()]
     binders += [(names[extent.uid], "Z") for extent in extents]
-    apart(name for name, _ in binders)
+    check_distinct(name for name, _ in binders)
     hypotheses = [Hypothesis(at_most(ZERO, index(extent))) for extent in extents]
     hypotheses += [Hypothesis(premise) for premise in stated.premises]
-    hypotheses += [*_meaningful(stated.lhs), *_meaningful(stated.rhs)]
+    hypotheses += [*_wellformed(stated.lhs), *_wellformed(stated.rhs)]
     always = {hypothesis.goal for hypothesis in hypotheses if not hypothesis.facts}
     needed = [each for each in dict.fromkeys(hypotheses) if not each.facts or each.goal not in always]
     return Statement(rule, stated, tuple(binders), tuple(needed))
 
 
 def at_least_rank(rule: Rule) -> Stated:
-    """The equation for elements of the least ranks that fit it."""
+    """Return the equation for elements of the least ranks."""
     if not rule.statements:
-        raise InvalidArgument(f"{rule.name} fits no elements", required=f"a rank of at most {MAX_ELEMENT_RANK}")
+        raise InvalidArgument(
+            f"{rule.name} has no statement", required=f"a statement for elements of rank {MAX_ELEMENT_RANK} or less"
+        )
     return rule.statements[min(rule.statements, key=sum)]
 
 
@@ -114,8 +117,8 @@ def _type(kind: Kind) -> str:
     return " -> ".join([*(sorts[parameter.sort] for parameter in taken), sorts[kind.sort]])
 
 
-def _meaningful(side: Expr) -> Iterator[Hypothesis]:
-    """That a side has a meaning. Where a guard may stand is a question of storage: as a value it reads as zero."""
+def _wellformed(side: Expr) -> Iterator[Hypothesis]:
+    """Yield the well-formedness conditions of a side, except those about guards: as a value a guard reads zero."""
     for _, at, here in parts_in_scope(side, Scope(Facts())):
         for needed in obligations(at, here):
             if needed.error is not UnsafeGuard:

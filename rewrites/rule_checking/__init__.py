@@ -1,1 +1,1 @@
-"""How far a rule is known to be true: sampled, exhausted at small sizes, proved for all sizes."""
+"""Checking rules: random samples, exhaustive checks at small sizes, proofs for all sizes."""

@@ -1,4 +1,4 @@
-"""Where a generator of random things gets its decisions from: integers from ranges, the lowest the simplest."""
+"""Sources of decisions for random generators: integers from ranges, of which the lowest is the simplest."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Choices(Protocol):
     """A source of decisions."""
 
     def integer(self, low: int, high: int) -> int:
-        """An integer from `low` to `high`, both included."""
+        """Return an integer from `low` to `high`, both included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """Decisions by a seed, the same in every run."""
+    """Decisions from a seeded generator, the same in every run."""
 
     random: Random
 
@@ -32,15 +32,17 @@ class Seeded:
 
 
 def chance(choices: Choices, percent: int) -> bool:
+    """Draw True with a probability in percent."""
     return choices.integer(0, 99) >= 100 - percent
 
 
 def choose(choices: Choices, options: Sequence[T]) -> T:
+    """Draw one of the options, all equally likely."""
     return options[choices.integer(0, len(options) - 1)]
 
 
 def weighted(choices: Choices, options: Sequence[tuple[int, T]]) -> T:
-    """One of the options, each as likely as its weight says."""
+    """Return one of the options, with a probability proportional to its weight."""
     at = choices.integer(0, sum(weight for weight, _ in options) - 1)
     for weight, option in options:
         if at < weight:

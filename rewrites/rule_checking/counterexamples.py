@@ -1,4 +1,4 @@
-"""A counterexample of a rule as a person reads it: sizes, elements, and the element of the sides that differs."""
+"""Readable counterexamples: sizes, elements, and the element in which the sides of a rule differ."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _ELEMENT: Final = re.compile(r"^(\w+)\[([-\d, ]*)\]$")
 
 
 def is_of_elements(broken: Counterexample) -> bool:
-    """Whether its sides are polynomials of elements alone, or of two shapes: then they differ in numbers as well."""
+    """Return whether the sides differ in shape or as polynomials of elements; then they differ in numbers as well."""
     return broken.first is None or all(map(_ELEMENT.match, _symbols(*broken.first[1:])))
 
 
 def is_of_symbols(broken: Counterexample) -> bool:
-    """Return whether its sides are compared as polynomials, and not in numbers."""
+    """Return whether the sides were compared as polynomials, not in numbers."""
     return broken.first is not None and isinstance(broken.first[1], Polynomial)
 
 
-def told(rule: Rule, broken: Counterexample) -> str:
-    """`n = 2, e(0) = 1, e(1) = 2: at [0] the left side is 1, the right one 2`."""
+def show_counterexample(rule: Rule, broken: Counterexample) -> str:
+    """Return text like `n = 2, e(0) = 1, e(1) = 2: at [0] the left side is 1, the right one 2`."""
     sizes = [_chosen(rule, name, value) for name, value in broken.sizes.items()]
     if broken.first is None:
         left, right = (side.partition(") ")[0].rstrip(")") + ")" for side in (broken.left, broken.right))
@@ -44,7 +44,7 @@ def told(rule: Rule, broken: Counterexample) -> str:
 
 
 def _chosen(rule: Rule, name: str, value: int) -> str:
-    """What a number of a choice stands for: an index, an extent, or where a condition holds."""
+    """Return text for one number of a choice: an index, an extent, or the threshold of a condition."""
     of, _, dimension = name.partition(".")
     if dimension:
         return f"{of}.shape[{dimension}] = {value}"
@@ -63,7 +63,7 @@ def _symbols(*sides: Any) -> list[str]:
 
 
 def _in_order(symbol: str) -> tuple[str, list[int]]:
-    """Return what puts elements of an array in the order of their indices."""
+    """Return a sort key that orders the elements of an array by index."""
     found = _ELEMENT.match(symbol)
     return (found[1], _positions(found[2])) if found else (symbol, [])
 
@@ -73,11 +73,11 @@ def _positions(inside: str) -> list[int]:
 
 
 def _values(left: Any, right: Any) -> dict[str, Fraction]:
-    """Numbers for the elements for which two different polynomials of them differ."""
+    """Return values of the elements for which two different polynomials differ."""
     if not isinstance(left, Polynomial) or not isinstance(right, Polynomial):
         return {}
     names = _symbols(left, right)
-    # Some line through the origin meets no root of their difference but zero and finitely many more.
+    # The difference has finitely many roots on almost every line through the origin.
     for start in count(1):
         values = {name: Fraction(start + place * start) for place, name in enumerate(names)}
         if _at(left, values) != _at(right, values) or start > MOST_TRIED:
@@ -98,7 +98,7 @@ def _at(side: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _element(rule: Rule, symbol: str) -> str:
-    """A symbol as the rule writes it: `e(1)[0]` for the element 0 of e at 1."""
+    """Return a symbol in the notation of the rule: `e(1)[0]` for element 0 of e at 1."""
     found = _ELEMENT.match(symbol)
     if found is None:
         return symbol

@@ -1,9 +1,9 @@
-"""Grade 2 for rules: at every size up to a bound, with every index, and for all element values, both sides are equal.
+"""Bounded checks of rules: both sides are equal at all small sizes and indices, for all element values.
 
-Each statement of a rule is instantiated with integers for its index metavariables and generic arrays for its tensors; a
-function of indices reads a generic array, a condition takes every threshold. Elements are polynomials, so that a run at
-one choice of integers proves the equation there for all values. Where a premise is false, or a side has no meaning,
-nothing is claimed.
+Each statement of a rule is instantiated with integers for its index metavariables and generic arrays for its tensors. A
+function of indices reads a generic array, and a condition takes every threshold. Elements are polynomials, so one run
+proves the equation at one choice of integers for all values. A choice that violates a premise, or at which a side is
+ill-formed, is skipped.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ from rewrites.rule import Equation, Kind, Rule
 from rewrites.statement import MAX_ELEMENT_RANK, ElementTypes, Ranks, Statement, groups_of
 
 WINDOW: Final = range(-1, 4)
-"""The values of index metavariables."""
+"""Values of index metavariables."""
 EXTENTS: Final = range(4)
-"""The extents of tensors."""
+"""Extents of tensors."""
 ELEMENT_SHAPES: Final = ((2, 1, 3, 1), (1, 3, 1, 2), (3, 2, 1, 1))
-"""The extents of elements, one choice after the other; elements of rank 2 have the first two."""
+"""Extents of elements, used in turn; elements of rank 2 have the first two."""
 LARGE: Final[dict[range, Sequence[int]]] = {WINDOW: range(-2, 9), EXTENTS: range(7)}
 NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
-"""What indices and extents are drawn from besides, where not every choice can be tried."""
+"""Wider ranges for random indices and extents, if not every choice can be tried."""
 REACH: Final = 10**12
-"""A generic function of an index has a value of its own at each index from -REACH to REACH."""
+"""A generic function of an index has an independent value at each index from -REACH to REACH."""
 LOOKED_AT: Final = (0, 10, 4, 2)
-"""How many elements of each dimension a generic function of a tensor reads, by the number of dimensions."""
+"""Number of elements that a generic function of a tensor reads in each dimension, by number of dimensions."""
 UNIT: Final = "unit"
-"""A size that is one: with it an index is written in a way from which its value is not read off."""
+"""A size with value one, used to write indices whose value the canonical form does not know."""
 SPELLED: Final = 40
-"""How many choices of a rule are tried with such indices."""
+"""Number of choices tried with such indices."""
 UNLIKE: Final = 6
-"""How many choices are tried with elements of other extents for one metavariable."""
+"""Number of choices tried with elements of different extents for one metavariable."""
 CASES: Final = 300
-"""The most choices for one statement; of a larger space as many that meet its premises are drawn by a seed."""
+"""Maximum number of choices for one statement. From a larger space, choices that satisfy the premises are drawn."""
 HIGHER: Final = 60
-"""The most choices for all statements about elements of rank 2 or more together."""
+"""Maximum number of choices for all statements with elements of rank 2 or more together."""
 FEWEST: Final = 3
-"""But so many for each of them."""
+"""Minimum number of choices for each of these statements."""
 DRAWS: Final = 200
-"""How many draws are made for each choice that is wanted, where few meet the premises."""
+"""Maximum number of draws for each wanted choice, because few draws may satisfy the premises."""
 MOST_WORK: Final = 200_000
-"""The most terms of a side that are computed at one choice; where there are more, nothing is claimed."""
+"""Maximum number of terms computed for a side; a choice that needs more is skipped."""
 SOME: Final = 8
-"""The extent that is taken for one that depends on an index."""
+"""Estimate for an extent that depends on an index."""
 FLOAT: Final = "float64"
 
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A choice at which the sides of a rule differ; `first` is an element in which they do, if their shapes agree."""
+    """A choice at which the sides of a rule differ; `first` is a differing element, if the shapes are equal."""
 
     choice: str
     left: str
@@ -86,24 +86,24 @@ class Counterexample:
 
 
 Side: TypeAlias = tuple[tuple[int, ...], npt.NDArray[Any]]
-"""What a side of a rule means: its shape and its elements."""
+"""The value of a side of a rule: its shape and its elements."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """How a rule fared: in how many choices both sides were equal, at which ranks, and a counterexample, if any."""
+    """The result of checking a rule: the number of choices that agree, their ranks, and any counterexample."""
 
     rule: str
     decided: int = 0
-    passed_over: int = 0
-    whole: bool = True
+    skipped: int = 0
+    exhaustive: bool = True
     counterexample: Counterexample | None = None
     ranks: set[Ranks] = field(default_factory=set)
 
     def note(self, stated: Statement, found: Counterexample | bool | None) -> None:
-        """Count what was found of one choice for a statement."""
+        """Count the result for one choice of a statement."""
         if found is None:
-            self.passed_over += 1
+            self.skipped += 1
         elif isinstance(found, Counterexample):
             self.counterexample = found
         else:
@@ -112,7 +112,7 @@ class Verdict:
 
 
 class Lazy:
-    """An array whose elements are made when they are first read."""
+    """An array whose elements are computed when first read."""
 
     def __init__(self, shape: tuple[int, ...], element: Callable[[tuple[int, ...]], Any]) -> None:
         self.shape = shape
@@ -145,7 +145,7 @@ class Generic:
         return {name: self.argument(name, kind) for name, kind in self.stated.metavariables.items()}
 
     def dtype(self, name: str, parameter: int | None = None) -> str:
-        """Return the element type of a metavariable, or of a tensor that it takes."""
+        """Return the element type of a metavariable, or of one of its tensor parameters."""
         stated = self.stated
         of = stated.element_types[name] if parameter is None else stated.parameter_types[name, parameter]
         return self.types.get(of, of)
@@ -193,9 +193,9 @@ class Generic:
         )
 
     def weighed(self, name: str, bound: Tensor, extents: list[int], dtype: str) -> Tensor:
-        """Return every element of a bound tensor, each with its own weight, in every element of a result.
+        """Return a weighted sum of all elements of a tensor, with different weights in each element of the result.
 
-        The result is not linear in the elements, so a rule that holds for linear functions only is found false.
+        The result is not linear in the elements, so that rules that hold only for linear functions are refuted.
         """
         bound = bound * bound + bound
         if bound.dtype != dtype:
@@ -210,16 +210,16 @@ class Generic:
         return atl.gen(*extents, total) if extents else total()
 
     def type_of(self, kind: Kind, dtype: str) -> Type:
-        """Return the type of a tensor that a function takes."""
+        """Return the type of a tensor parameter."""
         extents = [*[LOOKED_AT[min(kind.rank, len(LOOKED_AT) - 1)]] * kind.rank, *self.shapes.get(kind.group, ())]
         return Type(dtype, tuple(constant(extent) for extent in extents))
 
     def elements(self, name: str, extents: tuple[int, ...], dtype: str, /) -> Lazy:  # noqa: ARG002
-        """Return what an array holds: a symbol for each element, so that what is found holds for all values."""
+        """Return the contents of an array: a symbol for each element, so that the result holds for all values."""
         return Lazy(extents, lambda at: symbol(f"{name}{list(at)}"))
 
     def array(self, name: str, extents: list[int], dtype: str) -> Tensor:
-        """Return an input of these extents, made once for each name."""
+        """Return an input of these extents, created once for each name."""
         if name not in self.arrays:
             self.arrays[name] = self.elements(name, tuple(extents), dtype)
             self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), dtype))
@@ -234,11 +234,11 @@ def element_shapes(stated: Statement, variant: int) -> dict[str, tuple[int, ...]
 
 
 class Spelled(Generic):
-    """Drawn from a wider window: indices are written with a size, functions may not use their parameters, and
-    conditions hold anywhere.
+    """Arguments drawn from a wider window: indices contain a size, functions may ignore their parameters, and
+    conditions are arbitrary.
 
-    So nothing that a rule relies on is decided while it is stated: 0 // k is 0 whatever k is, and a function that does
-    not use p // k asks for no positive k.
+    This finds rules that rely on simplification during instantiation: 0 // k is 0 for every k, and a function that
+    ignores p // k does not require a positive k.
     """
 
     def __init__(self, stated: Statement, choice: dict[str, int], random: Random) -> None:
@@ -248,7 +248,7 @@ class Spelled(Generic):
 
     @staticmethod
     def drawn(stated: Statement, random: Random) -> Spelled:
-        # Small and often negative, or large; but a product of many sums has too many terms.
+        # Small and often negative, or large, except that a product of many sums has too many terms.
         products = any(isinstance(at, Reduce) and at.monoid == "product" for at in subterms(stated.lhs))
         other = LARGE if not products and random.random() < 0.5 else NEGATIVE
         drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(stated.metavariables).items()}
@@ -276,7 +276,7 @@ class Spelled(Generic):
             units = self.random.choice((0, 1, -1, self.choice[name]))
             written = index(Size(UNIT)) * units + (self.choice[name] - units)
             if self.written and self.random.random() < 0.5:
-                # Close to another index, or to its opposite: so terms cancel.
+                # Close to another index or to its negation, so that terms cancel.
                 written = self.random.choice(self.written) * self.random.choice((1, -1)) + self.random.randint(-1, 1)
             self.written.append(written)
             return written
@@ -287,7 +287,7 @@ class Spelled(Generic):
 
 
 def _threshold(at: int, indices: tuple[Any, ...]) -> Any:
-    """Return whether a generic condition holds: of each threshold, and at each single index."""
+    """Return a generic condition: below a threshold, or at a single index."""
     return _total(indices) == at if at % 2 else _total(indices) < at
 
 
@@ -302,8 +302,8 @@ def _total(indices: tuple[Any, ...]) -> Any:
 
 
 def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
-    """Compare both sides at every choice, or at as many as are asked for, at each rank that the rule is stated for."""
-    verdict = Verdict(rule.name, whole=size(spaces(rule.metavariables)) <= cases)
+    """Compare both sides of each statement at every choice, or at `cases` choices."""
+    verdict = Verdict(rule.name, exhaustive=size(spaces(rule.metavariables)) <= cases)
     for stated in rule.statements.values():
         for generic in generics(stated, cases, seed):
             verdict.note(stated, compared(stated, generic, Polynomials()))
@@ -316,14 +316,14 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
 def generics(stated: Statement, cases: int, seed: int = 0) -> Iterator[Generic]:
     """Yield generic arguments for a statement, fewer for elements of rank 2 or more."""
     most = most_cases(stated, cases)
-    # Of polynomials only a cast depends on the element type.
+    # Polynomials depend on element types only through casts.
     ways = list(stated.choices_of_types()) if _casts(stated) else [None]
     for variant, choice in enumerate(choices(stated, most, seed)):
         yield Generic(stated, choice, ways[variant % len(ways)], variant)
 
 
 def most_cases(stated: Statement, cases: int) -> int:
-    """Return how many choices are tried for a statement: of those about higher ranks there may be many."""
+    """Return the number of choices tried for a statement, limited for higher ranks, which have many statements."""
     if is_low(stated):
         return cases
     higher: int = (MAX_ELEMENT_RANK + 1) ** len(stated.ranks) - 2 ** len(stated.ranks)
@@ -335,12 +335,12 @@ def _casts(stated: Statement) -> bool:
 
 
 def is_low(stated: Statement) -> bool:
-    """Return whether a statement is about elements of rank 0 and 1 alone."""
+    """Return whether a statement has only elements of rank 0 and 1."""
     return all(rank <= 1 for rank in stated.ranks)
 
 
 def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
-    """Return a choice at which the sides differ, with indices and functions of which nothing is decided, if any."""
+    """Return a counterexample with arguments of the class `Spelled`, if one is found."""
     random = Random(seed)
     for stated in filter(is_low, rule.statements.values()):
         for _ in range(SPELLED):
@@ -351,7 +351,7 @@ def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
 
 
 def found_of_unlike_elements(rule: Rule, seed: int = 0) -> Counterexample | None:
-    """Return a choice at which the sides differ, with elements of other extents for one metavariable, if any."""
+    """Return a counterexample with elements of different extents for one metavariable, if one is found."""
     for stated in rule.statements.values():
         rank = dict(zip(groups_of(stated.metavariables), stated.ranks, strict=True))
         of_elements = {name: kind for name, kind in stated.metavariables.items() if rank.get(kind.group, 0)}
@@ -368,7 +368,7 @@ def found_of_unlike_elements(rule: Rule, seed: int = 0) -> Counterexample | None
 
 
 def instance(stated: Statement, generic: Generic) -> Equation | None:
-    """Return the instance for these arguments; None unless its premises hold and both sides have a meaning."""
+    """Return the instance for these arguments; None unless its premises hold and both sides are well-formed."""
     try:
         arguments = generic.arguments()
         if not all(map(_holds, stated.premises_for(arguments))):
@@ -382,7 +382,7 @@ def instance(stated: Statement, generic: Generic) -> Equation | None:
 
 
 def work(term: Expr) -> int:
-    """Return about how many terms are computed for a side: a rule may speak of extents that no run would end with."""
+    """Estimate the number of terms computed for a side, whose extents may be too large to evaluate."""
     total = 1
     for child in children(term):
         times = 1
@@ -394,7 +394,7 @@ def work(term: Expr) -> int:
 
 
 def compared(stated: Statement, generic: Generic, scalars: Scalars[Any]) -> Counterexample | bool | None:
-    """Return True where the sides are equal, in shape and in values; None where the statement claims nothing."""
+    """Return True if the sides are equal in shape and values, a counterexample, or None if the choice is skipped."""
     made = instance(stated, generic)
     if made is None:
         return None
@@ -403,7 +403,7 @@ def compared(stated: Statement, generic: Generic, scalars: Scalars[Any]) -> Coun
 
 
 def meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
-    """Return what a side means for the arrays of these arguments."""
+    """Evaluate a side for the arrays of these arguments."""
     program = Program("side", tuple(generic.inputs), term)
     meaning = denote(program, dict.fromkeys(program.sizes, 1), generic.arrays, scalars)
     return meaning.shape, meaning.to_numpy(object)
@@ -412,7 +412,7 @@ def meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
 def counterexample(
     generic: Generic, left: Side, right: Side, differ: Callable[[Any, Any], bool]
 ) -> Counterexample | None:
-    """Return what there is to say where the sides differ, in shape or in an element; None where they do not."""
+    """Return a counterexample if the sides differ in shape or in an element; otherwise None."""
     (shape, ours), (other, theirs) = left, right
     first = None
     if shape == other:
@@ -434,7 +434,7 @@ def _holds(premise: Predicate) -> bool:
 def _meaningful(term: Expr) -> bool:
     for _, at, scope in parts_in_scope(term, Scope(KNOWN)):
         for obligation in obligations(at, scope):
-            # The kernel compares the shapes of both sides even where the program computes nothing.
+            # The kernel compares the shapes of both sides even in code that is never executed.
             known = KNOWN if issubclass(obligation.error, ShapeError) else scope.facts
             if not isinstance(prove(known, obligation.goal), Proved):
                 return False
@@ -442,7 +442,7 @@ def _meaningful(term: Expr) -> bool:
 
 
 def spaces(metavariables: Mapping[str, Kind]) -> dict[str, range]:
-    """Return what is chosen for a rule: values of indices, thresholds of conditions, and extents of tensors."""
+    """Return the window of choices: values of indices, thresholds of conditions, and extents of tensors."""
     found: dict[str, range] = {}
     for name, kind in metavariables.items():
         if kind.sort == "index":
@@ -455,14 +455,14 @@ def spaces(metavariables: Mapping[str, Kind]) -> dict[str, range]:
 
 
 def size(of: dict[str, range]) -> int:
-    """Return how many choices there are."""
+    """Return the number of choices."""
     return prod(map(len, of.values()))
 
 
 def choices(
     stated: Statement, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
 ) -> Iterator[dict[str, int]]:
-    """Yield every choice, or up to `most` drawn ones that meet the premises. `extra` are more names with values."""
+    """Yield every choice, or up to `most` random ones that satisfy the premises. `extra` adds names with values."""
     of = {**spaces(stated.metavariables), **extra}
     if size(of) <= most:
         for values in product(*of.values()):
@@ -475,7 +475,7 @@ def choices(
 
 
 def _is_of_choice(stated: Statement, premise: Predicate) -> bool:
-    """Return whether a premise depends on what is chosen alone, and not on the extents of elements."""
+    """Return whether a premise depends only on chosen numbers, not on the extents of elements."""
     variables = (atom.uid for atom in atoms_of(premise) if isinstance(atom, Var))
     extents = (stated.extents[uid] for uid in variables if uid in stated.extents)
     return all(dimension < stated.metavariables[name].rank for name, dimension in extents)

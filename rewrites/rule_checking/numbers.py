@@ -1,7 +1,7 @@
-"""Rules in numbers: where a rule is about roots, extrema or quotients, symbols do not tell whether its sides differ.
+"""Numeric checks of rules about roots, extrema or quotients, which the symbolic check cannot decide.
 
-Over polynomials (`exhaustion`) `max(a, b)` is a symbol of which little is known, so that sides which are equal by the
-order of numbers seem to differ. Numbers decide: exact ones, or floating point where there are no exact ones.
+Over polynomials (`exhaustion`) `max(a, b)` is an opaque symbol, so sides that are equal by the order of numbers seem to
+differ. They are compared in exact numbers, or in floating point if there are no exact values.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from rewrites.statement import Statement
 _ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")
 DENOMINATORS: Final = (1, 1, 1, 2, 3)
 _CLOSE: Final = 1e-6
-"""Sides in floating point that are closer than this, by their size, may be equal."""
+"""Relative tolerance for sides in floating point."""
 
 
 class InNumbers(Generic):
-    """Arguments whose elements are small numbers of both signs: integers, and where they are floats also fractions."""
+    """Arguments with small elements of both signs: integers, and for float types also fractions."""
 
     def __init__(self, stated: Statement, choice: dict[str, int], random: Random, variant: int) -> None:
         super().__init__(stated, choice, variant=variant)
@@ -58,9 +58,9 @@ class InNumbers(Generic):
 
 
 def decide_in_numbers(rule: Rule, cases: int, seed: int = 0) -> Verdict:
-    """Compare both sides in numbers at each rank that the rule is stated for."""
+    """Compare both sides in numbers for each statement of the rule."""
     random = Random(seed)
-    verdict = Verdict(rule.name, whole=False)
+    verdict = Verdict(rule.name, exhaustive=False)
     repeats = max(1, cases // max(1, size(spaces(rule.metavariables))))
     for stated in rule.statements.values():
         most = most_cases(stated, cases)
@@ -82,7 +82,7 @@ def _compared(generic: InNumbers, variant: int) -> Counterexample | bool | None:
 
 
 def _sides(lhs: Expr, rhs: Expr, generic: Generic) -> tuple[Side, Side] | None:
-    """Both sides exactly, or in floating point; None where a value is none, or an infinite one."""
+    """Evaluate both sides exactly, or in floating point; None if a value is undefined or infinite."""
     try:
         return meant(lhs, generic, Exact()), meant(rhs, generic, Exact())
     except NotExact:
@@ -99,7 +99,7 @@ def _differ(left: Any, right: Any) -> bool:
 
 
 def _read(stated: Statement, generic: InNumbers, variant: int) -> Iterator[tuple[str, Any]]:
-    """The elements that the sides read where they differ, as the run over symbols names them."""
+    """Yield the elements that the sides read where they differ, named as in the symbolic check."""
     symbolic = compared(stated, Generic(stated, generic.choice, variant=variant), Polynomials())
     if isinstance(symbolic, Counterexample) and symbolic.first is not None:
         _, left, right = symbolic.first

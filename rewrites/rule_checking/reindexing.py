@@ -1,8 +1,8 @@
-"""Folds over the same terms are equal, in whatever order and nesting: a proof without a neutral element.
+"""Proofs that two nests of folds are equal because they fold the same terms in different order or nesting.
 
-A nest of folds by one commutative monoid, none of them over an empty range, folds its body over all tuples of its
-indices. Two nests are equal if there are maps between their tuples, each the inverse of the other, that lead to equal
-terms. Where some range is empty a nest is zero: no terms, or only such as are zero themselves.
+Nested folds by one commutative monoid over non-empty ranges fold their body over all tuples of indices. Two nests are
+equal if a bijection between their tuples maps terms to equal terms. If a range is empty, the nest is zero: it has no
+terms, or only terms that are zero. No neutral element is needed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _ids: Final = count(1 << 59)
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """The variables of nested folds, the range of each, and what is folded."""
+    """Nested folds: their variables, their ranges and the innermost body."""
 
     variables: tuple[Var, ...]
     ranges: tuple[Predicate, ...]
     body: Expr
 
     def at(self, values: Tuple) -> tuple[tuple[Predicate, ...], Expr]:
-        """The ranges and the body with these values for the variables."""
+        """Return the ranges and the body with these values for the variables."""
         leaf = _replacing(self.variables, values)
         return tuple(substitute(part, leaf) for part in self.ranges), transform(self.body, lambda at, _: leaf(at))
 
@@ -44,9 +44,9 @@ def _replacing(variables: tuple[Var, ...], values: Tuple) -> Callable[[Leaf], In
 
 
 def reindexed(lhs: Expr, rhs: Expr, facts: Facts, read: Callable[[Expr, Facts], Poly]) -> bool:
-    """Whether two nests of folds are proved to fold the same terms, which `read` reads where facts hold.
+    """Return whether two nests are proved to fold the same terms. `read` evaluates a term symbolically.
 
-    Raises `Undecided` for a range of which it is not known whether it is empty, and `Stuck`.
+    Raises `Undecided` for a range that may be empty, and `Stuck`.
     """
     if not isinstance(lhs, Reduce) or not isinstance(rhs, Reduce) or lhs.monoid != rhs.monoid:
         return False
@@ -60,7 +60,7 @@ def reindexed(lhs: Expr, rhs: Expr, facts: Facts, read: Callable[[Expr, Facts], 
 
 
 def _nest(term: Expr, facts: Facts) -> _Nest | None:
-    """The nest that a fold is; None if a range of it is empty."""
+    """Return the nest of a fold; None if a range is empty."""
     assert isinstance(term, Reduce)
     monoid, variables, ranges = term.monoid, list[Var](), list[Predicate]()
     while isinstance(term, Reduce) and term.monoid == monoid:
@@ -69,7 +69,7 @@ def _nest(term: Expr, facts: Facts) -> _Nest | None:
             return None
         if not _holds(facts, at_most(ONE, extent)):
             if any(atom in variables for atom in atoms(extent)):
-                raise Stuck("a range that may be empty for some of the indices around it")
+                raise Stuck("a range may be empty for some of the enclosing indices")
             raise Undecided(at_most(ONE, extent))
         variable = Var(next(_ids), "k")
         ranges.append(within(term.low, index(variable), term.high))
@@ -80,9 +80,9 @@ def _nest(term: Expr, facts: Facts) -> _Nest | None:
 
 
 def _inverse(left: _Nest, right: _Nest, there: Tuple, back: Tuple, facts: Facts) -> bool:
-    """Whether two maps lead from the tuples of each nest to those of the other, and are inverse to each other.
+    """Return whether two maps between the tuples of the nests are inverse to each other.
 
-    `there` are the indices of the left nest in terms of those of the right one; `back` the other way round.
+    `there` gives the indices of the left nest in terms of those of the right nest; `back` is the opposite map.
     """
     for source, target, way, home in ((right, left, there, back), (left, right, back, there)):
         inside = facts.assume(*source.ranges)
@@ -100,11 +100,11 @@ def _same_terms(left: _Nest, right: _Nest, there: Tuple, facts: Facts, read: Cal
     return vanishes(read(left.at(there)[1], inside) - read(right.body, inside), inside)
 
 
-# -- maps that may do -------------------------------------------------------------------------------------------------
+# -- candidate maps ---------------------------------------------------------------------------------------------------
 
 
 def _maps(left: _Nest, right: _Nest) -> Iterator[tuple[Tuple, Tuple]]:
-    """Maps between the tuples of two nests, there and back, as the generic functions in their bodies suggest."""
+    """Yield candidates for the maps, by matching the arguments of the generic functions in both bodies."""
     for name, at in _generic(left.body):
         for other, elsewhere in _generic(right.body):
             if name != other:
@@ -123,7 +123,7 @@ def _generic(term: Expr) -> Iterator[tuple[str, Tuple]]:
 
 
 def _undone(names: tuple[Var, ...], variables: tuple[Var, ...], values: Tuple) -> Iterator[Tuple]:
-    """The variables in terms of the names that the values go by: by digits, and by solving for one."""
+    """Yield the variables in terms of `names`, the names of the values: by quotient and remainder, or by solving."""
     given = tuple(map(index, names))
     if len(values) == 1 and len(variables) == 2:
         outer, inner = map(index, variables)
@@ -143,7 +143,7 @@ def _undone(names: tuple[Var, ...], variables: tuple[Var, ...], values: Tuple) -
 
 
 def _solved(name: Index, value: Index, variable: Var) -> Index | None:
-    """name = variable + rest, or rest - variable: the variable."""
+    """Solve name = variable + rest, or name = rest - variable, for the variable."""
     for sign in (1, -1):
         rest = value - index(variable) * sign
         if variable not in atoms(rest):

@@ -1,6 +1,6 @@
-"""Grade 1 for rules: drawn sizes and indices, bodies of guards, sums, reads and pads, exact rational elements.
+"""Random tests of rules: sizes, indices, bodies (guards, sums, reads, pads) and exact rational elements are drawn.
 
-What is drawn comes from Hypothesis, which makes a counterexample small, or from a seed.
+Decisions come from Hypothesis, which shrinks a counterexample, or from a seeded generator.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from rewrites.rule_checking.exhaustion import (
 from rewrites.statement import ElementTypes, Statement
 
 AT_THE_ENDS: Final = 40
-"""How many integers of a hundred are the least or the greatest of their type."""
+"""Percentage of integer elements drawn near the limits of their type."""
 AT_HIGHER_RANKS: Final = 30
-"""How many samples of a hundred may have elements of rank 2 or more."""
+"""Percentage of samples that may have elements of rank 2 or more."""
 UNLIKE: Final = 15
-"""How many metavariables of a hundred may have elements of other extents than those of their group."""
+"""Percentage of metavariables whose elements may have other extents than the rest of their group."""
 LIKELY: Final = 60
-"""How many extents of a hundred are one of the usual."""
+"""Percentage of extents and indices drawn from the values in use."""
 
 
 class Sample(Generic):
-    """Arguments drawn for a rule: each tensor and each function is a small program of its own."""
+    """Random arguments for a rule. Each tensor and each function is a small random program."""
 
     def __init__(self, stated: Statement, choices: Choices, types: ElementTypes | None = None) -> None:
         super().__init__(stated, {}, types, choices.integer(0, len(ELEMENT_SHAPES) - 1))
         self.choices = choices
         self._dtype = FLOAT
-        # Most extents are alike, and many indices are one of them or of those before: few premises hold by chance.
+        # Few premises hold by chance, so most extents and indices repeat earlier values.
         self.usual = [choices.integer(0, 4), choices.integer(1, 3), choices.integer(1, 3)]
 
     def argument(self, name: str, kind: Kind) -> Argument:
@@ -81,7 +81,7 @@ class Sample(Generic):
         return made if kind.parameters else made.body
 
     def tensor(self, name: str, extents: list[int], given: tuple[Any, ...]) -> Tensor:
-        """A tensor of these extents, made of indices and tensors."""
+        """Return a random tensor of these extents that uses the given indices and tensors."""
         if not extents:
             return self.scalar(given, 2)
         choices, (first, *rest) = self.choices, extents
@@ -116,7 +116,7 @@ class Sample(Generic):
                 return self.number(given)
 
     def number(self, given: tuple[Any, ...]) -> Tensor:
-        """An element of an array, or of a tensor that is given, at an index that is given; or outside of it."""
+        """Return an element of an array or of a given tensor, at or near a given index, possibly out of range."""
         tensors = [one for one in given if isinstance(one, Tensor)]
         if tensors and self.choices.integer(0, 2):
             out = choose(self.choices, tensors)
@@ -146,13 +146,13 @@ class Sample(Generic):
             return Fraction(choices.integer(-9, 9), choices.integer(1, 4))
         if not chance(choices, AT_THE_ENDS):
             return Fraction(choices.integer(-9, 9))
-        # Where integers wrap: the ends of the range, halves of it, and about the roots, whose squares are beyond it.
+        # Values for which integers wrap: the limits, half of them, and roots whose squares are out of range.
         low, high = range_of(dtype)
         return Fraction(choose(choices, (low, high, low // 2, high // 2 + 1, isqrt(high) + 1, -isqrt(high) - 1)))
 
 
 def drawn_statement(rule: Rule, choices: Choices) -> Statement:
-    """Return a statement of the rule, more often one about elements of rank 0 and 1."""
+    """Return a random statement of the rule, usually for elements of rank 0 and 1."""
     every = list(rule.statements.values())
     low = [stated for stated in every if is_low(stated)]
     return choose(choices, every if not low or chance(choices, AT_HIGHER_RANKS) else low)
@@ -161,18 +161,18 @@ def drawn_statement(rule: Rule, choices: Choices) -> Statement:
 def sampled(
     rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False
 ) -> Counterexample | int:
-    """Return the number of samples, `wanted` at most, in which the sides were equal; or one in which they differ."""
+    """Return the number of samples in which the sides are equal, `wanted` at most, or a counterexample."""
     verdict = sample(rule, wanted, tries, seed, integers=integers)
     return verdict.decided if verdict.counterexample is None else verdict.counterexample
 
 
 def sample(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, integers: bool = False) -> Verdict:
-    """Compare both sides in samples, until they are equal in `wanted` of them or differ in one.
+    """Compare both sides in samples until `wanted` of them agree or one differs.
 
-    Each type variable of the rule stands for a float type, in each way to choose them; or, with `integers`, some stand
-    for an integer type.
+    Samples run through the assignments of float types to the type variables of the rule. With `integers` they run
+    through those with at least one integer type.
     """
-    verdict = Verdict(rule.name, whole=False)
+    verdict = Verdict(rule.name, exhaustive=False)
     choices = Seeded.by(str(seed))
     for number in range(tries if rule.statements else 0):
         if verdict.decided == wanted:
@@ -184,7 +184,7 @@ def sample(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0, *, int
         try:
             verdict.note(stated, compared(stated, Sample(stated, choices, ways[number % len(ways)]), Exact()))
         except NotExact:
-            continue  # a root, say, that is not rational
+            continue  # for instance an irrational root
         if verdict.counterexample is not None:
             break
     return verdict

@@ -1,12 +1,12 @@
-"""Grade 3 for rules: both sides are equal for all sizes, indices, conditions and elements.
+"""Symbolic proofs of rules: both sides are equal for all sizes, indices, conditions and elements.
 
-Both sides are read at a symbolic position by the definitions of the operators. A condition that the prover does not
-decide splits the proof in two; one that depends on the index of a sum becomes a factor [p] of its terms. What is left
-are two polynomials, which are compared. A rule on sums is proved by induction on an extent: its sides are equal where
-that is empty, and grow by the same amount with it.
+Both sides are evaluated at a symbolic position by the definitions of the operators. If the prover cannot decide a
+condition, the proof is split in two cases. A condition that depends on the index of a sum becomes a factor [p] of its
+terms instead. The results are two polynomials, which are compared. A rule about sums is proved by induction on an
+extent: the sides are equal if it is empty, and grow by the same amount with it.
 
-What a rule takes for granted is that both sides have a meaning: the obligations of `atl.checks.wellformed` are facts
-where they arise. The equation is proved for each rank of elements that the rule is stated for.
+Proofs assume that both sides are well-formed: the obligations of `atl.checks.wellformed` are facts where they arise.
+Each statement of the rule, one for each rank of elements, is proved.
 """
 
 from __future__ import annotations
@@ -18,49 +18,14 @@ from typing import Final, TypeAlias
 
 from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations
+from atl.core import predicate as pred
+from atl.core import terms
 from atl.core.dtypes import BOOL
 from atl.core.index import ZERO as NONE
 from atl.core.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
 from atl.core.index import Read as ReadOf
-from atl.core.predicate import (
-    FALSE,
-    TRUE,
-    All,
-    Any,
-    Predicate,
-    Zero,
-    at_most,
-    equal,
-    less,
-    map_indices,
-    negation,
-    substitute,
-    within,
-)
 from atl.core.reshape_definitions import origin
 from atl.core.substitution import instantiate, instantiate_tensor, rebuild, transform
-from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Metavariable,
-    Padding,
-    Reduce,
-    Reshape,
-    Select,
-    TensorVar,
-    Unary,
-    Value,
-)
 from atl.core.traversal import children, divisors, indices_in
 from atl.errors import ATLError
 from atl.prove import Facts, Proved, prove, simplify
@@ -83,7 +48,7 @@ from rewrites.rule_checking.symbolic_values import (
 from rewrites.statement import Statement
 
 DEEPEST: Final = 14
-"""How often a proof may be split."""
+"""Maximum depth of case splits."""
 Case: TypeAlias = Callable[[Facts], Poly]
 _BOUND: Final = 1 << 58
 _ids: Final = count(1 << 57)
@@ -91,7 +56,7 @@ _ids: Final = count(1 << 57)
 
 @dataclass(frozen=True, slots=True)
 class Peel:
-    """An induction step: the variable that has grown by one, and whether sums give their first or last terms away."""
+    """An induction step: the variable that grew by one, and whether sums split off their first or last terms."""
 
     variable: Var
     first: bool = field(kw_only=True)
@@ -99,127 +64,132 @@ class Peel:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads a term at positions within its shape. `inside` are the indices of the folds around."""
+    """Evaluates a term at positions within its shape. `inside` are the indices of the enclosing folds."""
 
-    bound: dict[int, Expr]
+    bound: dict[int, terms.Expr]
     linear: bool
     peel: Peel | None = None
     inside: tuple[Var, ...] = ()
 
-    def read(self, term: Expr, at: tuple[Index, ...], facts: Facts) -> Poly:
+    def read(self, term: terms.Expr, at: tuple[Index, ...], facts: Facts) -> Poly:
         facts = facts.assume(*_granted(term, Scope(facts)))
         match term:
-            case Metavariable():
+            case terms.Metavariable():
                 return self._generic(term, at, facts)
-            case TensorVar(uid):
+            case terms.TensorVar(uid):
                 return self.read(self.bound[uid], at, facts)
-            case Constant(value):
+            case terms.Constant(value):
                 return constant(value)
-            case Value(expression):
+            case terms.Value(expression):
                 return values.of_index(simplify(facts, expression))
-            case Padding():
+            case terms.Padding():
                 return values.ZERO
-            case Gen(low, _, body):
+            case terms.Gen(low, _, body):
                 return self.read(instantiate(body, low + at[0]), at[1:], facts)
-            case Reduce():
+            case terms.Reduce():
                 return self._fold(term, at, facts)
-            case Guard(predicate, body):
+            case terms.Guard(predicate, body):
                 return self._where(predicate, lambda inner: self.read(body, at, inner), _nothing, facts)
-            case Select(predicate, left, right):
+            case terms.Select(predicate, left, right):
                 return self._where(
                     predicate,
                     lambda inner: self.read(left, at, inner),
                     lambda inner: self.read(right, at, inner),
                     facts,
                 )
-            case Let(value, body):
-                variable = TensorVar(next(_ids), "let", value.type)
+            case terms.Let(value, body):
+                variable = terms.TensorVar(next(_ids), "let", value.type)
                 reader = replace(self, bound={**self.bound, variable.uid: value})
                 return reader.read(instantiate_tensor(body, variable), at, facts)
-            case Access(tensor, position):
-                there = within(NONE, position, tensor.type.shape[0])
+            case terms.Access(tensor, position):
+                there = pred.within(NONE, position, tensor.type.shape[0])
                 return self._where(there, lambda inner: self.read(tensor, (position, *at), inner), _nothing, facts)
-            case Unary(op, operand):
+            case terms.Unary(op, operand):
                 return _unary(op, self.read(operand, at, facts))
-            case Binary(op, left, right):
+            case terms.Binary(op, left, right):
                 return _binary(op, self.read(left, at, facts), self.read(right, at, facts))
-            case Cast(dtype, operand):
-                # Operands of two types may read alike and differ: an index wraps in one of them.
+            case terms.Cast(dtype, operand):
+                # The same value can differ between two types, because an index may wrap in one of them.
                 return _unary(f"{operand.type.dtype} to {dtype}", self.read(operand, at, facts))
-            case Concat(left, right):
+            case terms.Concat(left, right):
                 n = left.type.shape[0]
                 return self._where(
-                    less(at[0], n), lambda inner: self.read(left, at, inner),
+                    pred.less(at[0], n), lambda inner: self.read(left, at, inner),
                     lambda inner: self.read(right, (at[0] - n, *at[1:]), inner), facts,
                 )  # fmt: skip
-            case Reshape(op, operand):
-                if isinstance(op, Flatten):
-                    # There is an element at this position, so neither of the extents is zero.
-                    facts = facts.assume(*(at_most(index(1), extent) for extent in operand.type.shape[:2]))
+            case terms.Reshape(op, operand):
+                if isinstance(op, terms.Flatten):
+                    # An element exists at this position, so neither extent is zero.
+                    facts = facts.assume(*(pred.at_most(index(1), extent) for extent in operand.type.shape[:2]))
                 where = origin(op, operand.type.shape, at)
                 return self._where(where.present, lambda inner: self.read(operand, where.at, inner), _nothing, facts)
-            case Input() | Local():
+            case terms.Input() | terms.Local():
                 raise Stuck("an open term")
 
     # -- conditions
     # -----------------------------------------------------------------------------------------------------
 
-    def _where(self, predicate: Predicate, holds: Case, fails: Case, facts: Facts) -> Poly:
+    def _where(self, predicate: pred.Predicate, holds: Case, fails: Case, facts: Facts) -> Poly:
         decided = self._decided(predicate, facts)
-        if decided == TRUE:
+        if decided == pred.TRUE:
             return holds(facts)
-        if decided == FALSE:
+        if decided == pred.FALSE:
             return fails(facts)
         factor = bracket(decided)
-        yes, no = facts.assume(decided), facts.assume(negation(decided))
+        yes, no = facts.assume(decided), facts.assume(pred.negation(decided))
         return factor * holds(yes) + (values.ONE - factor) * fails(no)
 
-    def _decided(self, predicate: Predicate, facts: Facts) -> Predicate:
-        """The condition without what is known; of one that no fold decides, the proof is split."""
-        if isinstance(predicate, All | Any):
+    def _decided(self, predicate: pred.Predicate, facts: Facts) -> pred.Predicate:
+        """Simplify a condition by the facts. Raises `Undecided` unless it depends on the index of a fold."""
+        if isinstance(predicate, pred.All | pred.Any):
             return self._parts_decided(predicate, facts)
         if isinstance(prove(facts, predicate), Proved):
-            return TRUE
-        if isinstance(prove(facts, negation(predicate)), Proved):
-            return FALSE
+            return pred.TRUE
+        if isinstance(prove(facts, pred.negation(predicate)), Proved):
+            return pred.FALSE
         if not any(_mentions(predicate, variable) for variable in self.inside):
             raise Undecided(predicate)
         return predicate
 
-    def _parts_decided(self, predicate: All | Any, facts: Facts) -> Predicate:
-        every = isinstance(predicate, All)
+    def _parts_decided(self, predicate: pred.All | pred.Any, facts: Facts) -> pred.Predicate:
+        every = isinstance(predicate, pred.All)
         left = []
         for part in predicate.parts:
             known = self._decided(part, facts)
-            if known == (FALSE if every else TRUE):
+            if known == (pred.FALSE if every else pred.TRUE):
                 return known
-            if known != (TRUE if every else FALSE):
+            if known != (pred.TRUE if every else pred.FALSE):
                 left.append(known)
-            # A part is looked at where those before it hold, or, of a disjunction, fail.
-            facts = facts.assume(part if every else negation(part))
+            # A part is evaluated only if the earlier parts hold (for a disjunction: fail).
+            facts = facts.assume(part if every else pred.negation(part))
         return left[0] if len(left) == 1 else type(predicate)(tuple(left))
 
     # -- folds --------------------------------------------------------------------------------------------------------
 
-    def _fold(self, term: Reduce, at: tuple[Index, ...], facts: Facts) -> Poly:
+    def _fold(self, term: terms.Reduce, at: tuple[Index, ...], facts: Facts) -> Poly:
         extent = simplify(facts, term.high - term.low)
-        if isinstance(prove(facts, at_most(extent, NONE)), Proved):
+        if isinstance(prove(facts, pred.at_most(extent, NONE)), Proved):
             return values.ZERO
-        given, kept, apart = self._peeled(term, extent, at, facts)
-        if isinstance(prove(facts, equal(kept, index(1))), Proved):
-            return given + self.read(instantiate(term.body, term.low + apart), at, facts)
+        given, kept, offset = self._peeled(term, extent, at, facts)
+        if isinstance(prove(facts, pred.equal(kept, index(1))), Proved):
+            return given + self.read(instantiate(term.body, term.low + offset), at, facts)
         variable = Var(next(_ids), "k")
-        opened = instantiate(term.body, term.low + apart + index(variable))
-        inside = facts.assume(within(NONE, index(variable), kept), *_outside(opened))
-        if isinstance(prove(inside, FALSE), Proved):
+        opened = instantiate(term.body, term.low + offset + index(variable))
+        inside = facts.assume(pred.within(NONE, index(variable), kept), *_outside(opened))
+        if isinstance(prove(inside, pred.FALSE), Proved):
             return given  # no index is within the range and gives the body a meaning
         reader = replace(self, inside=(*self.inside, variable))
         body = reader.read(opened, at, inside)
-        counted = isinstance(prove(facts, at_most(NONE, kept)), Proved)
+        counted = isinstance(prove(facts, pred.at_most(NONE, kept)), Proved)
         return given + folded(term.monoid, kept, variable, body, linear=self.linear, counted=counted)
 
-    def _peeled(self, term: Reduce, extent: Index, at: tuple[Index, ...], facts: Facts) -> tuple[Poly, Index, Index]:
-        """The terms that a sum has gained in an induction step; its extent before; and where its first index is now."""
+    def _peeled(
+        self, term: terms.Reduce, extent: Index, at: tuple[Index, ...], facts: Facts
+    ) -> tuple[Poly, Index, Index]:
+        """Split off the terms that a sum gained in an induction step.
+
+        Returns their value, the extent before, and the offset of the remaining terms.
+        """
         if self.peel is None or term.monoid != "sum":
             return values.ZERO, extent, NONE
         grown = self.peel.variable
@@ -227,7 +197,7 @@ class Reader:
         gained = simplify(facts, extent - before)
         if not gained.terms:
             return values.ZERO, extent, NONE
-        for needed in (at_most(NONE, before), at_most(NONE, gained)):
+        for needed in (pred.at_most(NONE, before), pred.at_most(NONE, gained)):
             if not isinstance(prove(facts, needed), Proved):
                 if any(_mentions(needed, variable) for variable in self.inside):
                     raise Stuck("an extent that shrinks")
@@ -237,22 +207,24 @@ class Reader:
             out = self.read(instantiate(term.body, term.low + start), at, facts)
         else:
             variable = Var(next(_ids), "k")
-            inside = facts.assume(within(NONE, index(variable), gained))
+            inside = facts.assume(pred.within(NONE, index(variable), gained))
             reader = replace(self, inside=(*self.inside, variable), peel=None)
             body = reader.read(instantiate(term.body, term.low + start + index(variable)), at, inside)
             out = folded("sum", gained, variable, body, linear=self.linear, counted=True)
         return out, before, gained if self.peel.first else NONE
 
-    # -- what is generic ----------------------------------------------------------------------------------------------
+    # -- metavariables ------------------------------------------------------------------------------------------------
 
-    def _generic(self, of: Metavariable, at: tuple[Index, ...], facts: Facts) -> Poly:
+    def _generic(self, of: terms.Metavariable, at: tuple[Index, ...], facts: Facts) -> Poly:
         positions = tuple(simplify(facts, position) for position in (*of.indices, *at))
         if not of.tensors:
             return atom(Read(of.name, positions))
         tensors, bound = [], []
         for tensor in of.tensors:
             own = tuple(Var(next(_ids), "q") for _ in tensor.type.shape)
-            inside = facts.assume(*(within(NONE, index(v), n) for v, n in zip(own, tensor.type.shape, strict=True)))
+            inside = facts.assume(
+                *(pred.within(NONE, index(v), n) for v, n in zip(own, tensor.type.shape, strict=True))
+            )
             reader = replace(self, inside=(*self.inside, *own))
             body = reader.read(tensor, tuple(map(index, own)), inside)
             named = tuple(Var(_BOUND + _height(body) * 8 + place, "q") for place in range(len(own)))
@@ -265,7 +237,7 @@ def _nothing(_: Facts) -> Poly:
     return values.ZERO
 
 
-def _mentions(predicate: Predicate, variable: Var) -> bool:
+def _mentions(predicate: pred.Predicate, variable: Var) -> bool:
     return values.mentions(bracket(predicate), variable)
 
 
@@ -275,7 +247,7 @@ def _renamed(body: Poly, old: tuple[Var, ...], new: tuple[Var, ...]) -> Poly:
 
 
 def _height(value: Poly) -> int:
-    """How many folds are nested in a value."""
+    """Return the nesting depth of folds in a value."""
     found = 0
     for monomial, _ in value.terms:
         for part, _ in monomial:
@@ -292,9 +264,9 @@ def _height(value: Poly) -> int:
 
 
 def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: bool, counted: bool) -> Poly:
-    """A fold; of a sum, factors that do not depend on its index are taken out, and terms are summed one by one.
+    """Return a fold. In a sum, terms are summed separately and factors that do not depend on its index are moved out.
 
-    Equal terms are `counted` where the extent is known not to be negative.
+    A constant term is multiplied by the extent if `counted`: the extent is known to be non-negative.
     """
     if body.zero:
         return values.ZERO
@@ -349,7 +321,7 @@ def _binary(op: str, x: Poly, y: Poly) -> Poly:
 
 
 def _single(value: Poly) -> Iterator[values.Atom]:
-    """The atom that a value is, if it is one."""
+    """Yield the atom if a value consists of a single atom."""
     if len(value.terms) == 1:
         ((monomial, coefficient),) = value.terms
         if coefficient == 1 and len(monomial) == 1:
@@ -363,20 +335,20 @@ def _single(value: Poly) -> Iterator[values.Atom]:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """lhs = rhs at these positions, where the facts hold.
+    """The goal lhs = rhs at these positions, under the facts.
 
-    In an induction step `hypothesis` is the goal before, and variables in `fixed` are not solved for.
+    In an induction step `hypothesis` is the goal for the smaller extent. Variables in `fixed` are not solved for.
     """
 
-    lhs: Expr
-    rhs: Expr
+    lhs: terms.Expr
+    rhs: terms.Expr
     at: tuple[Index, ...]
-    facts: tuple[Predicate, ...]
+    facts: tuple[pred.Predicate, ...]
     hypothesis: Goal | None = None
     fixed: tuple[Var, ...] = ()
 
     def where(self, variable: Var, value: Index) -> Goal:
-        """The goal with an index variable replaced."""
+        """Return the goal with an index variable replaced."""
 
         def leaf(at: Leaf) -> Index:
             return value if at == variable else index(at)
@@ -386,13 +358,13 @@ class Goal:
             lhs=transform(self.lhs, lambda at, depth: leaf(at)),
             rhs=transform(self.rhs, lambda at, depth: leaf(at)),
             at=tuple(map_leaves(position, leaf) for position in self.at),
-            facts=tuple(substitute(fact, leaf) for fact in self.facts),
+            facts=tuple(pred.substitute(fact, leaf) for fact in self.facts),
             hypothesis=None if self.hypothesis is None else self.hypothesis.where(variable, value),
         )
 
-    def assuming(self, literal: Predicate) -> Goal:
-        """The goal with one more fact; an equation is solved for a variable where that can be done."""
-        if isinstance(literal, Zero):
+    def assuming(self, literal: pred.Predicate) -> Goal:
+        """Return the goal with one more fact. An equation is solved for a variable if possible."""
+        if isinstance(literal, pred.Zero):
             for monomial, coefficient in literal.expression.terms:
                 if len(monomial) == 1 and isinstance(monomial[0], Var) and coefficient in (1, -1):
                     rest = literal.expression - index(monomial[0]) * coefficient
@@ -409,9 +381,9 @@ Attempt: TypeAlias = Callable[[Goal, Facts], bool]
 
 
 def _split(goal: Goal, attempt: Attempt, depth: int = 0) -> None:
-    """Proves the goal by cases; raises `Stuck`."""
+    """Prove the goal by cases. Raises `Stuck`."""
     facts = Facts().assume(*goal.facts)
-    if isinstance(prove(facts, FALSE), Proved):
+    if isinstance(prove(facts, pred.FALSE), Proved):
         return
     try:
         if not attempt(goal, facts):
@@ -419,7 +391,7 @@ def _split(goal: Goal, attempt: Attempt, depth: int = 0) -> None:
     except Undecided as undecided:
         if depth == DEEPEST:
             raise Stuck("too many cases") from None
-        for literal in (undecided.literal, negation(undecided.literal)):
+        for literal in (undecided.literal, pred.negation(undecided.literal)):
             _split(goal.assuming(literal), attempt, depth + 1)
 
 
@@ -428,9 +400,9 @@ def _reads_equal(*, linear: bool) -> Attempt:
 
 
 def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends: tuple[bool, bool]) -> None:
-    """Equal where the extent `over` is empty; and equal for one index more where they are equal.
+    """Prove the goal by induction on `variable`, with the extent `over` empty in the base case.
 
-    In the step the sums of either side give away their first terms or their last, as `ends` says.
+    `ends` is true for each side whose sums split off their first terms in the step rather than their last.
     """
     peels = (Peel(variable, first=ends[0]), Peel(variable, first=ends[1]))
 
@@ -438,54 +410,54 @@ def _by_induction(goal: Goal, variable: Var, over: Index, *, linear: bool, ends:
         assert now.hypothesis is not None
         after = now.difference(facts, linear=linear, peels=peels)
         for needed in now.hypothesis.facts:
-            if isinstance(prove(facts, negation(needed)), Proved):
+            if isinstance(prove(facts, pred.negation(needed)), Proved):
                 return vanishes(after, facts)
             if not isinstance(prove(facts, needed), Proved):
                 raise Undecided(needed)
         return vanishes(after - now.hypothesis.difference(facts, linear=linear), facts)
 
-    _split(replace(goal, facts=(*goal.facts, at_most(over, NONE))), _reads_equal(linear=linear))
+    _split(replace(goal, facts=(*goal.facts, pred.at_most(over, NONE))), _reads_equal(linear=linear))
     grown = goal.where(variable, index(variable) + 1)
-    facts = (*grown.facts, at_most(NONE, over))
+    facts = (*grown.facts, pred.at_most(NONE, over))
     _split(replace(grown, facts=facts, hypothesis=goal, fixed=(variable,)), step)
 
 
 def goals(rule: Rule) -> Iterator[Goal]:
-    """Yield what is to be proved: the equation at each choice of ranks that the rule is stated for."""
+    """Yield the goals of a rule: one for each statement."""
     return map(_goal, rule.statements.values())
 
 
 def _goal(stated: Statement) -> Goal:
     lhs, rhs = _windowed(stated.lhs), _windowed(stated.rhs)
-    facts = [map_indices(premise, _window) for premise in stated.premises]
+    facts = [pred.map_indices(premise, _window) for premise in stated.premises]
     facts += [*_outside(lhs), *_outside(rhs)]
-    facts += [at_most(NONE, index(Var(uid))) for uid in stated.extents]
+    facts += [pred.at_most(NONE, index(Var(uid))) for uid in stated.extents]
     known = Facts().assume(*facts)
     if lhs.type.rank != rhs.type.rank:
         raise Stuck(f"the ranks {lhs.type.rank} and {rhs.type.rank} differ")
     for a, b in zip(lhs.type.shape, rhs.type.shape, strict=True):
-        if a != b and not isinstance(prove(known, equal(a, b)), Proved):
+        if a != b and not isinstance(prove(known, pred.equal(a, b)), Proved):
             raise Stuck(f"the extents {a} and {b} are not proved equal")
     at = tuple(index(Var(next(_ids), f"p{place}")) for place in range(lhs.type.rank))
-    inside = [within(NONE, position, extent) for position, extent in zip(at, lhs.type.shape, strict=True)]
+    inside = [pred.within(NONE, position, extent) for position, extent in zip(at, lhs.type.shape, strict=True)]
     return _solved(Goal(lhs, rhs, at, tuple(facts + inside)))
 
 
 def _solved(goal: Goal) -> Goal:
-    """The goal with its equations solved for variables."""
+    """Solve the equations among the facts of the goal for variables."""
     for fact in goal.facts:
         without = replace(goal, facts=tuple(other for other in goal.facts if other != fact))
-        if isinstance(fact, Zero) and fact not in (solved := without.assuming(fact)).facts:
+        if isinstance(fact, pred.Zero) and fact not in (solved := without.assuming(fact)).facts:
             return _solved(solved)
     return goal
 
 
-def _windowed(term: Expr) -> Expr:
+def _windowed(term: terms.Expr) -> terms.Expr:
     return rebuild(term, lambda child: _windowed(child.expr), _window)
 
 
 def _window(expression: Index) -> Index:
-    """A generic condition of an index reads an array; here one that is as long to both sides of zero as need be."""
+    """Replace reads of condition metavariables by reads of an array with indices on both sides of zero."""
     total = NONE
     for monomial, coefficient in expression.terms:
         term = index(coefficient)
@@ -500,33 +472,33 @@ def _window(expression: Index) -> Index:
     return total
 
 
-def _granted(term: Expr, scope: Scope) -> Iterator[Predicate]:
-    """What the kernel will have seen to hold at a node of an instance.
+def _granted(term: terms.Expr, scope: Scope) -> Iterator[pred.Predicate]:
+    """Yield the well-formedness conditions of a node that the kernel checks for every instance.
 
-    That a divisor is positive is not among it: 0 // k is 0 in an instance, and a function that does not use k // m has
-    no divisor.
+    Positive divisors are excluded: an instance may have no division, because 0 // k is simplified to 0 or because a
+    function ignores its argument k // m.
     """
     opened = map(scope.index, indices_in(term))
-    may_vanish = {less(NONE, divisor) for expression in opened for divisor in divisors(expression)}
+    may_vanish = {pred.less(NONE, divisor) for expression in opened for divisor in divisors(expression)}
     for obligation in obligations(term, scope):
-        if obligation.goal != FALSE and obligation.goal not in may_vanish:
+        if obligation.goal != pred.FALSE and obligation.goal not in may_vanish:
             yield obligation.goal
 
 
-def _outside(term: Expr) -> Iterator[Predicate]:
-    """Yield what must hold for a term to have a meaning, as far as no binder or guard stands around.
+def _outside(term: terms.Expr) -> Iterator[pred.Predicate]:
+    """Yield the well-formedness conditions of a term that are not under a binder or a guard.
 
-    A function may ignore the tensors that it takes: an instance does not show that these have a meaning.
+    Tensor arguments of functions are excluded: a function may ignore them.
     """
     yield from _granted(term, Scope(Facts()))
-    if not isinstance(term, Gen | Reduce | Guard | Select | Metavariable):
+    if not isinstance(term, terms.Gen | terms.Reduce | terms.Guard | terms.Select | terms.Metavariable):
         for child in children(term):
             if not child.tensors:
                 yield from _outside(child.expr)
 
 
 def proved(rule: Rule) -> str | None:
-    """None when the rule is proved for all sizes, or why it is not."""
+    """Try to prove a rule for all sizes. Return None on success, otherwise the reason of failure."""
     try:
         found = list(goals(rule))
         for goal in found:
@@ -535,11 +507,11 @@ def proved(rule: Rule) -> str | None:
         return str(stuck)
     except ATLError as error:
         return f"{type(error).__name__}: {error.args[0]}"
-    return None if found else "it is not stated for elements of any rank"
+    return None if found else "the rule has no statement at any rank"
 
 
 NOT_LINEAR: Final = ("sum_add", "sum_sub", "sum_neg", "sum_mul_left", "sum_mul_right", "sum_div")
-"""The rules that say that sums are linear are proved without it."""
+"""The rules that state the linearity of sums, which are proved without using it."""
 
 
 def _proved(rule: Rule, goal: Goal) -> None:
@@ -567,11 +539,11 @@ def _reindexed(goal: Goal, facts: Facts) -> bool:
 
 
 def _inductions(goal: Goal) -> Iterator[tuple[Var, Index]]:
-    """The extents of sums that grow by one with a metavariable, and that metavariable."""
+    """Yield the metavariables with which an extent of a sum grows by one, and the extents."""
     found: dict[tuple[Var, Index], None] = {}
 
-    def visit(term: Expr) -> None:
-        extent = term.high - term.low if isinstance(term, Reduce) else NONE
+    def visit(term: terms.Expr) -> None:
+        extent = term.high - term.low if isinstance(term, terms.Reduce) else NONE
         for variable in atoms(extent):
             if not extent.loose and isinstance(variable, Var) and _growth(extent, variable) == 1:
                 found[variable, extent] = None
@@ -584,7 +556,7 @@ def _inductions(goal: Goal) -> Iterator[tuple[Var, Index]]:
 
 
 def _growth(extent: Index, variable: Var) -> int | None:
-    """How much an extent grows with a variable, if by a constant."""
+    """Return by how much an extent grows with a variable; None if not by a constant."""
     before = map_leaves(extent, lambda leaf: index(variable) - 1 if leaf == variable else index(leaf))
     return (extent - before).constant
 

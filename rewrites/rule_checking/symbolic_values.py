@@ -1,7 +1,7 @@
-"""Values of terms at symbolic positions: polynomials over reads, brackets [p], folds and uninterpreted operations.
+"""Symbolic values of terms: polynomials over reads, Iverson brackets [p], folds and uninterpreted operations.
 
-Two values are equal when their difference is zero after atoms that the facts make equal are identified. That is enough
-to compare the two sides of a rule for all sizes at once (`rewrites.rule_checking.symbolic`).
+Two values are equal if their difference is zero once atoms that are equal by the facts are identified. This compares
+the two sides of a rule for all sizes at once (`rewrites.rule_checking.symbolic`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from atl.prove import Facts, Proved, prove
 
 
 class Undecided(Exception):
-    """A condition on which the proof is to be split."""
+    """Request to split the proof by cases on a condition."""
 
     def __init__(self, literal: Predicate) -> None:
         self.literal = literal
 
 
 class Stuck(Exception):
-    """The proof cannot go on; says why."""
+    """The proof fails, for the reason in the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """1 where a literal holds, 0 where not."""
+    """The Iverson bracket of a literal: 1 if it holds, 0 otherwise."""
 
     literal: Predicate
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation of which nothing is known but that equal operands give equal results."""
+    """An uninterpreted operation: equal operands give equal results."""
 
     op: str
     operands: frozenset[Poly]
@@ -114,6 +114,7 @@ class Poly:
 
 
 def poly(terms: Mapping[Monomial, Fraction]) -> Poly:
+    """Return a polynomial without zero terms."""
     return Poly(frozenset((monomial, value) for monomial, value in terms.items() if value))
 
 
@@ -128,6 +129,7 @@ ZERO = poly({})
 
 
 def constant(value: float | Fraction) -> Poly:
+    """Return a number as a polynomial."""
     return poly({frozenset(): Fraction(value)})
 
 
@@ -135,11 +137,12 @@ ONE = constant(1)
 
 
 def atom(of: Atom) -> Poly:
+    """Return an atom as a polynomial."""
     return poly({frozenset(((of, 1),)): Fraction(1)})
 
 
 def of_index(expression: Index) -> Poly:
-    """An index expression as a scalar."""
+    """Convert an index expression to a scalar."""
     total = ZERO
     for monomial, coefficient in expression.terms:
         term = constant(coefficient)
@@ -150,7 +153,7 @@ def of_index(expression: Index) -> Poly:
 
 
 def bracket(predicate: Predicate) -> Poly:
-    """[p] as a polynomial in brackets of literals, each literal in one of its two forms."""
+    """Return [p] as a polynomial in brackets of literals. Of a literal and its negation only one is used."""
     match predicate:
         case All(parts):
             out = ONE
@@ -178,7 +181,7 @@ def _first(expression: Index) -> int:
 
 
 def mentions(value: Poly, variable: Var) -> bool:
-    """Whether an index variable occurs in a value."""
+    """Return whether an index variable occurs in a value."""
     return any(_atom_mentions(part, variable) for monomial, _ in value.terms for part, _ in monomial)
 
 
@@ -202,7 +205,7 @@ def _atom_mentions(part: Atom, variable: Var) -> bool:
 
 
 def mapped(value: Poly, leaf: Callable[[Leaf], Index]) -> Poly:
-    """The value with its index variables replaced."""
+    """Substitute the index variables of a value."""
     total = ZERO
     for monomial, coefficient in value.terms:
         term = constant(coefficient)
@@ -237,7 +240,7 @@ def _mapped_atom(part: Atom, leaf: Callable[[Leaf], Index]) -> Poly:
 
 
 def vanishes(value: Poly, facts: Facts) -> bool:
-    """Whether a value is zero, with atoms identified that are equal by the facts."""
+    """Return whether a value is zero if atoms that are equal by the facts are identified."""
     if value.zero:
         return True
     representatives: list[Atom] = []
@@ -258,7 +261,7 @@ def vanishes(value: Poly, facts: Facts) -> bool:
 
 
 def same(a: Atom, b: Atom, facts: Facts) -> bool:
-    """Whether two atoms are equal by the facts."""
+    """Return whether two atoms are equal by the facts."""
     match a, b:
         case Read(), Read():
             return a.name == b.name and len(a.at) == len(b.at) and _equal(a.at, b.at, facts)

@@ -1,4 +1,4 @@
-"""The rules, each stated once: a file for each family, which is named after it."""
+"""The catalogue of rules: one module for each family."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rewrites.rules import (
 
 
 def stated_in(*modules: ModuleType) -> dict[str, Rule]:
-    """The rules of some modules, in the order in which they are stated, by name."""
+    """Return the rules declared in some modules, by name, in the order of their declarations."""
     found: dict[str, Rule] = {}
     for module in modules:
         for value in vars(module).values():
             stated = value.rules if isinstance(value, Schema) else (value,) if isinstance(value, Rule) else ()
             for rule in stated:
                 if rule.name in found:
-                    raise InvalidName(f"two rules are called {rule.name}", required="a name of its own for every rule")
+                    raise InvalidName(f"two rules are called {rule.name}", required="a different name for every rule")
                 found[rule.name] = rule
     return found
 
@@ -53,6 +53,6 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         normalisation,
     )
 )
-"""Every rule by its name, to be read only: the kernel knows these and no others."""
+"""All rules by name, read-only. The kernel accepts these and registered user-defined rules."""
 
 __all__ = ["RULES", "stated_in"]

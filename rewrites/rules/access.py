@@ -1,4 +1,4 @@
-"""Reading: an element of what an operator makes, from elements of its operands."""
+"""Access: an element of an operator's result, from elements of its operands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rewrites.rule import Body, Cond, Equation, Index, Matrix, Vector, equation,
 
 @rule(family="access", source="§4.2.1")
 def get_gen_guarded(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
-    """Reading one element of a generation computes only that element, where there is one."""
+    """Reading one element of a generation computes only that element; outside of its range it is padding."""
     return equation(gen((lo, hi), e)[k], guard((k >= 0) & (k < hi - lo), e(lo + k)))
 
 
 @rule(family="access", source="§4.2.1", derived_from=("get_gen_guarded", "guard_true"))
 def get_gen(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
-    """Reading one element of a generation, within it, computes only that element."""
+    """Reading an element in the range of a generation computes only that element."""
     return equation(gen((lo, hi), e)[k], e(lo + k), given(k >= 0, k < hi - lo))
 
 
@@ -33,13 +33,13 @@ def gen_eta(n: Index, v: Vector) -> Equation:
 
 @rule(family="access", source="[R] get_concat_l")
 def concat_access_left(a: Vector, b: Vector, k: Index) -> Equation:
-    """An element of a concatenation, within its first part, is the element of that part."""
+    """An element in the first part of a concatenation is the element of that part."""
     return equation(concat(a, b)[k], a[k], given(k < a.shape[0]))
 
 
 @rule(family="access", source="[R] get_concat_r")
 def concat_access_right(a: Vector, b: Vector, k: Index) -> Equation:
-    """An element of a concatenation, beyond its first part, is the element of the second part."""
+    """An element beyond the first part of a concatenation is an element of the second part."""
     return equation(concat(a, b)[k], b[k - a.shape[0]], given(a.shape[0] <= k))
 
 
@@ -51,14 +51,14 @@ def transpose_row(v: Matrix, i: Index) -> Equation:
 
 @rule(family="access", source="Fig. 4.3")
 def flatten_access(v: Matrix, k: Index) -> Equation:
-    """Element k of a flattened matrix stands in row k // m and column k % m, where m is the length of a row."""
+    """Element k of a flattened matrix is in row k // m and column k % m, where m is the length of a row."""
     m = v.shape[1]
     return equation(flatten(v)[k], v[k // m, k % m])
 
 
 @rule(family="access", source="[R] get_flatten_trunc")
 def flatten_access_at(v: Matrix, i: Index, j: Index) -> Equation:
-    """Element i * m + j of a flattened matrix is that of row i and column j, where m is the length of a row."""
+    """Element i * m + j of a flattened matrix is in row i and column j, where m is the length of a row."""
     return equation(flatten(v)[i * v.shape[1] + j], v[i, j], given(j >= 0, j < v.shape[1]))
 
 
@@ -70,25 +70,25 @@ def split_access(k: Index, v: Vector, i: Index, j: Index) -> Equation:
 
 @rule(family="access", source="Fig. 4.3")
 def padl_access(k: Index, v: Vector, i: Index) -> Equation:
-    """An element of a tensor padded by k on the left is the one k places before, or padding where there is none."""
+    """Element i of a tensor padded by k on the left is element i - k of the tensor, or padding."""
     return equation(padl(k, v)[i], guard(k <= i, v[i - k]))
 
 
 @rule(family="access", source="Fig. 4.3")
 def padr_access(k: Index, v: Vector, i: Index) -> Equation:
-    """An element of a tensor padded on the right is the same one of the tensor, or padding beyond its end."""
+    """An element of a tensor padded on the right is the same element of the tensor, or padding beyond its end."""
     return equation(padr(k, v)[i], guard(i < v.shape[0], v[i]))
 
 
 @rule(family="access", source="Fig. 4.3, E3")
 def truncl_access(k: Index, v: Vector, i: Index) -> Equation:
-    """An element of a tensor whose first k elements are dropped is the one k places further on."""
+    """Element i of a tensor without its first k elements is element i + k of the tensor."""
     return equation(truncl(k, v)[i], v[i + k], given(i >= 0))
 
 
 @rule(family="access", source="Fig. 4.3, E3")
 def truncr_access(k: Index, v: Vector, i: Index) -> Equation:
-    """An element of a tensor whose last elements are dropped is the same one of the tensor."""
+    """An element of a tensor without its last elements is the same element of the tensor."""
     return equation(truncr(k, v)[i], v[i], given(i < v.shape[0] - k))
 
 
@@ -115,17 +115,17 @@ def binary_access(op: BinaryOp, a: Vector, b: Vector, k: Index) -> Equation:
 
 @rules(named="{}_access", over=("neg", "abs", "sqrt", "tanh"), family="access", source="§3.2")
 def unary_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
-    """An element of a function of a tensor is the function of the element, if the function keeps zero."""
+    """An element of a function of a tensor is the function of the element, for functions that map zero to zero."""
     return equation(unary(op, a)[k], unary(op, a[k]))
 
 
 @rules(named="{}_access", over=("exp", "log"), family="access", source="§3.2")
 def function_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
-    """An element of a function of a tensor is the function of the element, where there is one."""
+    """An element of a function of a tensor is the function of the element, within the tensor."""
     return equation(unary(op, a)[k], unary(op, a[k]), given(k >= 0, k < a.shape[0]))
 
 
 @rules(named="get_{}", over=MONOIDS, family="access", source="[R] get_sum")
 def get(m: Monoid, lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
-    """An element of a sum is the sum of the elements; so for other folds."""
+    """An element of a sum is the sum of the elements; the same holds for other folds."""
     return equation(reduce(m, (lo, hi), e)[k], reduce(m, (lo, hi), lambda i: e(i)[k]))

@@ -35,14 +35,14 @@ def unfold_concat(a: Vector, b: Vector) -> Equation:
 
 @rule(family="definitions", source="Fig. 4.3")
 def unfold_padr(k: Index, v: Vector) -> Equation:
-    """A tensor padded on the right is, by its elements, a generation that runs on, with nothing computed there."""
+    """A tensor padded on the right is, by its elements, a longer generation with a guard on the new elements."""
     n = v.shape[0]
     return equation(padr(k, v), gen(n + k, lambda i: guard(i < n, v[i])))
 
 
 @rule(family="definitions", source="Fig. 4.3")
 def unfold_padl(k: Index, v: Vector) -> Equation:
-    """A tensor padded on the left is, by its elements, a generation moved up by k, with nothing computed before."""
+    """A tensor padded on the left is, by its elements, a generation shifted by k with a guard on the new elements."""
     return equation(padl(k, v), gen(v.shape[0] + k, lambda i: guard(k <= i, v[i - k])))
 
 

@@ -1,4 +1,4 @@
-"""Guards and selections: how they meet one another, arithmetic, and generations."""
+"""Guards and selections: combining them, and moving them through arithmetic and generations."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equ
 
 @rule(family="guards", source="§4.5.2, true_iverson")
 def guard_true(p: Cond, e: Elem) -> Equation:
-    """A guard that holds does nothing."""
+    """A guard whose condition holds can be removed."""
     return equation(guard(p, e), e, given(p))
 
 
 @rule(family="guards", source="[D] E24, E29")
 def guard_false(p: Cond, e: Elem) -> Equation:
-    """A tensor behind a guard that does not hold is padding: it is never stored."""
+    """A guard whose condition is false is padding: nothing is stored."""
     return equation(guard(p, e), padding(e), given(~p))
 
 
 @rule(family="guards", source="[R] bool_imp_elim")
 def guard_implied(p: Cond, q: Cond, e: Elem) -> Equation:
-    """A guard by two conditions does without the one that follows from the other."""
+    """A condition of a guard that follows from another condition can be removed."""
     return equation(guard(p & q, e), guard(p, e), given(~p | q))
 
 
 @rule(family="guards", source="[R] iverson_eq")
 def guard_equivalent(p: Cond, q: Cond, e: Elem) -> Equation:
-    """The condition of a guard is replaced by an equivalent one."""
+    """The condition of a guard can be replaced by an equivalent condition."""
     return equation(guard(p, e), guard(q, e), given(~p | q, ~q | p))
 
 
 @rule(family="guards", source="[R] collapse_iverson")
 def guard_guard(p: Cond, q: Cond, e: Elem) -> Equation:
-    """A guard around a guard is one guard, by both conditions."""
+    """Two nested guards are one guard with both conditions."""
     return equation(guard(p, guard(q, e)), guard(p & q, e))
 
 
 @rule(family="guards", source="[R] collapse_iverson_same", derived_from=("guard_guard",))
 def guard_twice(p: Cond, e: Elem) -> Equation:
-    """A guard may stand twice: once for what is bound, once for what is stored."""
+    """A guard may be duplicated, for instance to guard both a let-bound tensor and the stored result."""
     return equation(guard(p, e), guard(p, guard(p, e)))
 
 
@@ -54,7 +54,7 @@ def guard_cases(p: Cond, e: Elem) -> Equation:
 
 @rule(family="guards", source="[D] inclusion and exclusion")
 def guard_or(p: Cond, q: Cond, e: Elem) -> Equation:
-    """A guard by one condition or another is one by the first, and by the second where the first does not hold."""
+    """A guard by a disjunction is the sum of a guard by the first condition and one by the second without the first."""
     return equation(guard(p | q, e), guard(p, e) + guard(q & ~p, e))
 
 
@@ -69,7 +69,7 @@ def guard_padding(p: Cond, e: Elem) -> Equation:
 
 @rule(family="guards", source="[R] get_guard")
 def access_guard(v: Vector, k: Index) -> Equation:
-    """An element is zero where there is none, so that an access may be guarded by its range."""
+    """An access outside of a tensor reads zero, so it may be guarded by the range."""
     return equation(v[k], guard((k >= 0) & (k < v.shape[0]), v[k]))
 
 
@@ -81,13 +81,13 @@ def guard_access(p: Cond, v: Vector, k: Index) -> Equation:
 
 @rule(family="guards", source="[R] gp_gen_iverson")
 def guard_gen(p: Cond, lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """A guard around a generation is one around each element."""
+    """A guard around a generation is a guard around each element."""
     return equation(guard(p, gen((lo, hi), e)), gen((lo, hi), lambda i: guard(p, e(i))))
 
 
 @rule(family="guards", source="Fig. 3.2")
 def guard_concat(p: Cond, a: Vector, b: Vector) -> Equation:
-    """A guard goes into both parts of a concatenation."""
+    """A guard around a concatenation is a guard around each part."""
     return equation(guard(p, concat(a, b)), concat(guard(p, a), guard(p, b)))
 
 
@@ -108,13 +108,13 @@ def guard_sub(p: Cond, a: Elem, b: Elem) -> Equation:
 
 @rules(named="guard_{}", over=("neg", "abs", "sqrt", "tanh"), family="guards", source="§3.2")
 def guard_unary(op: UnaryOp, p: Cond, a: Elem) -> Equation:
-    """A guard goes through a function that keeps zero."""
+    """A guard commutes with a function that maps zero to zero."""
     return equation(guard(p, unary(op, a)), unary(op, guard(p, a)))
 
 
 @rules(named="guard_{}", over=("min", "max"), family="guards", source="[D] 0 is the extremum of 0 and 0")
 def guard_extremum(op: BinaryOp, p: Cond, a: Elem, b: Elem) -> Equation:
-    """A guard distributes over an extremum."""
+    """A guard distributes over a minimum or a maximum."""
     return equation(guard(p, binary(op, a, b)), binary(op, guard(p, a), guard(p, b)))
 
 
@@ -136,7 +136,7 @@ def guard_mul_right(p: Cond, a: Scalar, b: Scalar) -> Equation:
     derived_from=("guard_guard", "guard_mul_right", "guard_mul_left"),
 )
 def guard_mul(p: Cond, q: Cond, a: Scalar, b: Scalar) -> Equation:
-    """A guard of a product is divided among its factors: by conditions on one, on the other, or on both."""
+    """The conditions of a guard around a product can be distributed to its factors."""
     return equation(guard(p & q, a * b), guard(p, a) * guard(q, b))
 
 
@@ -148,13 +148,13 @@ def guard_div_left(p: Cond, a: Elem, b: Elem) -> Equation:
 
 @rule(family="guards", source="[R] null identity")
 def nothing_add(e: Elem) -> Equation:
-    """Padding, which is never stored, adds nothing on the left of a sum."""
+    """Padding on the left of a sum adds nothing."""
     return equation(padding(e) + e, e)
 
 
 @rule(family="guards", source="[R] null identity")
 def add_nothing(e: Elem) -> Equation:
-    """Padding, which is never stored, adds nothing on the right of a sum."""
+    """Padding on the right of a sum adds nothing."""
     return equation(e + padding(e), e)
 
 
@@ -193,29 +193,29 @@ def select_same(p: Cond, e: Elem) -> Equation:
 
 @rule(family="guards", source="§3.2")
 def select_not(p: Cond, a: Elem, b: Elem) -> Equation:
-    """A selection by the opposite condition is one with the operands exchanged."""
+    """A selection by the negated condition exchanges its operands."""
     return equation(select(~p, a, b), select(p, b, a))
 
 
 @rule(family="guards", source="Fig. 3.2")
 def guard_select(p: Cond, q: Cond, a: Elem, b: Elem) -> Equation:
-    """A guard goes into both parts of a selection."""
+    """A guard around a selection is a guard around each operand."""
     return equation(guard(p, select(q, a, b)), select(q, guard(p, a), guard(p, b)))
 
 
 @rules(named="select_{}_left", over=BINARY, family="guards", source="§3.2")
 def select_left(op: BinaryOp, p: Cond, a: Elem, b: Elem, c: Elem) -> Equation:
-    """A selection leaves the left operand of an operation."""
+    """A selection moves out of the left operand of an operation."""
     return equation(binary(op, select(p, a, b), c), select(p, binary(op, a, c), binary(op, b, c)))
 
 
 @rules(named="select_{}_right", over=BINARY, family="guards", source="§3.2")
 def select_right(op: BinaryOp, p: Cond, a: Elem, b: Elem, c: Elem) -> Equation:
-    """A selection leaves the right operand of an operation."""
+    """A selection moves out of the right operand of an operation."""
     return equation(binary(op, c, select(p, a, b)), select(p, binary(op, c, a), binary(op, c, b)))
 
 
 @rules(named="select_{}", over=UNARY, family="guards", source="§3.2")
 def select_unary(op: UnaryOp, p: Cond, a: Elem, b: Elem) -> Equation:
-    """A selection leaves the operand of a function."""
+    """A selection moves out of the operand of a function."""
     return equation(unary(op, select(p, a, b)), select(p, unary(op, a), unary(op, b)))

@@ -1,4 +1,4 @@
-"""Placed terms: one element of a tensor stored, all others padding; sums of them are scatters (§7.2)."""
+"""Placed terms: tensors with one stored element and padding elsewhere. Their sums are scatters (§7.2)."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from rewrites.rule import (
 
 @rule(family="placement", source="Fig. 7.3")
 def place_access(n: Index, i: Index, e: Elem, k: Index) -> Equation:
-    """An element of a placed term is that term where it stands, and padding elsewhere."""
+    """An element of a placed term is the term at its position, and padding elsewhere."""
     return equation(place(n, i, e)[k], guard(k == i, e))
 
 
 @rule(family="placement", source="Fig. 7.4, RWSCAT")
 def gen_as_place(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
-    """A generation of which only the element at a is computed places that element."""
+    """A generation that computes only the element at a is a placed term."""
     return equation(gen((lo, hi), lambda i: guard(i == a, e(i))), place(hi - lo, a - lo, e(a)))
 
 
 @rule(family="placement", source="Fig. 7.3", derived_from=("gen_as_place",))
 def unfold_place(n: Index, i: Index, e: Elem) -> Equation:
-    """A placed term is, by its elements, a generation that computes it at its position only."""
+    """A placed term is, by its elements, a generation that computes the term only at its position."""
     return equation(place(n, i, e), gen(n, lambda k: guard(k == i, e)))
 
 
@@ -67,7 +67,7 @@ def place_pads(n: Index, i: Index, e: Elem) -> Equation:
 
 @rule(family="placement", source="Fig. 4.3")
 def gen_restrict(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
-    """A generation of which only a range of elements is computed runs over that range, with padding around it."""
+    """A generation that computes only a range of its elements is a generation over that range, padded on both sides."""
     return equation(
         gen((lo, hi), lambda i: guard((a <= i) & (i < b), e(i))), padl(a - lo, padr(hi - b, gen((a, b), e)))
     )
@@ -75,7 +75,7 @@ def gen_restrict(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Eq
 
 @rule(family="placement", source="Fig. 7.3")
 def gen_scatter(n: Index, e: Body[Index]) -> Equation:
-    """A tensor is the sum of its elements, each placed where it stands."""
+    """A tensor is the sum of its elements, each placed at its position."""
     return equation(gen(n, e), sum(n, lambda i: place(n, i, e(i))))
 
 
@@ -84,43 +84,43 @@ def gen_scatter(n: Index, e: Body[Index]) -> Equation:
 
 @rule(family="placement", source="Fig. 7.3, E16")
 def place_of_guard(n: Index, i: Index, p: Cond, e: Elem) -> Equation:
-    """A guard on what is placed goes out of the placed term: what is not computed is not stored."""
+    """A guard moves out of a placed term: an element that is not computed is not stored."""
     return equation(place(n, i, guard(p, e)), guard(p, place(n, i, e)))
 
 
 @rule(family="placement", source="Fig. 7.3")
 def place_of_select(n: Index, i: Index, p: Cond, a: Elem, b: Elem) -> Equation:
-    """A selection of what is placed is a selection between placed terms."""
+    """A selection moves out of a placed term."""
     return equation(place(n, i, select(p, a, b)), select(p, place(n, i, a), place(n, i, b)))
 
 
 @rule(family="placement", source="Fig. 7.3")
 def place_of_padding(n: Index, i: Index, e: Elem) -> Equation:
-    """Padding, placed, is padding."""
+    """Placed padding is padding."""
     return equation(place(n, i, padding(e)), padding(place(n, i, e)))
 
 
 @rule(family="placement", source="linearity")
 def place_of_sum(n: Index, i: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """A sum that is placed goes out of the placed term: each of its terms is added to the cells of one position."""
+    """A sum moves out of a placed term: each of its terms is added at the same position."""
     return equation(place(n, i, sum((lo, hi), e)), sum((lo, hi), lambda k: place(n, i, e(k))))
 
 
 @rules(named="place_of_{}", over=BINARY, family="placement", source="0 op 0 = 0")
 def place_of_binary(op: BinaryOp, n: Index, i: Index, a: Elem, b: Elem) -> Equation:
-    """A sum, product … of what is placed at one position is the sum, product … of the placed terms."""
+    """A sum, product … moves out of a placed term."""
     return equation(place(n, i, binary(op, a, b)), binary(op, place(n, i, a), place(n, i, b)))
 
 
 @rules(named="place_of_{}", over=("neg", "abs", "sqrt", "tanh"), family="placement", source="§3.2")
 def place_of_unary(op: UnaryOp, n: Index, i: Index, a: Elem) -> Equation:
-    """A function that keeps zero goes out of a placed term."""
+    """A function that maps zero to zero moves out of a placed term."""
     return equation(place(n, i, unary(op, a)), unary(op, place(n, i, a)))
 
 
 @rule(family="placement", source="linearity")
 def place_scaled(n: Index, i: Index, c: Scalar, e: Elem) -> Equation:
-    """A placed term times a scalar is the product with the scalar, placed."""
+    """A scalar factor moves out of a placed term."""
     return equation(place(n, i, c * e), c * place(n, i, e))
 
 
@@ -129,7 +129,7 @@ def place_scaled(n: Index, i: Index, c: Scalar, e: Elem) -> Equation:
 
 @rule(family="placement", source="[R] ll_get")
 def ll_place(n: Index, i: Index, x: ElemT, e: Body[ElemT]) -> Equation:
-    """A let in what is placed goes out of the placed term."""
+    """A let moves out of a placed term."""
     return equation(place(n, i, let(x, e)), let(x, lambda y: place(n, i, e(y))))
 
 
@@ -138,19 +138,19 @@ def ll_place(n: Index, i: Index, x: ElemT, e: Body[ElemT]) -> Equation:
 
 @rule(family="placement", source="Fig. 4.3")
 def gen_place(n: Index, i: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """Terms placed at one position in every row are, transposed, one row that is placed."""
+    """Terms placed at one position in every row are the transpose of one placed row."""
     return equation(gen((lo, hi), lambda j: place(n, i, e(j))), transpose(place(n, i, gen((lo, hi), e))))
 
 
 @rule(family="placement", source="Fig. 4.3", derived_from=("gen_eta", "gen_place"))
 def transpose_of_place(n: Index, i: Index, v: Vector) -> Equation:
-    """A placed row, transposed, is a column: each of its elements is placed in a row of its own."""
+    """A placed row, transposed, is a column: each of its elements is placed in a separate row."""
     return equation(transpose(place(n, i, v)), gen(v.shape[0], lambda j: place(n, i, v[j])))
 
 
 @rule(family="placement", source="Fig. 4.3")
 def place_place(n: Index, i: Index, m: Index, j: Index, e: Elem) -> Equation:
-    """A term placed in two dimensions may be placed in them in either order, under a transpose."""
+    """A term can be placed in two dimensions in either order, under a transpose."""
     return equation(transpose(place(n, i, place(m, j, e))), place(m, j, place(n, i, e)))
 
 
@@ -175,37 +175,37 @@ def split_of_place(n: Index, k: Index, i: Index, e: Elem) -> Equation:
 
 @rule(family="placement", source="Fig. 4.3")
 def padl_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term with k elements of padding before it is placed k places further on."""
+    """A placed term with k elements of padding before it is placed k positions later."""
     return equation(padl(k, place(n, i, e)), place(n + k, i + k, e))
 
 
 @rule(family="placement", source="Fig. 4.3")
 def padr_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term with k elements of padding after it is placed in a tensor that is longer by k."""
+    """A placed term with k elements of padding after it is placed in a tensor longer by k."""
     return equation(padr(k, place(n, i, e)), place(n + k, i, e))
 
 
 @rule(family="placement", source="Fig. 4.3, E3")
 def truncl_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term is placed k places earlier when k of the elements before it are dropped."""
+    """A placed term without k of the elements before it is placed k positions earlier."""
     return equation(truncl(k, place(n, i, e)), place(n - k, i - k, e))
 
 
 @rule(family="placement", source="Fig. 4.3, E3")
 def truncr_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term is placed in a tensor that is shorter by k when k of the elements after it are dropped."""
+    """A placed term without k of the elements after it is placed in a tensor shorter by k."""
     return equation(truncr(k, place(n, i, e)), place(n - k, i, e))
 
 
 @rule(family="placement", source="Fig. 4.3, E3")
 def truncl_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term that is dropped on the left leaves padding."""
+    """A placed term that a truncation on the left drops leaves padding."""
     return equation(truncl(k, place(n, i, e)), padding(truncl(k, place(n, i, e))), given(i < k))
 
 
 @rule(family="placement", source="Fig. 4.3, E3")
 def truncr_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term that is dropped on the right leaves padding."""
+    """A placed term that a truncation on the right drops leaves padding."""
     return equation(truncr(k, place(n, i, e)), padding(truncr(k, place(n, i, e))), given(n - k <= i))
 
 
@@ -214,5 +214,5 @@ def truncr_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
 
 @rule(family="placement", source="§7.2.2, E6")
 def unshear_shear(v: Matrix) -> Equation:
-    """A matrix that is taken apart into its diagonals and put together from them again is unchanged."""
+    """Shearing a matrix into its diagonals and unshearing it does nothing."""
     return equation(unshear(v.shape[0], v.shape[1], shear(v)), v)

@@ -1,4 +1,4 @@
-"""Reshape operators that undo one another (Fig. 4.6 with E3, E4 and E10)."""
+"""Pairs of inverse reshape operators (Fig. 4.6 with E3, E4 and E10)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def transpose_transpose(v: Matrix) -> Equation:
 
 @rule(family="reshape pairs", source="Fig. 4.6, E10")
 def truncr_flatten_split(v: Vector, k: Index) -> Equation:
-    """Splitting into rows of k, flattening, and dropping the tail that was added does nothing."""
+    """Splitting into rows of k, flattening, and dropping the added tail does nothing."""
     n = v.shape[0]
     return equation(truncr(ceildiv(n, k) * k - n, flatten(split(k, v))), v)
 
 
 @rule(family="reshape pairs", source="Fig. 4.6")
 def flatten_split(v: Vector, k: Index) -> Equation:
-    """Splitting into rows of k and flattening does nothing, where the rows come out even."""
+    """Splitting into rows of k and flattening does nothing if k divides the length."""
     return equation(flatten(split(k, v)), v, given(v.shape[0] % k == 0))
 
 
@@ -33,11 +33,11 @@ def split_flatten(v: Matrix, k: Index) -> Equation:
 
 @rule(family="reshape pairs", source="Fig. 4.6, E4")
 def truncr_padr(v: Vector, k: Index) -> Equation:
-    """Padding on the right and dropping as much on the right does nothing."""
+    """Padding on the right and dropping the padding does nothing."""
     return equation(truncr(k, padr(k, v)), v)
 
 
 @rule(family="reshape pairs", source="Fig. 4.6, E4")
 def truncl_padl(v: Vector, k: Index) -> Equation:
-    """Padding on the left and dropping as much on the left does nothing."""
+    """Padding on the left and dropping the padding does nothing."""
     return equation(truncl(k, padl(k, v)), v)

@@ -21,7 +21,7 @@ def assoc(op: BinaryOp, a: Elem, b: Elem, c: Elem) -> Equation:
 
 @rules(named="{}_same", over=("min", "max"), family="scalars", source="idempotence")
 def same(m: Monoid, a: Elem) -> Equation:
-    """min(a, a) = a, and so for max."""
+    """min(a, a) = a, and the same for max."""
     return equation(folded(m, a, a), a)
 
 
@@ -69,7 +69,7 @@ def sub_neg(a: Elem, b: Elem) -> Equation:
 
 @rule(family="scalars", source="ring")
 def sub_self(a: Elem) -> Equation:
-    """a - a = 0; the zero is not stored."""
+    """a - a = 0, and the zero is padding."""
     return equation(a - a, padding(a))
 
 

@@ -1,4 +1,4 @@
-"""Sums, and folds by other monoids: terms that are padding count as zero, and an empty fold is padding."""
+"""Sums and folds by other monoids. Padding among the terms reads as zero, and an empty fold is padding."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equ
 
 @rule(family="sums", source="[R] sum_iverson_lift")
 def sum_guard(p: Cond, lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """A guard around a sum is one around each term."""
+    """A guard around a sum is a guard around each term."""
     return equation(guard(p, sum((lo, hi), e)), sum((lo, hi), lambda i: guard(p, e(i))))
 
 
 @rule(family="sums", source="[R] sum_bound_indic")
 def sum_delta(lo: Index, hi: Index, a: Index, p: Cond[Index], e: Body[Index]) -> Equation:
-    """A sum of terms of which only that at a counts is that term, where there is one (Kronecker's delta)."""
+    """A sum guarded by k == a is the term at a, guarded by the range and the other conditions (Kronecker delta)."""
     return equation(sum((lo, hi), lambda k: guard((k == a) & p(k), e(k))), guard((lo <= a) & (a < hi) & p(a), e(a)))
 
 
 @rule(family="sums", source="[R] sum_bound_indic_no_f")
 def sum_delta_only(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
-    """A sum of which only the term at a counts is that term, guarded by the range; in reverse it introduces a sum."""
+    """A sum guarded by k == a is the term at a, guarded by the range. In reverse, it introduces a sum."""
     return equation(sum((lo, hi), lambda k: guard(k == a, e(k))), guard((lo <= a) & (a < hi), e(a)))
 
 
 @rule(family="sums", source="[R] sum_bound_indic_no_f_guard", derived_from=("sum_delta_only", "guard_true"))
 def sum_delta_within(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
-    """A sum of which only the term at a counts, which is in range, is that term; in reverse it introduces a sum."""
+    """A sum guarded by k == a is the term at a if a is in range. In reverse, it introduces a sum."""
     return equation(sum((lo, hi), lambda k: guard(k == a, e(k))), e(a), given(lo <= a, a < hi))
 
 
 @rule(family="sums", source="[R] sum_push_bound_indic")
 def sum_restrict(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
-    """A sum whose terms are guarded by a range within its own is the sum over that range."""
+    """A sum whose terms are guarded by a smaller range is the sum over that range."""
     return equation(sum((lo, hi), lambda k: guard((a <= k) & (k < b), e(k))), sum((a, b), e), given(lo <= a, b <= hi))
 
 
@@ -63,19 +63,19 @@ def sum_neg(lo: Index, hi: Index, e: Body[Index]) -> Equation:
 
 @rule(family="sums", source="distributivity")
 def sum_mul_left(lo: Index, hi: Index, c: Scalar, e: Body[Index]) -> Equation:
-    """A common factor on the left leaves a sum."""
+    """A common factor on the left moves out of a sum."""
     return equation(sum((lo, hi), lambda i: c * e(i)), c * sum((lo, hi), e))
 
 
 @rule(family="sums", source="distributivity", derived_from=("mul_comm", "sum_mul_left", "mul_comm"))
 def sum_mul_right(lo: Index, hi: Index, e: Body[Index], c: Elem) -> Equation:
-    """A common factor on the right leaves a sum."""
+    """A common factor on the right moves out of a sum."""
     return equation(sum((lo, hi), lambda i: e(i) * c), sum((lo, hi), e) * c)
 
 
 @rule(family="sums", source="distributivity")
 def sum_div(lo: Index, hi: Index, e: Body[Index], c: Elem) -> Equation:
-    """A common divisor leaves a sum."""
+    """A common divisor moves out of a sum."""
     return equation(sum((lo, hi), lambda i: e(i) / c), sum((lo, hi), e) / c)
 
 
@@ -87,7 +87,7 @@ def sum_constant(lo: Index, hi: Index, e: Scalar) -> Equation:
 
 @rule(family="sums", source="Fig. 3.2")
 def sum_padding(lo: Index, hi: Index, e: Elem) -> Equation:
-    """A sum of terms that are padding is padding."""
+    """A sum of padding is padding."""
     return equation(sum((lo, hi), lambda i: padding(e)), padding(e))
 
 
@@ -102,7 +102,7 @@ def sum_concat(lo: Index, hi: Index, a: Vector[Index], b: Vector[Index]) -> Equa
 
 @rule(family="sums", source="[D] section 8")
 def split_sum(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
-    """A sum is that of its first terms added to that of the others."""
+    """A sum can be split into the sum of its first terms and the sum of the others."""
     return equation(sum((lo, hi), e), sum((lo, k), e) + sum((k, hi), e), given(lo <= k, k <= hi))
 
 
@@ -114,7 +114,7 @@ def sum_step(lo: Index, hi: Index, e: Body[Index]) -> Equation:
 
 @rule(family="sums", source="[D] section 8")
 def tile_sum(n: Index, k: Index, e: Body[Index]) -> Equation:
-    """A sum is added up in blocks of k terms, the last one guarded."""
+    """A sum can be computed in blocks of k terms, with the last block guarded."""
     return equation(
         sum(n, e),
         sum(ceildiv(n, k), lambda o: sum(k, lambda i: guard(o * k + i < n, e(o * k + i)))),
@@ -139,25 +139,25 @@ def empty(m: Monoid, lo: Index, hi: Index, e: Body[Index]) -> Equation:
 
 @rules(named="{}_rebase", over=MONOIDS, family="sums", source="substitution")
 def rebase(m: Monoid, lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """A sum, or another fold, may be counted from zero."""
+    """The index of a sum, or of another fold, can start from zero."""
     return equation(reduce(m, (lo, hi), e), reduce(m, hi - lo, lambda i: e(lo + i)))
 
 
 @rules(named="{}_shift", over=MONOIDS, family="sums", source="substitution")
 def shift(m: Monoid, lo: Index, hi: Index, by: Index, e: Body[Index]) -> Equation:
-    """The range of a sum, or of another fold, may be moved, if its index is moved back."""
+    """The range of a sum, or of another fold, can be shifted if its index is shifted back."""
     return equation(reduce(m, (lo, hi), e), reduce(m, (lo + by, hi + by), lambda i: e(i - by)))
 
 
 @rules(named="{}_reverse", over=MONOIDS, family="sums", source="commutativity")
 def reverse(m: Monoid, lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """A sum, or another fold, may run from its last term to its first."""
+    """A sum, or another fold, can be computed from its last term to its first."""
     return equation(reduce(m, (lo, hi), e), reduce(m, (lo, hi), lambda i: e(lo + hi - 1 - i)))
 
 
 @rules(named="{}_swap", over=MONOIDS, family="sums", source="[R] sum_swap")
 def swap(m: Monoid, a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index]) -> Equation:
-    """Two nested sums, or other folds, change places."""
+    """Two nested sums, or other folds, can be interchanged."""
     return equation(
         reduce(m, (a, b), lambda i: reduce(m, (c, d), lambda j: e(i, j))),
         reduce(m, (c, d), lambda j: reduce(m, (a, b), lambda i: e(i, j))),
@@ -166,7 +166,7 @@ def swap(m: Monoid, a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index
 
 @rules(named="{}_gen_swap", over=MONOIDS, family="sums", source="[R] sum_gen_swap")
 def gen_swap(m: Monoid, a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index]) -> Equation:
-    """A generation of sums is a sum of generations; so for other folds."""
+    """A generation of sums is a sum of generations; the same holds for other folds."""
     return equation(
         gen((a, b), lambda i: reduce(m, (c, d), lambda j: e(i, j))),
         reduce(m, (c, d), lambda j: gen((a, b), lambda i: e(i, j))),
@@ -175,14 +175,14 @@ def gen_swap(m: Monoid, a: Index, b: Index, c: Index, d: Index, e: Body[Index, I
 
 @rules(named="split_{}", over=("product", "min", "max"), family="sums", source="[D] section 8")
 def split_fold(m: Monoid, lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
-    """A fold is that of its first terms folded with that of the others, where there are some of both."""
+    """A fold can be split into two non-empty parts."""
     first, second = reduce(m, (lo, k), e), reduce(m, (k, hi), e)
     return equation(reduce(m, (lo, hi), e), folded(m, first, second), given(lo < k, k < hi))
 
 
 @rules(named="tile_{}", over=("product", "min", "max"), family="sums", source="[D] section 8")
 def tile_fold(m: Monoid, n: Index, k: Index, e: Body[Index]) -> Equation:
-    """A fold is that of its folds over blocks of k terms, of which the last one ends where the range does."""
+    """A fold can be computed in blocks of k terms, where the last block may be shorter."""
     return equation(
         reduce(m, n, e),
         reduce(m, ceildiv(n, k), lambda o: reduce(m, imin(k, n - o * k), lambda i: e(o * k + i))),
@@ -192,7 +192,7 @@ def tile_fold(m: Monoid, n: Index, k: Index, e: Body[Index]) -> Equation:
 
 @rules(named="{}_repeat", over=("min", "max"), family="sums", source="idempotence")
 def repeat(m: Monoid, lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
-    """A minimum or a maximum may take its last term again and again."""
+    """A minimum or a maximum may repeat its last term."""
     return equation(
         reduce(m, (lo, hi), e), reduce(m, (lo, k), lambda i: e(imin(i + 1, hi) - 1)), given(lo < hi, hi <= k)
     )
@@ -200,7 +200,7 @@ def repeat(m: Monoid, lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equatio
 
 @rules(named="{}_collapse", over=MONOIDS, family="sums", source="[R] flatten_gen_gen")
 def collapse(m: Monoid, n: Index, k: Index, e: Body[Index, Index]) -> Equation:
-    """Two nested sums, or other folds, are one over as many terms."""
+    """Two nested sums, or other folds, can be collapsed into one."""
     return equation(
         reduce(m, n, lambda i: reduce(m, k, lambda j: e(i, j))),
         reduce(m, n * k, lambda p: e(p // k, p % k)),
@@ -210,7 +210,7 @@ def collapse(m: Monoid, n: Index, k: Index, e: Body[Index, Index]) -> Equation:
 
 @rules(named="{}_pairs", over=("product", "min", "max"), family="sums", source="commutativity")
 def folds(m: Monoid, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
-    """A product of terms a * b is the product of all a times that of all b; and so for minima and maxima."""
+    """A product of terms a * b is the product of all a times the product of all b; the same holds for min and max."""
     return equation(
         reduce(m, (lo, hi), lambda i: folded(m, a(i), b(i))),
         folded(m, reduce(m, (lo, hi), a), reduce(m, (lo, hi), b)),

@@ -1,1 +1,1 @@
-"""Interactive sessions: calls, how they look, and why one was refused."""
+"""Interactive sessions: their calls, how they are displayed, and diagnostics for calls that fail."""

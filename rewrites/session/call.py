@@ -1,4 +1,4 @@
-"""One call of a session, checks of what calls are given, and handles: places followed through calls."""
+"""Calls of a session, checks of their arguments, and handles: places that are tracked through later calls."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from rewrites.kernel import Step, Theorem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One call in a session: its text, what had been proved when it was made, and the theorems that it went through.
+    """A call of a session: its text, the theorem before it, and the theorems it went through.
 
-    A call of n steps has n + 1 theorems. The first says what `before` says, perhaps with other names and marks:
-    `s.mark("i", "parallel")` is a call of no step, whose one theorem is `before` with a mark on its right side.
+    A call of n steps has n + 1 theorems. The first one equals `before` up to names and marks: `s.mark("i", "parallel")`
+    is a call of zero steps whose only theorem is `before` with a mark on its right-hand side.
     """
 
     text: str
     before: Theorem
     theorems: tuple[Theorem, ...]
     notes: tuple[str, ...] = ()
-    """What a tactic has to say of what it made, such as that a buffer grows with a size."""
+    """Notes of the tactic to the user, such as that a buffer grows with a size."""
 
     @property
     def theorem(self) -> Theorem:
-        """What was proved by it."""
+        """The theorem proved after this call."""
         return self.theorems[-1]
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The kernel's steps of this call."""
+        """The kernel steps of this call."""
         return self.theorem.steps_after(self.before)
 
     def traced(self) -> list[tuple[Step, Program, Program]]:
-        """Each step with the programs before and after it."""
+        """Return each step with the programs before and after it."""
         pairs = zip(self.theorems, self.theorems[1:], strict=False)
         return [(step, a.rhs, b.rhs) for step, (a, b) in zip(self.steps, pairs, strict=True)]
 
     def __repr__(self) -> str:
-        """One line: the text, the rules by which it was done if they are others, and what there is to say of it."""
+        """Return one line: the text, the rules used (unless the text is that rule), and the notes."""
         steps = self.steps
         if len(steps) == 1 and self.text.startswith("rw("):
             return self.text
@@ -62,21 +62,23 @@ class Call:
         return f"{self.text}   -- {'; '.join((many if by else 'no step', *self.notes))}"
 
 
-def check_takes(tactic: Callable[..., object], arguments: Sequence[object], options: Mapping[str, object]) -> None:
-    """Raises `InvalidArgument` unless a tactic takes a derivation and these arguments."""
+def check_tactic_arguments(
+    tactic: Callable[..., object], arguments: Sequence[object], options: Mapping[str, object]
+) -> None:
+    """Raise `InvalidArgument` unless the tactic accepts a derivation followed by these arguments."""
     try:
         inspect.signature(tactic).bind(None, *arguments, **options)
     except TypeError as error:
         raise InvalidArgument(
-            f"{getattr(tactic, '__name__', 'the tactic')} does not take what is given: {error}",
-            required="a function of one argument more than are given, which comes first: def tactic(work, …)",
+            f"{getattr(tactic, '__name__', 'the tactic')} does not accept these arguments: {error}",
+            required="a function whose first parameter is the derivation: def tactic(work, …)",
         ) from None
     except ValueError:
-        pass  # of what is written in C nothing is known
+        pass  # functions written in C have no signature
 
 
 def check_flags(**flags: object) -> None:
-    """Raises `InvalidArgument` for a flag that is neither true nor false."""
+    """Raise `InvalidArgument` for a flag that is not a bool."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise InvalidArgument(f"{name}={brief(value)}", required=f"{name}=True or {name}=False")
@@ -84,9 +86,9 @@ def check_flags(**flags: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a handle was found: in a session with this start, after these calls, at this path.
+    """The origin of a handle: the start of its session, the calls before it, and its path at that time.
 
-    `calls` are those of that session as they come and go, by which the place is followed.
+    `calls` is the live list of calls of that session; it grows and shrinks with the session.
     """
 
     start: Theorem
@@ -95,14 +97,14 @@ class Origin:
     calls: Sequence[Call]
 
     def now(self, label: str) -> Path:
-        """Where the place is in the session in which it was found. Raises `DoesNotApply` as `place_in` does."""
-        return self.after(self.calls, label)
+        """Return the current path of the place in its own session. Raises `DoesNotApply` like `locate`."""
+        return self.path_after_calls(self.calls, label)
 
-    def after(self, calls: Sequence[Call], label: str) -> Path:
-        """Where the place is in a session with the same start and these calls."""
+    def path_after_calls(self, calls: Sequence[Call], label: str) -> Path:
+        """Return the path of the place in a session with the same start and these calls."""
         if tuple(calls[: len(self.trail)]) != self.trail:
             raise DoesNotApply(
-                f"the place {label} was found after calls that have been undone, or that another branch made",
+                f"the handle {label} was created after calls that were undone or made in another branch",
                 required="a place of this goal",
                 suggestions=(_again(label),),
             )
@@ -112,20 +114,20 @@ class Origin:
         return path
 
 
-def place_in(start: Theorem, calls: Sequence[Call], handle: Handle) -> Path:
-    """Where a handle's place is in the session with this start and these calls.
+def locate(start: Theorem, calls: Sequence[Call], handle: Handle) -> Path:
+    """Return the path of a handle's place in the session with this start and these calls.
 
-    A branch has the calls of its parent, and so its handles. Raises `DoesNotApply` for a handle of another session, for one
-    found after calls that have been undone or that this session has not made, and for a place that is gone.
+    A branch shares its parent's calls and thus its handles. Raises `DoesNotApply` in three cases: the handle belongs to
+    another session, it was created after calls that this session does not have, or its place no longer exists.
     """
     origin = handle.origin
     if not isinstance(origin, Origin) or origin.start is not start:
         raise DoesNotApply(
-            f"the place {handle.label} was found in another session",
-            required="a handle of this session, or of the one that it is a branch of",
+            f"the handle {handle.label} belongs to another session",
+            required="a handle of this session or of the session it was branched from",
             suggestions=(_again(handle.label),),
         )
-    return origin.after(calls, handle.label)
+    return origin.path_after_calls(calls, handle.label)
 
 
 def _again(label: str) -> str:
@@ -133,34 +135,33 @@ def _again(label: str) -> str:
 
 
 def _after(call: Call, number: int, label: str, path: Path) -> Path:
-    """Where a place is after a call."""
     names = names_given(subterm(call.before.rhs.body, path))
     moved, gone = path_after(call.traced(), path)
-    if moved is None and names and _named_so(call.before.rhs, names) == path:
-        moved = _named_so(call.theorem.rhs, names)
+    if moved is None and names and _sole_binder_named(call.before.rhs, names) == path:
+        moved = _sole_binder_named(call.theorem.rhs, names)
     if moved is None:
         assert gone is not None
         raise DoesNotApply(
-            f"the place {label} is gone: {gone.rule.name} took it away, in {call.text}",
+            f"the place {label} no longer exists: {gone.rule.name} removed it, in {call.text}",
             required="a place of this goal",
-            suggestions=(f"s.undo() goes back; call {number} is the one",),
+            suggestions=(f"s.undo() back to before call {number}",),
         )
     return moved
 
 
-def _named_so(program: Program, names: tuple[str, ...]) -> Path | None:
-    """The only binder that was given these names: a tactic may take a binder away and make it anew."""
+def _sole_binder_named(program: Program, names: tuple[str, ...]) -> Path | None:
+    """Return the only binder with these names: a tactic may remove a binder and create it again."""
     found = [cursor.path for cursor in binders(program) if names_given(cursor.term) == names]
     return found[0] if len(found) == 1 else None
 
 
-# -- arguments that fit no parameters ----------------------------------------------------------------------------------
+# -- arguments that do not match the parameters ------------------------------------------------------------------------
 
 C = TypeVar("C", bound=type)
 
 
 def checks_arguments(cls: C) -> C:
-    """Make each public method of a class raise `InvalidArgument` for missing, unknown and superfluous arguments."""
+    """Make each public method of a class raise `InvalidArgument` for missing, unknown and surplus arguments."""
     for name, method in inspect.getmembers(cls, inspect.isfunction):
         if not name.startswith("_"):
             setattr(cls, name, _checking(name, method))
@@ -168,27 +169,27 @@ def checks_arguments(cls: C) -> C:
 
 
 def _checking(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    refusal = _refusal
-    refused = ATLError
+    wrong_arguments = _wrong_arguments
+    ours = ATLError
 
     def call(*arguments: Any, **options: Any) -> Any:
         try:
             return method(*arguments, **options)
         except TypeError as error:
             trace = error.__traceback__
-            if isinstance(error, refused) or trace is None or trace.tb_next is not None:
-                raise  # from within the method
-            raise refusal(name, method, arguments[1:], options) from None
+            if isinstance(error, ours) or trace is None or trace.tb_next is not None:
+                raise  # raised inside the method
+            raise wrong_arguments(name, method, arguments[1:], options) from None
 
-    # doctest runs the examples of a function that has the globals of the module, so `call` uses no globals of this one.
+    # doctest collects a function by its globals, so `call` gets the method's and may not use globals of this module.
     checked = FunctionType(call.__code__, method.__globals__, name, None, call.__closure__)
     return wraps(method)(checked)
 
 
-def _refusal(
+def _wrong_arguments(
     name: str, method: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> InvalidArgument:
-    """Return the error of a call whose arguments do not fit the parameters of the method."""
+    """Return the error for a call whose arguments do not match the parameters of the method."""
     parameters = list(inspect.signature(method).parameters.values())[1:]
     positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     known = [each.name for each in parameters]
@@ -227,7 +228,7 @@ def _without_types(parameters: Sequence[inspect.Parameter]) -> inspect.Signature
 def _grouped(
     name: str, parameters: Sequence[inspect.Parameter], count: int, arguments: Sequence[Any]
 ) -> tuple[str, ...]:
-    """Suggest lists where a method that takes several loops was given each as an argument: tile("i", "j", 8, 8)."""
+    """Suggest lists where each of several loops was passed as an argument: tile("i", "j", 8, 8)."""
     if not count or len(arguments) % count or "Sequence[Target]" not in str(parameters[0].annotation):
         return ()
     each = len(arguments) // count

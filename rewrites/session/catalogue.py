@@ -1,6 +1,6 @@
-"""What a session can do: every method with its call and its law, made from the docstrings.
+"""Reference of the session methods: each with its signature and its law, generated from the docstrings.
 
-`atl tactics` prints it, and `docs/tactics.md` is it.
+`atl tactics` prints it; `docs/tactics.md` is generated from it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from rewrites import tactics
-from rewrites.session.applying import Applies
+from rewrites.session.base import SessionBase
 from rewrites.session.display import law_of
 from rewrites.session.session import Session
 from rewrites.user_rules.tactics import parameters_of, text_of
 
 _HEAD: Final = """\
-# What a session can do
+# Session methods
 
-This page is made of the docstrings, by `atl tactics --markdown`. [Scheduling](scheduling.md) shows the calls at work,
-on one program after another; `atl rules` lists the rules that `rw` takes. In what follows `s` is a session, made by
-`reschedule`; `⊞` generates a tensor, and what an arrow leads to equals what it comes from.
+This page is generated from the docstrings by `atl tactics --markdown`. [Scheduling](scheduling.md) shows the methods on
+examples; `atl rules` lists the rules that `rw` accepts. Below, `s` is a session created by `reschedule`, and `⊞`
+generates a tensor. In `before → after` both sides are equal.
 
-Loops, lets and other parts are chosen by a name, by a pattern in the printed notation (`_` is anything), by a path, or
-by a handle of `s.find`. Bounds and tile sizes are numbers, sizes, index expressions, or texts.
+Loops, lets and other terms are selected by name, by a pattern in the printed notation (`_` matches anything), by path,
+or by a handle from `s.find`. Bounds and tile sizes are numbers, sizes, index expressions, or strings.
 
 ```python
 >>> import atl
@@ -37,7 +37,7 @@ by a handle of `s.find`. Bounds and tile sizes are numbers, sizes, index express
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A method of sessions: its name, how it is called, and what its docstring says."""
+    """A method of sessions: its name, its call and its docstring."""
 
     name: str
     call: str
@@ -45,46 +45,46 @@ class Entry:
 
     @property
     def law(self) -> str:
-        """The first sentence or two: what it does, before → after."""
+        """The first paragraph: a summary, or before → after."""
         return law_of(self.text)
 
 
 def tactics_of_sessions() -> Iterator[Entry]:
-    """The tactics, in alphabetical order; each says before → after."""
+    """Yield the tactics in alphabetical order; each documents before → after."""
     for name in sorted(tactics.__all__):
         if hasattr(Session, name):
             yield _entry(name, getattr(tactics, name))
 
 
 def other_methods() -> Iterator[Entry]:
-    """Everything else: the state, places, rewriting with a rule."""
-    for name, method in {**vars(Applies), **vars(Session)}.items():
+    """Yield the other methods: the state, cursors, rewriting with a rule."""
+    for name, method in {**vars(SessionBase), **vars(Session)}.items():
         if not name.startswith("_") and name not in tactics.__all__:
             yield _entry(name, method)
 
 
 def entries() -> Iterator[Entry]:
-    """All methods: the tactics, then everything else."""
+    """Yield all methods: the tactics, then the others."""
     yield from tactics_of_sessions()
     yield from other_methods()
 
 
-def own_tactics(known: Mapping[str, Callable[..., object]]) -> Iterator[Entry]:
-    """Tactics of a user's own, in alphabetical order, as `rewrites.user_rules.tactics` gives them."""
+def user_tactics(known: Mapping[str, Callable[..., object]]) -> Iterator[Entry]:
+    """Yield the user-defined tactics in alphabetical order, as `rewrites.user_rules.tactics` returns them."""
     for name in sorted(known):
         yield Entry(name, *text_of(known[name]))
 
 
 def described(entry: Entry) -> str:
-    """An entry in full, for a terminal."""
+    """Return an entry in full, for a terminal."""
     return f"{entry.call}\n\n{entry.text}"
 
 
 def markdown() -> str:
-    """The page of all that a session can do."""
+    """Return the reference page of all session methods."""
     parts = [_HEAD, "\n## Tactics\n"]
     parts += [_section(entry) for entry in tactics_of_sessions()]
-    parts += ["\n## The session itself\n"]
+    parts += ["\n## Other methods\n"]
     parts += [_section(entry) for entry in other_methods()]
     return "".join(parts)
 
@@ -96,7 +96,7 @@ def _section(entry: Entry) -> str:
 
 
 def _plain(text: str) -> str:
-    """Prose in which the signs of formulae mean nothing to Markdown, except in back quotes."""
+    """Escape characters that Markdown would interpret, except in back quotes."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([*_])", r"\\\1", part) for part in parts)
 

@@ -1,6 +1,6 @@
-"""Calls of a session that compile its goal: checks, kernels, times, and numbers chosen by measuring.
+"""Session methods that compile the goal: checks, kernels, timing.
 
-`lowering` is imported by these calls only, so that a session that does not compile does not load it.
+These methods import `lowering` lazily, so that a session that never compiles does not load it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, overload
 
 from atl.core.program import Program
 from atl.errors import ATLError
-from rewrites.obstacles import obstacles
+from rewrites.diagnostics import diagnostics
 
 if TYPE_CHECKING:
     import lowering
@@ -19,54 +19,55 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Whether a program compiles: the obstacles, each the error that `compile` would raise if it were the only one.
+    """A report of the problems in compiling a program, each as the error that `compile` would raise for it alone.
 
-    A report is true where there are none, and prints them with their places.
+    A report is true if there are none. It prints the problems with their places.
     """
 
     name: str
     target: str
-    obstacles: tuple[ATLError, ...]
+    diagnostics: tuple[ATLError, ...]
 
     @property
     def compiles(self) -> bool:
-        """Whether there are no obstacles."""
-        return not self.obstacles
+        """True if there are no problems."""
+        return not self.diagnostics
 
     def __bool__(self) -> bool:
         return self.compiles
 
     def __str__(self) -> str:
-        if not self.obstacles:
-            return f"no obstacles to compiling {self.name} for target={self.target!r}"
-        many = len(self.obstacles)
-        head = f"{many} obstacle{'s' if many > 1 else ''} to compiling {self.name} for target={self.target!r}:"
-        parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.obstacles, 1)]
+        if not self.diagnostics:
+            return f"no problems found in compiling {self.name} for target={self.target!r}"
+        many = len(self.diagnostics)
+        head = f"{many} problem{'s' if many > 1 else ''} in compiling {self.name} for target={self.target!r}:"
+        parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.diagnostics, 1)]
         return "\n".join([head, *parts])
 
     __repr__ = __str__
 
 
 class Goal(Protocol):
-    """An object with a program to compile: a session."""
+    """An object with a program to compile, such as a session."""
 
     @property
     def goal(self) -> Program: ...
 
 
 def check(self: Goal, *, target: str = "c") -> Report:
-    """Checks whether the goal compiles, and lists all obstacles: unsafe accesses and truncations, marks, names.
+    """Check that the goal compiles and list all problems: unsafe accesses and truncations, illegal marks, bad names.
 
-    The goal is lowered to a loop nest, which shows whether marked loops may run so; for target="cuda" also what a block
-    shares, and its registers. No compiler is run. No rewrite is refused for an obstacle: a later one may remove it.
+    The goal is lowered to a loop nest to check that marked loops may run as marked. For target="cuda" the check
+    includes shared memory and registers. No compiler runs. A rewrite never fails because of a problem: a later one
+    may remove it.
 
     >>> import atl
     >>> x = atl.tensor("x", atl.sizes("n"))
     >>> s = atl.reschedule(atl.program("twice", [x], 2 * x)).rw("mul_comm")
     >>> s.check()
-    no obstacles to compiling twice for target='c'
+    no problems found in compiling twice for target='c'
     """
-    found = obstacles(self.goal, target)
+    found = diagnostics(self.goal, target)
     if not found:
         import lowering
 
@@ -98,7 +99,7 @@ def compile(  # noqa: A001
 def compile(  # noqa: A001
     self: Goal, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
 ) -> lowering.Kernel | lowering.GpuKernel:
-    """Compiles the goal to a kernel, as `atl.compile(s.goal)` does, with the same options and errors.
+    """Compile the goal to a kernel, like `atl.compile(s.goal)`, with the same options and errors.
 
     >>> import atl, numpy as np
     >>> x = atl.tensor("x", atl.sizes("n"))
@@ -112,7 +113,7 @@ def compile(  # noqa: A001
 
 
 def time(self: Goal, /, *arrays: object, seconds: object = 0.5, **named: object) -> lowering.KernelTime:
-    """Compiles the goal to C, and times a call with these arguments, as `s.compile().time(…)` does.
+    """Compile the goal to C and time a call with these arguments, like `s.compile().time(…)`.
 
     >>> import atl, numpy as np
     >>> x = atl.tensor("x", atl.sizes("n"))

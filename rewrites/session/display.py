@@ -1,4 +1,4 @@
-"""How sessions look: steps, differences and explanations in a terminal, and states that fold in a notebook."""
+"""Display of sessions: steps, diffs and explanations in a terminal, and collapsible states in a notebook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rewrites.cursors.cursor import cursor_at
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.rule import Kind, Rule
-from rewrites.rule_checking.graded import grade_text
+from rewrites.rule_checking.registry import status_text
 from rewrites.session.call import Call
 from rewrites.session.rule_text import premises_text, side_latex, side_text
 
@@ -34,15 +34,15 @@ _GREEN: Final = "\x1b[32m"
 _PLAIN: Final = "\x1b[0m"
 
 _LAYERS: Final = {
-    "trivial": "known there",
+    "trivial": "known at this place",
     "linear": "by linear arithmetic",
     "z3": "by z3",
 }
-MOST_FOLDED: Final = 200
+MAX_FOLDED: Final = 200
 
 
 def marked(before: Program, after: Program) -> str:
-    """A program as text; where it is printed on a terminal, the lines that were not there before are in colour."""
+    """Return a program as text; on a terminal, new lines are coloured."""
     if not on_a_terminal() or before is after:
         return str(after)
     lines = [(mark, line) for mark, line in Diff(before, after).lines if mark in " +"]
@@ -50,15 +50,15 @@ def marked(before: Program, after: Program) -> str:
 
 
 def on_a_terminal() -> bool:
-    """Whether colours can be seen, and are wanted."""
+    """Return True if colours can be shown and are not disabled."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def written(value: Any) -> str:
-    """An argument of a call as Python, as far as it can be read back."""
+    """Return an argument of a call as Python source, where possible."""
     try:
         return _written(value)
-    except Exception:  # noqa: BLE001 (another's __repr__, an integer of thousands of digits, lists without end)
+    except Exception:  # noqa: BLE001 (a failing __repr__, an integer of thousands of digits, recursive lists)
         return "…"
 
 
@@ -80,7 +80,7 @@ def _written(value: Any) -> str:
 
 
 class Listing(tuple[T, ...]):
-    """A tuple that prints one item a line."""
+    """A tuple that prints one item per line."""
 
     __slots__ = ()
 
@@ -93,14 +93,14 @@ class Listing(tuple[T, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Two programs, with the lines marked in which they differ; in colour where it is printed on a terminal."""
+    """The difference of two programs by lines, in colour on a terminal."""
 
     before: Program
     after: Program
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Each line with its mark: "-" before, "+" after, "^" beneath a part that differs, " " where they agree."""
+        """Lines with their marks: "-" before, "+" after, "^" carets below a changed part, " " unchanged."""
         old, new = str(self.before).split("\n"), str(self.after).split("\n")
         out: list[tuple[str, str]] = []
         for tag, low, high, to_low, to_high in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -116,7 +116,7 @@ class Diff:
         return out
 
     def text(self, *, colour: bool = False) -> str:
-        """The difference as text."""
+        """Return the difference as text."""
         if self.before.body == self.after.body and str(self.before) == str(self.after):
             return "nothing has changed"
         painted = {"-": _RED, "+": _GREEN}
@@ -137,7 +137,7 @@ class Diff:
 
 
 def _carets(left: str, right: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """What stands beneath two lines that differ in a part only: carets under that part."""
+    """Return carets below the changed part of two lines that differ in one part only."""
     start = 0
     while start < min(len(left), len(right)) and left[start] == right[start]:
         start += 1
@@ -166,7 +166,7 @@ def _lines_html(lines: Iterable[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A call, step by step."""
+    """An explanation of a call, step by step."""
 
     text: str
     steps: Sequence[tuple[Step, Program, Program]]
@@ -177,7 +177,7 @@ class Explanation:
 
     def _steps_text(self) -> str:
         if not self.steps:
-            return f"{self.text}\nno step: theorems are not about names and marks"
+            return f"{self.text}\nno proof steps: names and marks do not change the meaning"
         many = len(self.steps) > 1
         parts = [
             explained(step, before, f"{k + 1}. " if many else "") for k, (step, before, _) in enumerate(self.steps)
@@ -188,7 +188,7 @@ class Explanation:
 
 
 def explained(step: Step, before: Program, number: str = "") -> str:
-    """A step: the rule, the place, the arguments, the premises and how each was proved."""
+    """Return a step as text: the rule, the place, the arguments, and the premises with how each was proved."""
     rule = step.rule
     source = f" ({rule.source})" if rule.source else ""
     lines = [f"{number}{rule.name}{', from right to left' if step.reverse else ''}{source}: {rule.law}"]
@@ -201,7 +201,7 @@ def explained(step: Step, before: Program, number: str = "") -> str:
 
 
 def argument_text(value: Argument, names: Names) -> str:
-    """An argument, with the names of the place; the parameters of a function are named x1, x2, …"""
+    """Return an argument with the names in scope; the parameters of a function are named i1, x2, …"""
     if not isinstance(value, Function):
         return _named(value, names, (), ())
     indices: list[str] = []
@@ -215,7 +215,7 @@ def argument_text(value: Argument, names: Names) -> str:
 
 
 def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ...], tensors: tuple[str, ...]) -> str:
-    """A part of a program with its free indices and tensors named: they are opened, and the printer does the rest."""
+    """Return a part of a program as text, with its free indices and tensors replaced by named variables."""
     at = [*names.indices, *indices]
     lets = [*names.tensors, *tensors]
 
@@ -241,17 +241,17 @@ def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ..
 
 
 def premise_text(premise: ProvedPremise) -> str:
-    """A premise, and how it was proved."""
+    """Return a premise and how it was proved."""
     return f"premise {show_predicate(premise.premise)}: {proved_how(premise)}"
 
 
 def proved_how(premise: ProvedPremise) -> str:
-    """How a premise was proved, in words."""
-    return "nothing can stand here" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
+    """Return how a premise was proved, in words."""
+    return "vacuous: this place is never reached" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
 
 
 def law_of(documented: str) -> str:
-    """The first sentence or two of a tactic's docstring, on one line: what it does, before → after."""
+    """Return the first paragraph of a tactic's docstring on one line."""
     return " ".join(documented.split("\n\n", 1)[0].split())
 
 
@@ -261,12 +261,12 @@ _KINDS: Final = {"index": "an index", "condition": "a condition"}
 
 
 def described(rule: Rule) -> str:
-    """A rule in full: its law, the equation, its parameters with what they range over, and its premises."""
+    """Return a rule in full: its law, its equation, its parameters and their kinds, and its premises."""
     lines = [f"{rule.name} ({rule.family}{f', {rule.source}' if rule.source else ''}): {rule.law}"]
     lines.append(f"    {side_text(rule, reverse=False, rank=0)}  =  {side_text(rule, reverse=True, rank=0)}")
     lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
     lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
-    lines.append(f"  {grade_text(rule)}")
+    lines.append(f"  {status_text(rule)}")
     if rule.derived_from:
         lines.append(f"  follows from {', '.join(dict.fromkeys(rule.derived_from))}")
     return "\n".join(lines)
@@ -289,9 +289,9 @@ def _kind_text(kind: Kind) -> str:
 
 
 def session_html(start: Program, calls: Sequence[Call]) -> str:
-    """The calls with the state after each, folded, and the goal below."""
+    """Return the calls with the state after each, collapsed, and the goal below."""
     out = ['<div class="atl-session">', _folded(html.escape(start.name), _text_html(start))]
-    hidden = len(calls) - MOST_FOLDED
+    hidden = len(calls) - MAX_FOLDED
     if hidden > 0:
         out.append(f"<p>… {hidden} calls …</p>")
     for call in calls[max(hidden, 0) :]:
@@ -302,13 +302,13 @@ def session_html(start: Program, calls: Sequence[Call]) -> str:
 
 
 def theorem_html(theorem: Theorem) -> str:
-    """Both sides, and between them the rules by which they are equal, folded; first what it rests on, if not proved."""
+    """Return both sides and, collapsed, the rules between them; unproved rules are named first."""
     steps = theorem.steps
     listed = [
         f"<li><code>{step.rule.name}{'⁻¹' if step.reverse else ''}</code>: {html.escape(step.rule.law)}</li>"
-        for step in steps[:MOST_FOLDED]
+        for step in steps[:MAX_FOLDED]
     ]
-    more = f"<p>… and {len(steps) - MOST_FOLDED} more</p>" if len(steps) > MOST_FOLDED else ""
+    more = f"<p>… and {len(steps) - MAX_FOLDED} more</p>" if len(steps) > MAX_FOLDED else ""
     many = f"= by {len(steps)} step{'' if len(steps) == 1 else 's'}"
     rules = _folded(many, f"<ol>{''.join(listed)}</ol>{more}")
     mark = f"<p><b>{html.escape(repr(theorem))}</b></p>" if theorem.unproved else ""
@@ -316,7 +316,7 @@ def theorem_html(theorem: Theorem) -> str:
 
 
 def rule_html(rule: Rule) -> str:
-    """The law in words and as an equation, and what it is about, folded."""
+    """Return the law in words and as an equation, and the full description, collapsed."""
     sides = [side for reverse in (False, True) if (side := side_latex(rule, reverse)) is not None]
     equation = f'<div class="atl-formula">{html.escape(f"$${sides[0]} = {sides[1]}$$")}</div>' if sides[1:] else ""
     law = f"<p><b>{rule.name}</b>: {html.escape(rule.law)}</p>"

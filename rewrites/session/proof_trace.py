@@ -1,8 +1,7 @@
-"""What a derivation did, call by call and step by step, as data for whoever shows it: pages and listings.
+"""Proof traces: the calls and steps of a derivation as data, for pages and listings.
 
-A theorem that a session made tells its calls, with the programs that they went through. Of any other one, such as a
-certificate that was read, the programs between are made again by the rules' own equations: it has been proved that the
-steps hold, and nothing is asked of a prover a second time.
+A theorem made by a session records its calls and the programs between them. For any other theorem, such as one loaded
+from a certificate, the programs between are recomputed from the rules' equations; no premise is proved again.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from atl.text.printing import show_predicate
 from rewrites.cursors.cursor import Cursor, cursor_at
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.matching import correspondence
-from rewrites.rule_checking.graded import grade_text, is_proved
+from rewrites.rule_checking.registry import is_proved, status_text
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import facts_text
 from rewrites.session.display import argument_text, proved_how
 from rewrites.session.rule_text import premises_text, side_text
 
 RENAMED = "names and marks"
-"""The text of what no step brings about in a theorem that tells no calls."""
+"""Text of the final change of names and marks in a theorem that does not record its calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A premise of a step, how it was proved there, and the facts of that place that speak of the same things."""
+    """A premise of a step, how it was proved, and the related facts that are known at the place."""
 
     premise: str
     how: str
@@ -41,9 +40,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class StepTrace:
-    """One rewrite: its rule and direction, the place, with what, why it holds, and the programs around it.
+    """One rewrite: the rule and its direction, the place, the arguments, the proved premises, and the programs around
+    it.
 
-    `proved` says whether the rule is, for all sizes; `names` are what things are called at the place, before and after.
+    `proved` is true if the rule is proved for all sizes. `names` are the names in scope at the place.
     """
 
     rule: str
@@ -52,8 +52,8 @@ class StepTrace:
     source: str
     law: str
     equation: tuple[str, str]
-    asks: tuple[str, ...]
-    grade: str
+    premises: tuple[str, ...]
+    status: str
     proved: bool
     path: Path
     arguments: tuple[tuple[str, str], ...]
@@ -65,7 +65,9 @@ class StepTrace:
 
 @dataclass(frozen=True, slots=True)
 class CallTrace:
-    """One call of a session with its steps; one of none gives names or marks. `notes` are what a tactic had to say."""
+    """One call of a session with its steps. A call without steps changes names or marks only. `notes` come from the
+    tactic.
+    """
 
     text: str
     notes: tuple[str, ...]
@@ -76,16 +78,16 @@ class CallTrace:
 
 @dataclass(frozen=True, slots=True)
 class ProofTrace:
-    """A derivation: the program that it began with, the one it came to, and the calls between.
+    """A derivation: the start and end programs, and the calls between them.
 
-    With `told` the calls are those of a session; else each step is taken for one. `unproved` are the user's own rules
-    that it rests on and that are not proved for all sizes: it holds if they do.
+    If `from_session` is true, the calls are those of a session; otherwise each step is shown as a call. `unproved` are
+    the user-defined rules used that are not proved for all sizes: the theorem holds if they do.
     """
 
     start: Program
     end: Program
     calls: tuple[CallTrace, ...]
-    told: bool
+    from_session: bool
     unproved: tuple[str, ...] = ()
 
     @property
@@ -95,7 +97,7 @@ class ProofTrace:
 
 
 def proof_trace(theorem: Theorem) -> ProofTrace:
-    """What the derivation of a theorem did.
+    """Return the trace of a theorem.
 
     >>> import atl
     >>> from rewrites import reschedule
@@ -104,31 +106,33 @@ def proof_trace(theorem: Theorem) -> ProofTrace:
     >>> call.text, call.steps[0].law
     ("rw('mul_comm')", 'a ∘ b = b ∘ a.')
 
-    Raises `InvalidArgument` for what is no theorem.
+    Raises `InvalidArgument` for other objects.
     """
     if not isinstance(theorem, Theorem):
         raise InvalidArgument(f"a trace of {brief(theorem)}", required="a theorem: s.done(), or load(path)")
-    calls = _told(theorem)
+    calls = _recorded_calls(theorem)
     unproved = tuple(rule.name for rule in theorem.unproved)
     if calls is None:
-        return ProofTrace(theorem.lhs, theorem.rhs, tuple(_step_by_step(theorem)), told=False, unproved=unproved)
+        return ProofTrace(
+            theorem.lhs, theorem.rhs, tuple(_step_by_step(theorem)), from_session=False, unproved=unproved
+        )
     made = [
         CallTrace(
             call.text,
             tuple(call.notes),
-            tuple(step_account(step, before, after) for step, before, after in call.traced()),
+            tuple(step_trace(step, before, after) for step, before, after in call.traced()),
             call.before.rhs,
             call.theorem.rhs,
         )
         for call in calls
     ]
-    return ProofTrace(theorem.lhs, theorem.rhs, tuple(made), told=True, unproved=unproved)
+    return ProofTrace(theorem.lhs, theorem.rhs, tuple(made), from_session=True, unproved=unproved)
 
 
-def _told(theorem: Theorem) -> Sequence[Call] | None:
-    """The calls that a theorem tells, if they are those that led to it.
+def _recorded_calls(theorem: Theorem) -> Sequence[Call] | None:
+    """Return the calls that a theorem records, if they really lead to it.
 
-    Whoever has a theorem can have it tell anything. What is shown are the programs of theorems, one step after another.
+    The provenance of a theorem is not checked by the kernel, so it is checked here, theorem by theorem.
     """
     if not theorem.provenance:
         return None
@@ -154,7 +158,7 @@ def _step_by_step(theorem: Theorem) -> list[CallTrace]:
     for step in theorem.steps:
         after = _after(step, at)
         text = f"rw({step.rule.name!r}{', reverse=True' if step.reverse else ''})"
-        out.append(CallTrace(text, (), (step_account(step, at, after),), at, after))
+        out.append(CallTrace(text, (), (step_trace(step, at, after),), at, after))
         at = after
     if str(at) != str(theorem.rhs):
         out.append(CallTrace(RENAMED, (), (), at, theorem.rhs))
@@ -162,7 +166,7 @@ def _step_by_step(theorem: Theorem) -> list[CallTrace]:
 
 
 def _after(step: Step, program: Program) -> Program:
-    """The program that a step leads to, with the names and marks of what it keeps."""
+    """Return the program after a step, keeping the names and marks of unchanged parts."""
     before = subterm(program.body, step.path)
     instance = step.rule.instance(step.arguments, before.type.dtype)
     made = instance.lhs if step.reverse else instance.rhs
@@ -182,8 +186,8 @@ def _reason(proved: ProvedPremise, cursor: Cursor) -> Reason:
     return Reason(show_predicate(proved.premise), proved_how(proved), facts_text(cursor.scope.facts, proved.premise))
 
 
-def step_account(step: Step, before: Program, after: Program) -> StepTrace:
-    """What one step did, from one program to the other."""
+def step_trace(step: Step, before: Program, after: Program) -> StepTrace:
+    """Return the trace of one step between two programs."""
     rule = step.rule
     cursor = cursor_at(before, step.path)
     names = cursor.names
@@ -195,7 +199,7 @@ def step_account(step: Step, before: Program, after: Program) -> StepTrace:
         rule.law,
         (side_text(rule, reverse=False, rank=0), side_text(rule, reverse=True, rank=0)),
         tuple(premises_text(rule)),
-        grade_text(rule),
+        status_text(rule),
         is_proved(rule),
         step.path,
         tuple((name, argument_text(value, names)) for name, value in step.arguments.items()),

@@ -1,4 +1,4 @@
-"""Where a session looks for a place at which a rule applies, and what it says where there is none."""
+"""Search for the places where a rule applies, on behalf of `Session.rw`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rewrites.cursors.targets import Target, places, topmost
 from rewrites.derivation import Derivation, Given
 from rewrites.errors import DoesNotApply
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.registry import status_of
 from rewrites.session import display
-from rewrites.session.diagnosis import Asked, refusal
+from rewrites.session.diagnosis import RewriteRequest, explain_failure
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSearch:
-    """What `rw` was asked for."""
+    """The arguments of `rw`: a rule with its parameters, and where to apply it."""
 
     rule: Rule
     reverse: bool
@@ -33,7 +33,8 @@ class RuleSearch:
     def _places(self, work: Derivation) -> Iterator[Cursor]:
         return iter(places(work.goal, self.at, self.around, top_down=self.top_down))
 
-    def carried_out(self, work: Derivation) -> bool:
+    def run(self, work: Derivation) -> bool:
+        """Apply the rule at the selected places; return False if it applied at none."""
         if self.every:
             return self._everywhere(work)
         left = self.nth
@@ -45,10 +46,10 @@ class RuleSearch:
         return False
 
     def _everywhere(self, work: Derivation) -> bool:
-        # By itself: the session may know another rule of a user's own by this name.
-        rule = self.rule if standing_of(self.rule) else self.rule.name
+        # Pass the rule object: the session may know another user-defined rule by this name.
+        rule = self.rule if status_of(self.rule) else self.rule.name
         if self.around is not None:
-            # Deeper places first: a rewrite moves nothing that stands outside of it.
+            # Deeper places first: a rewrite does not move anything outside of it.
             chosen = {cursor.path for cursor in self._places(work)}
             if self.top_down:
                 return bool(
@@ -66,24 +67,26 @@ class RuleSearch:
             )
         )
 
-    def refused(self, work: Derivation, more: str) -> ATLError:
-        """Why the rule applies at none of the places; `more` are its parameters as they were written."""
+    def failure(self, work: Derivation, more: str) -> ATLError:
+        """Return the error for a rule that applies at none of the places; `more` are its parameters as written."""
         found = list(self._places(work))
         if self.nth:
             count = sum(work.applies(self.rule, cursor, self.given, reverse=self.reverse) for cursor in found)
             if count:
                 times = f"{count} place{'s' if count > 1 else ''}"
                 return DoesNotApply(
-                    f"{self.rule.name} applies at {times}; nth={brief(self.nth)} is beyond",
+                    f"{self.rule.name} applies at {times} only; nth={brief(self.nth)} is out of range",
                     required=f"nth from 0 to {count - 1}",
                     suggestions=(f's.cursors("{self.rule.name}") lists them',),
                 )
         restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
-        asked = Asked(work, self.rule, self.reverse, self.given, found, list(cursors(work.goal)), restricted, more)
-        return refusal(asked)
+        request = RewriteRequest(
+            work, self.rule, self.reverse, self.given, found, list(cursors(work.goal)), restricted, more
+        )
+        return explain_failure(request)
 
     def written(self, arguments: Mapping[str, Any]) -> str:
-        """The call as Python."""
+        """Return the call as Python source."""
         parts = [repr(self.rule.name)]
         parts += [f"at={display.written(self.at)}"] if self.at is not None else []
         parts += [f"around={display.written(self.around)}"] if self.around is not None else []
@@ -94,5 +97,5 @@ class RuleSearch:
 
 
 def parameters_written(arguments: Mapping[str, Any]) -> str:
-    """A rule's parameters as they stand in a call, after others."""
+    """Return a rule's parameters as they follow other arguments in a call."""
     return "".join(f", {key}={display.written(value)}" for key, value in arguments.items())

@@ -1,4 +1,4 @@
-"""The sides of rules as text: functions applied to their arguments, conditions by their names, and parts of both."""
+"""Text of rules: their sides, premises, and parts of both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rewrites.rule import Rule
 
 
 def side_text(rule: Rule, reverse: bool, rank: int) -> str:
-    """A side of a rule as text, for elements of the least rank that fits."""
+    """Return a side of a rule as text, for elements of the smallest rank that matches."""
     for at in (rank, *range(9)):
         for pattern in patterns(rule, reverse, at):
             return " ".join(show(pattern.term).split())
@@ -26,7 +26,7 @@ def side_text(rule: Rule, reverse: bool, rank: int) -> str:
 
 
 def side_latex(rule: Rule, reverse: bool) -> str | None:
-    """A side of a rule as LaTeX, for elements of the least rank that fits, if it is short enough for that."""
+    """Return a side of a rule as LaTeX, for elements of the smallest rank that matches; None if it is too long."""
     for rank in range(9):
         for pattern in patterns(rule, reverse, rank):
             shown = formula(pattern.term)
@@ -35,15 +35,15 @@ def side_latex(rule: Rule, reverse: bool) -> str | None:
 
 
 def premises_text(rule: Rule) -> list[str]:
-    """The premises of a rule as text, for elements of the least rank that fits."""
+    """Return the premises of a rule as text, for elements of the smallest rank that matches."""
     premises = next((pattern.premises for rank in range(9) for pattern in patterns(rule, False, rank)), ())
     return [show_part(premise) for premise in premises]
 
 
 def wanted_text(rule: Rule, reverse: bool, cursor: Cursor, wanted: Expr | Index | Predicate) -> str:
-    """A part of a side of a rule, in words: with the rule's names, which are said to be the rule's.
+    """Describe an expected part of a side of a rule, marking the rule's names as such.
 
-    A loop that the part does not depend on is called as the user calls the one that stands there.
+    A loop that the part must not depend on is called by the user's name for it.
     """
     for pattern in patterns(rule, reverse, cursor.term.type.rank):
         where = path_in(pattern.term, wanted)
@@ -62,7 +62,7 @@ def wanted_text(rule: Rule, reverse: bool, cursor: Cursor, wanted: Expr | Index 
 
 
 def _binding(pattern: Pattern, path: Path) -> Iterator[tuple[str, Path]]:
-    """The indices that are bound above a place of a pattern, each with the path of its binder."""
+    """Yield the indices bound above a place of a pattern, each with the path of its binder."""
     at = pattern.term
     for depth, position in enumerate(path):
         indices, _ = names_bound(at, position)
@@ -71,7 +71,7 @@ def _binding(pattern: Pattern, path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _loop(cursor: Cursor, name: str, path: Path) -> str:
-    """What the user calls the loop that a rule calls so."""
+    """Return the user's name for a loop of a rule."""
     try:
         called = cursor_at(cursor.program, (*cursor.path, *path)).called
     except InvalidArgument:
@@ -80,19 +80,19 @@ def _loop(cursor: Cursor, name: str, path: Path) -> str:
 
 
 def show_part(what: Expr | Index | Predicate) -> str:
-    """An index, a condition or a term as text, without what stands around it."""
+    """Return an index, a condition or a term as text, without its context."""
     if isinstance(what, Index):
         return show_index(what)
     return show(what) if isinstance(what, Term) else show_predicate(what)
 
 
 def kind_of(term: Expr) -> str:
-    """What a term is, in words that its text can follow."""
+    """Return the kind of a term in words, to be followed by its text."""
     return term.form.phrase
 
 
 def path_in(root: Expr, what: Expr | Index | Predicate) -> Path | None:
-    """The path to a node, or to the node of which an index or a condition is part."""
+    """Return the path to a node, or to the node that contains an index or a condition."""
     if root is what or any(at is what for at in indices_in(root)) or any(at is what for at in conditions_in(root)):
         return ()
     for position, child in enumerate(children(root)):
@@ -119,7 +119,7 @@ def _names_at(pattern: Pattern, path: Path) -> Names:
 
 
 def _opened(what: Index | Predicate, names: Names) -> Index | Predicate:
-    """With named variables in place of the indices that the pattern binds."""
+    """Replace the indices that the pattern binds by named variables."""
 
     def leaf(at: Leaf) -> Index:
         if isinstance(at, Bound) and at.position < len(names.indices):

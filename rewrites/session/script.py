@@ -1,4 +1,4 @@
-"""A theorem as the Python script that derives it again."""
+"""Export of a theorem as a Python script that derives it again."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from rewrites.instantiation import Argument, Function, sort_of
 from rewrites.kernel import Step, Theorem, reflexivity
 from rewrites.matching.match import Mismatch, match
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.registry import status_of
 from rewrites.rules import RULES
 
 _KEYWORDS = frozenset({"name", "at", "around", "nth", "all", "reverse", "top_down"})
-"""What `Session.rw` takes itself: a rule's parameter of that name is given otherwise."""
+"""Keywords of `Session.rw` itself: a rule's parameter with such a name is passed through `exactly`."""
 
 
 def as_python(theorem: Theorem) -> str:
-    """A script that derives the theorem again in a session, ending with `theorem = s.done()`.
+    """Return a script that derives the theorem again in a session and ends with `theorem = s.done()`.
 
-    Each step is `s.rw(rule, around=path, …)`, without the parameters that the place determines; indices and conditions
-    are written with the names of the place, anything else as JSON that `argument_in` of
-    `rewrites.certificates.term_json` reads. Where matching does not come to the arguments of the step, all of them are
-    given to `exactly`. Names and marks that the steps do not bring about are given at the end.
+    Each step is `s.rw(rule, around=path, …)`, without the parameters that the place determines. Indices and conditions
+    are written with the names in scope; other arguments as JSON for `argument_in` of `rewrites.certificates.term_json`.
+    Where matching does not find the arguments of the step, all of them are passed to `exactly`. Names and marks that
+    the steps do not produce are set at the end.
     """
     program = show_program(theorem.lhs)
-    # With the names that the script will read, which are the printed ones.
-    own = {rule: name.replace("#", "_") for rule, name in names_of(theorem.steps).items() if standing_of(rule)}
+    # Parse the printed program, so that the names are those the script will see.
+    own = {rule: name.replace("#", "_") for rule, name in names_of(theorem.steps).items() if status_of(rule)}
     work = Derivation(reflexivity(parse(program)), RULES)
     calls: list[str] = []
     for step in theorem.steps:
-        told = _undetermined(step, work.term(step.path))
-        calls.append(_call(step, own.get(step.rule, repr(step.rule.name)), told, work))
-        # As the call will do it: by another way to the same arguments, loops may get other names.
-        if told is None or not work.attempted(step.rule, step.path, told, reverse=step.reverse):
+        explicit = _undetermined(step, work.term(step.path))
+        calls.append(_call(step, own.get(step.rule, repr(step.rule.name)), explicit, work))
+        # Replay as the script will do it, since names of loops may depend on how arguments are found.
+        if explicit is None or not work.attempted(step.rule, step.path, explicit, reverse=step.reverse):
             work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
     calls += names_and_marks(work.goal.body, theorem.rhs.body, ())
     literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
@@ -55,17 +55,17 @@ def as_python(theorem: Theorem) -> str:
         if any("argument_in(" in call for call in calls)
         else []
     )
-    lines += _own_imported(own)
+    lines += _user_rule_imports(own)
     return "\n".join(
         [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
     )
 
 
-def _own_imported(own: Mapping[Rule, str]) -> Iterator[str]:
-    """Yield where the user's own rules come from; those of a script or a notebook have to be stated above."""
+def _user_rule_imports(own: Mapping[Rule, str]) -> Iterator[str]:
+    """Yield imports of the user-defined rules; those from a script or notebook must be defined in the script."""
     for rule, name in own.items():
         yield (
-            f"# {name} is a rule of your own: state it here"
+            f"# {name} is a user-defined rule: define it here"
             if rule.module in ("", "__main__") or name != rule.name
             else f"from {rule.module} import {name}"
         )
@@ -74,15 +74,15 @@ def _own_imported(own: Mapping[Rule, str]) -> Iterator[str]:
 def exactly(
     work: Derivation, name: str | Rule, path: Path, arguments: Mapping[str, Any], *, reverse: bool = False
 ) -> None:
-    """A tactic: one step of a rule at a path with all of its arguments, `s.do(exactly, "get_gen", (0,), {…})`."""
+    """Apply one step of a rule at a path with all of its arguments: `s.do(exactly, "get_gen", (0,), {…})`."""
     rule = work.rule(name)
     work.apply(rule, path, work.settled(arguments_of(rule, arguments), path), reverse=reverse)
 
 
 def names_and_marks(now: Expr, wanted: Expr, path: Path) -> Iterator[str]:
-    """The calls that give the names and marks of a term to the binders of an equal one."""
+    """Yield the calls that give the names and marks of a term to the binders of an equal term."""
     for binder, (name, given) in enumerate(zip(names_given(wanted), names_given(now), strict=True)):
-        # What is no name is printed as i.
+        # Names that are not identifiers are printed as i.
         shown = name if name.isidentifier() and name.isascii() else "i"
         if shown != given:
             yield f"s.rename({path!r}, {shown!r}{f', binder={binder}' if binder else ''})"
@@ -93,39 +93,39 @@ def names_and_marks(now: Expr, wanted: Expr, path: Path) -> Iterator[str]:
         yield from names_and_marks(one.expr, other.expr, (*path, position))
 
 
-def _call(step: Step, rule: str, told: Mapping[str, Argument] | None, work: Derivation) -> str:
+def _call(step: Step, rule: str, explicit: Mapping[str, Argument] | None, work: Derivation) -> str:
     turned = ["reverse=True"] if step.reverse else []
-    if told is None:
+    if explicit is None:
         values = [f"{name!r}: {_written(value, work, step)}" for name, value in step.arguments.items()]
         parts = [rule, repr(step.path), f"{{{', '.join(values)}}}", *turned]
         return f"s.do(exactly, {', '.join(parts)})"
-    values = [f"{name}={_written(value, work, step)}" for name, value in told.items()]
+    values = [f"{name}={_written(value, work, step)}" for name, value in explicit.items()]
     return f"s.rw({', '.join([rule, f'around={step.path!r}', *turned, *values])})"
 
 
 def _undetermined(step: Step, term: Expr) -> dict[str, Argument] | None:
-    """The parameters that a session has to be told, so that it takes the step with the same arguments, if it can."""
-    told: dict[str, Argument] = {}
+    """Return the parameters that `rw` needs to find the step's arguments by matching; None if it cannot."""
+    explicit: dict[str, Argument] = {}
     while True:
-        if not _KEYWORDS.isdisjoint(told):
+        if not _KEYWORDS.isdisjoint(explicit):
             return None
         try:
-            found = match(step.rule, step.reverse, term, told)
+            found = match(step.rule, step.reverse, term, explicit)
         except ATLError:
             return None
         known = {} if isinstance(found, Mismatch) else found
         missing = [name for name, value in step.arguments.items() if name not in known]
         missing += [name for name, value in step.arguments.items() if name in known and known[name] != value]
         if not missing:
-            return told
-        left = [name for name in missing if name not in told]
+            return explicit
+        left = [name for name in missing if name not in explicit]
         if not left:
             return None
-        told[left[0]] = step.arguments[left[0]]
+        explicit[left[0]] = step.arguments[left[0]]
 
 
 def _written(value: Argument, work: Derivation, step: Step) -> str:
-    """An argument as Python: a number, a text with the names of the place, or JSON."""
+    """Return an argument as Python: a number, a string with the names in scope, or JSON."""
     if isinstance(value, Index) and value.constant is not None:
         return str(value.constant)
     if not isinstance(value, Function) and sort_of(value) != "tensor":
@@ -136,7 +136,7 @@ def _written(value: Argument, work: Derivation, step: Step) -> str:
 
 
 def _as_text(value: Any, work: Derivation, step: Step) -> str | None:
-    """An index or a condition as text, if it is read back at the place of the step."""
+    """Return an index or a condition as text, if parsing the text at the step's place returns it."""
     leaf = work.cursor(step.path).names.of_leaf
     if isinstance(value, Index):
         text = index_text(write_index(value, leaf), ASCII)

@@ -33,18 +33,18 @@ from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import DoesNotApply, NotATheorem
 from rewrites.kernel import Theorem, reflexivity, with_provenance
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of, with_own
+from rewrites.rule_checking.registry import status_of, with_user_rules
 from rewrites.rules import RULES
-from rewrites.session import compiling, display, stored
-from rewrites.session.applying import Applies, OnGpu
-from rewrites.session.call import Call, Origin, check_flags, check_takes, checks_arguments, place_in
-from rewrites.session.diagnosis import attach_call_site, diagnosed
-from rewrites.session.offers import asking
+from rewrites.session import compiling, display, storage
+from rewrites.session.base import GpuCalls, SessionBase
+from rewrites.session.call import Call, Origin, check_flags, check_tactic_arguments, checks_arguments, locate
+from rewrites.session.diagnosis import attach_call_site, diagnose
 from rewrites.session.rule_search import RuleSearch, parameters_written
+from rewrites.session.suggestions import search as suggesting
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
-from rewrites.tactics.sparse.operands import InputForm, given_as
-from rewrites.user_rules.tactics import tactics as own_tactics
+from rewrites.tactics.sparse.operands import InputForm, with_input_form
+from rewrites.user_rules.tactics import tactics as user_tactics
 
 if TYPE_CHECKING:
     from rewrites.egraph.schedules import Saturated
@@ -55,16 +55,17 @@ P = ParamSpec("P")
 
 
 def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rule] = ()) -> Session:
-    """A session that starts from `program = program`, under its assumptions and the given conditions on sizes.
+    """Return a session that starts from `program = program`, under its assumptions and the conditions `given` on sizes.
 
-    `own` are rules of one's own, as `rewrites.user_rules.rule` makes them, which it knows by their names besides ours.
+    `own` are user-defined rules, made by `rewrites.user_rules.rule`. The session knows them by name, like the built-in
+    ones.
     """
     checked_program(program)
-    known = with_own(RULES, own)
+    known = with_user_rules(RULES, own)
     start = reflexivity(program, [part for condition in as_predicates(given) for part in conjuncts(condition)])
     if contradictory(outermost(start.rhs).facts):
         raise ContradictoryAssumptions(
-            f"no sizes meet the assumptions of {program.name} and the given ones: all would follow from them",
+            f"no sizes satisfy the assumptions of {program.name} and given=[…]: they contradict each other",
             required=" and ".join(map(show_predicate, start.rhs.assumptions)),
             suggestions=("drop one of the conditions in given=[…]",),
         )
@@ -72,11 +73,11 @@ def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rul
 
 
 @checks_arguments
-class Session(OnGpu, Applies):
-    """A derivation under way. Its goal equals the program that it started from, whatever is called here.
+class Session(GpuCalls, SessionBase):
+    """A derivation in progress: its goal equals the start program after every call.
 
-    Programs are values: `undo`, `redo` and `branch` cost nothing. Every method that rewrites returns the session, which
-    prints as its goal; `equal_to` returns the theorem that it is about.
+    Programs are immutable, so `undo`, `redo` and `branch` are cheap. Every method that rewrites returns the session,
+    which prints as its goal; `equal_to` returns the theorem instead.
     """
 
     def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] | None = None) -> None:
@@ -93,12 +94,12 @@ class Session(OnGpu, Applies):
 
     @property
     def theorem(self) -> Theorem:
-        """What has been proved so far: the start equals the goal."""
+        """The theorem proved so far: the start equals the goal."""
         return self._calls[-1].theorem if self._calls else self._start
 
     @property
     def goal(self) -> Program:
-        """The program as it stands."""
+        """The current program."""
         return self.theorem.rhs
 
     @property
@@ -107,29 +108,29 @@ class Session(OnGpu, Applies):
         return display.Listing(self._calls)
 
     def undo(self, count: int = 1) -> Session:
-        """Takes back the last calls."""
+        """Undo the last calls."""
         if not is_position(count) or count > len(self._calls):
             raise InvalidArgument(
                 f"undo({brief(count)}) of {len(self._calls)} calls",
-                required=f"a number from 0 to {len(self._calls)}, that of the calls made",
+                required=f"a number from 0 to {len(self._calls)}, the number of calls made",
             )
         for _ in range(count):
             self._undone.append(self._calls.pop())
         return self
 
     def redo(self, count: int = 1) -> Session:
-        """Makes undone calls again."""
+        """Redo undone calls."""
         if not is_position(count) or count > len(self._undone):
             raise InvalidArgument(
                 f"redo({brief(count)}) of {len(self._undone)} undone calls",
-                required="a number from 0 to that of the calls undone",
+                required=f"a number from 0 to {len(self._undone)}, the number of undone calls",
             )
         for _ in range(count):
             self._calls.append(self._undone.pop())
         return self
 
     def branch(self) -> Session:
-        """A session of its own that goes on from here."""
+        """Return an independent session that continues from the current goal."""
         return Session(self._start, self._calls, self._rules)
 
     def __copy__(self) -> Session:
@@ -140,45 +141,44 @@ class Session(OnGpu, Applies):
 
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
-            "a session is not pickled: what it has proved would be taken on trust when it is read back",
-            required="s.done().save(path), and rewrites.load(path), which proves it again",
-            suggestions=("s.done().as_python() is the session as a script", "s.branch() is a copy of it"),
+            "a session cannot be pickled: loading it would trust its theorem without a proof",
+            required="s.done().save(path), and rewrites.load(path), which replays the proof",
+            suggestions=("s.done().as_python() returns the session as a script", "s.branch() copies it"),
         )
 
     def done(self) -> Theorem:
-        """The theorem: the start equals the goal. It tells the calls that led to it."""
+        """Return the theorem: the start equals the goal. The theorem records the calls that led to it."""
         return with_provenance(self.theorem, self._calls)
 
     check, compile, time = compiling.check, compiling.compile, compiling.time
 
     def diff(self, since: int = -1) -> display.Diff:
-        """What the last call changed, or all calls from number `since` on, counted from 0."""
+        """Show what the last call changed, or all calls from number `since` on, counted from 0."""
         if type(since) is not int or not -max(1, len(self._calls)) <= since <= len(self._calls):
             raise InvalidArgument(
-                f"there is no call {brief(since)} to begin with", required=f"{len(self._calls)} made, counted from 0"
+                f"since={brief(since)} is out of range", required=f"a call from 0 to {len(self._calls)}"
             )
         calls = self._calls[since:] if self._calls else []
         before = calls[0].before.rhs if calls else self.goal
         return display.Diff(before, self.goal)
 
     def explain(self, number: int = -1) -> display.Explanation:
-        """A call in full: for each step the rule, the place, the arguments, and how each premise was proved."""
+        """Explain a call: for each step the rule, the place, the arguments, and how each premise was proved."""
         if type(number) is not int or not -len(self._calls) <= number < len(self._calls):
             if not self._calls:
-                raise InvalidArgument(
-                    "no call has been made that could be explained", required="a call of this session"
-                )
-            made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} made, counted from 0"
-            raise InvalidArgument(f"there is no call {brief(number)}", required=made)
+                raise InvalidArgument("there is no call to explain yet", required="a call of this session")
+            made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} so far, counted from 0"
+            raise InvalidArgument(f"call {brief(number)} is out of range", required=made)
         call = self._calls[number]
         return display.Explanation(call.text, call.traced(), call.notes)
 
-    # -- places -------------------------------------------------------------------------------------------------------
+    # -- cursors ------------------------------------------------------------------------------------------------------
 
     def find(self, what: Target, *, in_: Target | None = None) -> Handle:
-        """A handle on a place, by path, name or pattern: later rewrites move it with what stands there.
+        """Return a handle on a place given by path, name or pattern; the handle follows the place through later
+        rewrites.
 
-        `in_` is the let or loop to look in, here and in the calls that change a loop: `s.tile("i", 8, in_="buf")`.
+        `in_` is the let or loop to search, here and in the calls that change a loop: `s.tile("i", 8, in_="buf")`.
         """
         what = within(what, in_)
         with attach_call_site():
@@ -187,10 +187,10 @@ class Session(OnGpu, Applies):
         return Handle(what if isinstance(what, str) else brief(what), origin)
 
     def _resolved(self, value: Any) -> Any:
-        """The value, with paths of this goal in the place of handles."""
+        """Replace handles by paths in the current goal."""
         match value:
             case Handle():
-                return place_in(self._start, self._calls, value)
+                return locate(self._start, self._calls, value)
             case Within(what, outer):
                 return Within(self._resolved(what), self._resolved(outer))
             case list() | tuple() if any(isinstance(each, Handle | Within) for each in value):
@@ -199,7 +199,7 @@ class Session(OnGpu, Applies):
                 return value
 
     def cursors(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Cursor]:
-        """The places where a rule applies, in the order of a search: `nth=` counts them."""
+        """Return the places where a rule applies, in search order, which `nth=` counts."""
         with attach_call_site():
             check_flags(reverse=reverse)
             work = self.begin()
@@ -214,25 +214,25 @@ class Session(OnGpu, Applies):
     # -- rewriting ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> Derivation:
-        """A derivation that starts at the goal, for a tactic to work on; `record` makes it a call.
+        """Start a derivation from the goal, for a tactic to work on; `record` appends it as a call.
 
-        What it is refused is diagnosed: why a rule does not apply, and what would help.
+        Its errors are diagnosed: they explain why a rule does not apply and suggest what does.
         """
-        return Derivation(self.theorem, self._rules, diagnosed)
+        return Derivation(self.theorem, self._rules, diagnose)
 
     def record(self, text: str, work: Derivation) -> Session:
-        """Adds a derivation from the present goal as one call."""
+        """Append a derivation that started from the current goal as one call."""
         if not isinstance(text, str) or not isinstance(work, Derivation) or work.start is not self.theorem:
             raise NotATheorem(
-                "this is no derivation from this session's goal", required="a text, and what s.begin() made just now"
+                "this is not a derivation from this session's goal", required="a text, and a derivation from s.begin()"
             )
-        return self.recorded(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
+        return self.record_call(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
 
-    def recorded(self, call: Call) -> Session:
-        """Adds a call that began at the present goal. Its rules of one's own are known by their names from then on."""
+    def record_call(self, call: Call) -> Session:
+        """Append a call that started at the current goal. Its user-defined rules are known by name from then on."""
         if not isinstance(call, Call) or call.before is not self.theorem:
-            raise NotATheorem("this is no call from this session's goal", required="a call that began at s.theorem")
-        own = {step.rule.name: step.rule for step in call.steps if standing_of(step.rule) is not None}
+            raise NotATheorem("this is not a call from this session's goal", required="a call that began at s.theorem")
+        own = {step.rule.name: step.rule for step in call.steps if status_of(step.rule) is not None}
         self._rules = {**self._rules, **own} if own else self._rules
         self._calls.append(call)
         self._undone.clear()
@@ -241,15 +241,15 @@ class Session(OnGpu, Applies):
     def do(
         self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
     ) -> Session:
-        """Carries out a tactic, a function of a derivation and further arguments, as one call."""
+        """Run a tactic, which is a function of a derivation and further arguments, as one call."""
         with attach_call_site():
             if not callable(tactic):
                 raise InvalidArgument(
-                    f"{brief(tactic)} is no tactic",
-                    required="a function of a derivation: s.do(tactic, arguments of it)",
+                    f"{brief(tactic)} is not a tactic",
+                    required="a function of a derivation: s.do(tactic, *arguments)",
                 )
             work = self.begin()
-            check_takes(tactic, arguments, options)
+            check_tactic_arguments(tactic, arguments, options)
             passed = [self._resolved(value) for value in arguments]
             named = {name: self._resolved(value) for name, value in options.items()}
             given = [value for position, value in enumerate(passed) if any(v is not None for v in passed[position:])]
@@ -271,110 +271,110 @@ class Session(OnGpu, Applies):
         at: Target | None = None,
         around: Target | None = None,
         nth: int = 0,
-        all: bool = False,  # noqa: A002 (the contract's name)
+        all: bool = False,  # noqa: A002
         reverse: bool = False,
         top_down: bool = False,
         **arguments: Any,
     ) -> Session:
-        """Rewrites with a rule, from left to right or in `reverse`, at the first place where it applies.
+        """Rewrite with a rule, from left to right or in `reverse`, at the first place where it applies.
 
-        The search goes bottom-up, or `top_down`. `at` says below which places to look, `around` which places are to be
-        rewritten themselves: each is a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle. `nth`
-        passes over that many places; `all` goes once over all of them. Further arguments fix the rule's own parameters.
-        A rule of one's own is given by itself, or by its name where the session has seen it.
+        The search is bottom-up, or `top_down`. `at` selects the places to search below, `around` the exact places to
+        rewrite. Each is a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle. `nth` skips that
+        many places; `all` rewrites every place once. Further arguments set the rule's own parameters. A user-defined
+        rule is passed as an object, or by name once the session has seen it.
 
-        Raises `DoesNotApply`, which says why no place takes the rule, `Undetermined`, `InvalidArgument`.
+        Raises `DoesNotApply`, which explains why no place matches, `Undetermined` and `InvalidArgument`.
         """
         with attach_call_site():
             check_flags(all=all, reverse=reverse, top_down=top_down)
             if not is_position(nth):
-                raise InvalidArgument(f"nth={brief(nth)}", required="how many places to pass over, from 0 on")
+                raise InvalidArgument(f"nth={brief(nth)}", required="the number of places to skip, at least 0")
             if all and nth:
-                raise InvalidArgument("all=True and nth= exclude each other", required="one of the two")
+                raise InvalidArgument("all=True and nth= are mutually exclusive", required="one of the two")
             work = self.begin()
             rule = work.rule(name)
             given = arguments_of(rule, arguments)
             at, around = self._resolved(at), self._resolved(around)
-            asked = RuleSearch(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
-            if not asked.carried_out(work):
-                raise asked.refused(self.begin(), parameters_written(arguments))
-            return self.record(asked.written(arguments), work)
+            search = RuleSearch(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
+            if not search.run(work):
+                raise search.failure(self.begin(), parameters_written(arguments))
+            return self.record(search.written(arguments), work)
 
     # -- tactics ------------------------------------------------------------------------------------------------------
 
     def inline(self, name: Target, *, at: Target | None = None) -> Session:
-        """Unfolds a let, or a reshape operator: let buf := v in … buf[i] … → … v[i] …"""
+        """Substitute a let or a reshape operator (compute_inline): let buf := v in … buf[i] … → … v[i] …"""
         return self.do(tactics.inline, name, at=at)
 
     def simpl_guard(self, *, at: Target | None = None) -> Session:
-        """Drops what is known of guards: true conjuncts go, a false guard becomes the node that stores nothing."""
+        """Simplify guards by known facts: drop true conjuncts, replace falsely guarded terms by padding."""
         return self.do(tactics.simpl_guard, at=at)
 
     def simpl_index(self) -> Session:
-        """Makes indices and bounds smaller by what is known of them: (i // c) // k → i // (c*k)."""
+        """Simplify indices and bounds by known facts: (i // c) // k → i // (c*k)."""
         return self.do(tactics.simpl_index)
 
     def solve_for_index(self, name: Target | None = None) -> Session:
-        """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
+        """Solve conditions that determine a loop's index: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
         return self.do(tactics.solve_for_index, name)
 
     def lbind(self, what: Target, name: str = "x", *, over: Target | None = None, nth: int | None = None) -> Session:
-        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …; all equal ones, or the nth."""
+        """Bind a subterm to a name at the place `over`: … e … → let x := e in … x …; all equal subterms, or the nth."""
         return self.do(tactics.lbind, what, name, over=over, nth=nth)
 
     def normalize(self) -> Session:
-        """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
+        """Normalize the goal: tensor additions become loops, accesses are reduced, guards merged, lets lifted."""
         return self.do(tactics.normalize)
 
     def split_loop(
         self, name: Target, *at: Any, names: Sequence[str] | None = None, in_: Target | None = None
     ) -> Session:
-        """Splits a loop at indices, say prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
+        """Split a loop at indices, such as a prologue and a main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
         return self.do(tactics.split_loop, within(name, in_), *at, names=names)
 
     def tile(self, name: Target | Sequence[Target], by: Any, *, in_: Target | None = None) -> Session:
-        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
+        """Tile one loop or several nested loops: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
 
-        The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki. A list of
-        factors for a loop tiles it on several levels.
+        The loops over tiles are outermost: i, j and k become io, jo, ko, ii, ji, ki. A list of factors for a loop tiles
+        it on several levels.
         """
         return self.do(tactics.tile, within(name, in_), by)
 
     def unroll_and_jam(
         self, name: Target, by: Any, *, share: Target | None = None, in_: Target | None = None
     ) -> Session:
-        """Runs iterations of a loop together inside of the one within it: ⊞y ⊞x e → … ⊞yo transpose ⊞x ⊞[yi < by] e."""
+        """Unroll a loop and jam the copies into the loop inside it: ⊞y ⊞x e → … ⊞yo transpose ⊞x ⊞[yi < by] e."""
         return self.do(tactics.unroll_and_jam, within(name, in_), by, share=share)
 
     def tails(self, name: Target | None = None, *, strategy: Strategy | None = None) -> Session:
-        """Takes the tests out of loops: guards become bounds, by "min" or by "split".
+        """Remove guards from loops by turning them into bounds ("min") or by loop peeling ("split").
 
-        ⊞[ii < k] [io*k + ii < n] · e → padr … ⊞[ii < min(k, n - io*k)] e; by "split" full tiles come first.
+        ⊞[ii < k] [io*k + ii < n] · e → padr … ⊞[ii < min(k, n - io*k)] e; with "split" the full tiles come first.
         """
         return self.do(tactics.tails, name, strategy=strategy)
 
     def accumulate(self, what: Target, *, at: Target | None = None, name: str | None = None) -> Session:
-        """Adds up the sums of a tile in one buffer: ⊞ii Σp e → let acc := Σp ⊞ii e in ⊞ii acc[ii]."""
+        """Accumulate the sums of a tile in one buffer: ⊞ii Σp e → let acc := Σp ⊞ii e in ⊞ii acc[ii]."""
         return self.do(tactics.accumulate, what, at=at, name=name)
 
     def interchange(self, name: Target, *, in_: Target | None = None) -> Session:
-        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
+        """Interchange two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
 
-        Guards and reshape operators may stand between, and the range of an inner sum may depend on the outer index.
+        Guards and reshape operators may occur between them. The range of an inner sum may depend on the outer index.
         """
         return self.do(tactics.interchange, within(name, in_))
 
     def fuse(self, name: Target) -> Session:
-        """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
+        """Fuse a producer into its consumer (compute_at): let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
         return self.do(tactics.fuse, name)
 
     def stage(
         self, what: Target, *, at: Target | None = None, name: str | None = None, nth: int | None = None
     ) -> Session:
-        """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
+        """Stage a subterm in a buffer at the loop `at` (cache_read): ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
 
-        Of a let around the loop, or of an input, it keeps what is read inside of the loop; reads that lie apart have a
-        buffer each. The buffer serves all equal subterms, or, with `nth`, that one of those that are meant.
+        Of an input or a let, it copies the part that is read inside the loop; disjoint reads get separate buffers. The
+        buffer serves all equal subterms, or only the `nth` match.
         """
         return self.do(tactics.stage, what, at=at, name=name, nth=nth)
 
@@ -387,34 +387,36 @@ class Session(OnGpu, Applies):
         order: Sequence[Target] | None = None,
         nth: int | None = None,
     ) -> Session:
-        """Copies an operand into blocks, in the order of the loops that read it: … B[p, 8*jo + ji] → … Bp[jo, p, ji].
+        """Pack an operand into blocks, in the order of the loops that read it: … B[p, 8*jo + ji] → … Bp[jo, p, ji].
 
-        Guards become padding of the blocks; they leave the product where the goal compiles without them.
+        Guards become zero padding of the blocks. They are removed from the product if the goal still compiles.
         """
         return self.do(tactics.pack, what, at=at, name=name, order=order, nth=nth)
 
     def pad(self, what: Target, *, at: Target | None = None, name: str | None = None) -> Session:
-        """Copies an operand with zeros around it, in the place of guards: [i + 1 < n] · x[i + 1] → xp[i + 1]."""
+        """Copy an operand with a border of zeros that replaces guards: [i + 1 < n] · x[i + 1] → xp[i + 1]."""
         return self.do(tactics.pad, what, at=at, name=name)
 
     def hoist(self, name: Target, *, out_of: Target | None = None) -> Session:
-        """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
+        """Hoist a let out of a loop (loop-invariant code motion): ⊞i let x := e in b → let x := e in ⊞i b."""
         return self.do(tactics.hoist, name, out_of=out_of)
 
     def factor_out(self, what: Target, *, out_of: Target | None = None) -> Session:
-        """Takes a factor out of the sums that it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
+        """Move a factor out of the sums it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
         return self.do(tactics.factor_out, what, out_of=out_of)
 
     def flatten_loops(self, name: Target, *, in_: Target | None = None) -> Session:
-        """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
+        """Flatten two nested loops into one (loop fusion of Halide, coalescing): ⊞[i < n] ⊞[j < m] e → split m ⊞[ij <
+        n*m] e.
+        """
         return self.do(tactics.flatten_loops, within(name, in_))
 
-    sparsify, store, reorder, view = stored.sparsify, stored.store, stored.reorder, stored.view
+    sparsify, store, reorder, view = storage.sparsify, storage.store, storage.reorder, storage.view
 
-    def _given(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
-        """Starts anew from the program in which an input is given by other arrays, and goes on by a tactic."""
+    def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
+        """Restart from the program in which an input is stored in other arrays, replay the calls, and run a tactic."""
         with attach_call_site():
-            work = Derivation(given_as(self.theorem, name, form, self._rules), self._rules, diagnosed)
+            work = Derivation(with_input_form(self.theorem, name, form, self._rules), self._rules, diagnose)
             tactic(work)
         self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
         self._undone.clear()
@@ -423,36 +425,36 @@ class Session(OnGpu, Applies):
     # -- searching ----------------------------------------------------------------------------------------------------
 
     def equal_to(self, other: Program, *, limit: Any = None, watch: Callable[[Any], object] | None = None) -> Theorem:
-        """The theorem that the goal equals another program, found by a search; from then on that is the goal.
+        """Prove that the goal equals another program by a search, and make that program the goal.
 
-        Both are unfolded to their elements and looked for in one graph (`docs/search.md`). `limit` is a number of
-        nodes or a `rewrites.egraph.Limit`; `watch` is called with the progress after each round. Raises `NotFound`,
-        with both normal forms, what differs between them, and numbers for which the programs differ if some are found.
+        Both programs are unfolded to their elements and compared in one e-graph (`docs/search.md`). `limit` is a number
+        of nodes or a `rewrites.egraph.Limit`; `watch` is called with the progress after each round. Raises `NotFound`
+        with both normal forms, their difference, and a counterexample if one was found.
         """
-        from rewrites.egraph.equality import LIMIT, equal
-        from rewrites.egraph.search import limit_of, watcher
+        from rewrites.egraph.equality import LIMIT, prove_equal
+        from rewrites.egraph.search import as_limit, as_watcher
 
         with attach_call_site():
             work = self.begin()
-            equal(work, other, limit_of(limit, LIMIT), watcher(watch))
+            prove_equal(work, other, as_limit(limit, LIMIT), as_watcher(watch))
         return self.record(f"equal_to({other.name})", work).theorem
 
     def saturate(
         self, *, rules: Sequence[str] | None = None, limit: Any = None, watch: Callable[[Any], object] | None = None
     ) -> Saturated:
-        """All that a search finds equal to the goal, at rest: how far it came, the best by a cost model, a picture.
+        """Run equality saturation on the goal, and return the graph: best terms by a cost model, statistics, a picture.
 
-        `rules` names those to be explored, `name-` from right to left; `limit` and `watch` are as for `equal_to`. The
-        goal stays as it is: `s.take(choice)` rewrites it to one of `found.best(k=…)`. Raises `SearchFailed` without
-        egglog, `InvalidArgument`.
+        `rules` names the rules to explore, `name-` for right to left; `limit` and `watch` are as for `equal_to`. The
+        goal does not change: `s.take(choice)` rewrites it to one of `found.best(k=…)`. Raises `SearchFailed` without
+        egglog, and `InvalidArgument`.
         """
         from rewrites.egraph.schedules import LIMIT, saturate
-        from rewrites.egraph.search import limit_of, watcher
+        from rewrites.egraph.search import as_limit, as_watcher
 
         with attach_call_site():
-            return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watcher(watch))
+            return saturate(self.goal, rules=rules, limit=as_limit(limit, LIMIT), watch=as_watcher(watch))
 
-    applicable, take = asking.applicable, asking.take
+    applicable, take = suggesting.applicable, suggesting.take
 
     def auto(
         self,
@@ -465,21 +467,21 @@ class Session(OnGpu, Applies):
         limit: Any = None,
         watch: Callable[[Any], object] | None = None,
     ) -> Session:
-        """Rewrites the goal to the cheapest schedule that a search finds, by a cost model; with a proof of the kernel.
+        """Rewrite the goal to the cheapest schedule found by a search with a cost model, with a kernel proof.
 
-        `cost` names the model ("traffic", "lines", "code size") or makes one of sizes. `sizes` only price, the schedule
-        is for all of them; those that are not given are taken for 1000. Sizes of tiles are chosen of `tiles`, or
-        of some that are usual. Of the `k` best the first is taken that is proved and safe to lower.
+        `cost` names the model ("traffic", "lines", "code size") or is a function from sizes to a model. `sizes` only
+        set the prices, 1000 by default; the schedule holds for all sizes. `tiles` are the tile sizes to try. Of the `k`
+        best schedules, the first is used that is proved and safe to lower.
 
         Raises `NotFound`, `SearchFailed`, `InvalidArgument`.
         """
-        from rewrites.egraph.schedules import choose, searched
-        from rewrites.egraph.search import watcher
+        from rewrites.egraph.schedules import choose, find_schedules
+        from rewrites.egraph.search import as_watcher
 
         with attach_call_site():
             work = self.begin()
-            found, choices = searched(
-                self.goal, cost=cost, sizes=sizes, tiles=tiles, k=k, rules=rules, limit=limit, watch=watcher(watch)
+            found, choices = find_schedules(
+                self.goal, cost=cost, sizes=sizes, tiles=tiles, k=k, rules=rules, limit=limit, watch=as_watcher(watch)
             )
             chosen = choose(work, found, choices)
         return self.record(f"auto({chosen.label})", work)
@@ -494,17 +496,17 @@ class Session(OnGpu, Applies):
         measure: Measure | None = None,
         **options: Any,
     ) -> Tuned[Session]:
-        """Tries a schedule with every choice of its parameters, and rewrites the goal to the fastest.
+        """Try a schedule with every choice of its parameters, and rewrite the goal to the fastest.
 
-        `schedule(session, **parameters)` goes on from the goal, by the calls that one makes by hand; what it is refused
-        is listed with the reason. Without one, rows together, tiles in registers or lanes are tried, by the form of the
-        goal. `measure` is `atl.measure` unless given: `partial(atl.measure, inputs={…})` has inputs of your own.
+        `schedule(session, **parameters)` makes calls on a session at the goal; calls that fail are listed with the
+        reason. Without a schedule, a default one for the form of the goal is used: unroll-and-jam, register tiles or
+        vector lanes. `measure` defaults to `atl.measure`; `partial(atl.measure, inputs={…})` uses your inputs.
 
-        The result prints as a table, the fastest first. Nothing is lost by an interrupt, and a second run goes on from
-        the times of the first. `atl.autotune` says all of it, and tunes functions that derive a session of their own;
-        `folder` and `watch` are as there.
+        The result prints as a table, the fastest first. Times are saved, so an interrupt loses nothing and a second run
+        continues. See `atl.autotune`, which also tunes functions that create their own session; `folder` and `watch`
+        are the same there.
         """
-        from rewrites.session.tuning.goals import tuned_from
+        from rewrites.session.tuning.search import tuned_from
 
         with attach_call_site():
             found = tuned_from(self, schedule, choices, sizes, budget, measure=measure, **options)
@@ -514,34 +516,36 @@ class Session(OnGpu, Applies):
         return found
 
     def unroll(self, name: Target, by: Any = None, *, in_: Target | None = None) -> Session:
-        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2); or tiles of it in C."""
+        """Unroll a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2); with `by`, tile it and mark the tile
+        `unroll`.
+        """
         return self.do(tactics.unroll, within(name, in_), by)
 
     def parallelize(self, name: Target, by: Any = None, *, in_: Target | None = None) -> Session:
-        """Shares a loop out among threads, by so many iterations: ⊞[i < n] e → … ⊞[io < _ | parallel] ⊞[ii < k] e."""
+        """Run a loop in parallel, `by` iterations per task: ⊞[i < n] e → … ⊞[io < _ | parallel] ⊞[ii < k] e."""
         return self.do(tactics.parallelize, within(name, in_), by)
 
     def vectorize(
         self, name: Target, by: Any = None, *, tails: Strategy | None = None, in_: Target | None = None
     ) -> Session:
-        """Runs a loop as vectors, so many iterations at a time: ⊞[i < n] e → … ⊞[io < _] ⊞[ii < k | vector] e."""
+        """Vectorize a loop, `by` iterations at a time: ⊞[i < n] e → … ⊞[io < _] ⊞[ii < k | vector] e."""
         return self.do(tactics.vectorize, within(name, in_), by, tails=tails)
 
     def mark(self, what: Target, mark: str | Mark | None, *, in_: Target | None = None) -> Session:
-        """Says how every loop or let that is meant runs: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes marks away.
+        """Annotate every selected loop or let: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None removes marks.
 
-        A mark changes nothing of what the goal means, so this is no step of the proof; whether it is legal there, and
-        whether a target carries it out, is checked when the goal is compiled. Raises `UnknownMark`.
+        A mark does not change the meaning, so this is not a proof step. Whether the mark is legal there and supported
+        by the target is checked when the goal is compiled. Raises `UnknownMark`.
         """
         text = mark.value if isinstance(mark, LoopMark | LetMark) else "" if mark is None else mark
         return self.do(tactics.mark, within(what, in_), text)
 
     def rename(self, what: Target, name: str, *, binder: int | None = None, in_: Target | None = None) -> Session:
-        """Gives another name to the first loop or let that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row].
+        """Rename the first selected loop or let: ⊞[i < n] f[i] → ⊞[row < n] f[row].
 
-        A name changes nothing of what the goal means, so this is no step of the proof. Of several things that are bound
-        at one place it is the one called `what`, or number `binder`, counted from 0. Raises `DoesNotApply`; `InvalidArgument`
-        for what is no name.
+        A name does not change the meaning, so this is not a proof step. If a node binds several names, the one called
+        `what` is renamed, or number `binder`, counted from 0. Raises `DoesNotApply`, and `InvalidArgument` for an
+        invalid name.
 
         >>> import atl
         >>> f = atl.tensor("f", atl.sizes("n"))
@@ -556,14 +560,14 @@ class Session(OnGpu, Applies):
         def __getattr__(self, name: str) -> Callable[..., Session]:
             if name.startswith("_"):
                 raise AttributeError(name)
-            if name in own_tactics():
+            if name in user_tactics():
                 return partial(self.apply, name)
             raise no_such_name(name, (known for known in dir(type(self)) if not known.startswith("_")))
 
     # -- printing -----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """The goal, and what there is to say of the last call; on a terminal, what it has changed is in colour."""
+        """Return the goal and the notes of the last call; on a terminal, the changed lines are coloured."""
         if not self._calls:
             return display.marked(self.goal, self.goal)
         last = self._calls[-1]

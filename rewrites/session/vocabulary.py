@@ -1,4 +1,4 @@
-"""What a session is asked for by a name that it does not have: what other systems call it, and what it is here."""
+"""Suggestions for unknown session attributes: names from other systems, mapped to ours."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ ELSEWHERE: Final = {
     "swap": 's.interchange("i")',
     "vectorise": 's.vectorize("i", 8)',
 }
-"""Names of other systems, and of what is not a session's, with what to write here."""
+"""Names used by other systems, and names that are not session methods, with the equivalent here."""
 
 
 def no_such_name(name: str, known: Iterable[str]) -> NoSuchAttribute:
-    """Return the error for a name that a session does not have; `known` are those that it has."""
+    """Return the error for an unknown attribute of a session; `known` are the existing ones."""
     marks = {mark.value: what for of, what in ((LoopMark, "i"), (LetMark, "buf")) for mark in of if mark.value}
     if name in ELSEWHERE:
-        hints = [f"write {_with_refusals(ELSEWHERE[name])}"]
+        hints = [f"write {_with_support_note(ELSEWHERE[name])}"]
     elif name in marks:
-        hints = [_with_refusals(f'write s.mark("{marks[name]}", "{name}")')]
+        hints = [_with_support_note(f'write s.mark("{marks[name]}", "{name}")')]
     elif name in RULES:
         hints = [f'it is a rule: s.rw("{name}")']
     else:
         near = get_close_matches(name, sorted(known), 3, 0.6)
         near += [f'mark("{marks[mark]}", "{mark}")' for mark in get_close_matches(name, marks, 1, 0.7)]
         near += [f'rw("{rule}")' for rule in get_close_matches(name, RULES, 1, 0.85)]
-        hints = [_with_refusals(f"did you mean {' or '.join(f's.{each}' for each in near)}") + "?"] if near else []
+        hints = [_with_support_note(f"did you mean {' or '.join(f's.{each}' for each in near)}") + "?"] if near else []
     return NoSuchAttribute(f"a session has no {name}", suggestions=tuple(hints))
 
 
-def _with_refusals(hint: str) -> str:
-    """The hint, with a word where C, the target if none is named, does not carry out a mark that it sets."""
+def _with_support_note(hint: str) -> str:
+    """Append a note if the hint sets a mark that the C target does not support."""
     target = SUPPORT["c"]
-    refused = any(word not in _carried_out(target) for word in re.findall(r'mark\("\w+", "([^"]+)"\)', hint))
-    return f"{hint}, which the {target.name} target does not support yet" if refused else hint
+    unsupported = any(word not in _supported(target) for word in re.findall(r'mark\("\w+", "([^"]+)"\)', hint))
+    return f"{hint}, which the {target.name} target does not support yet" if unsupported else hint
 
 
-def _carried_out(target: Support) -> frozenset[str]:
+def _supported(target: Support) -> frozenset[str]:
     return frozenset(mark.value for mark in (*target.loops, *target.scalars, *target.buffers))

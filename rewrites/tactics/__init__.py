@@ -1,13 +1,13 @@
-"""Tactics: each a search for steps of the kernel, documented by before → after."""
+"""Tactics: each searches for kernel steps, and documents before → after."""
 
+from rewrites.tactics.annotations import mark, rename
 from rewrites.tactics.factoring import factor_out
 from rewrites.tactics.gpu import coalesce, gpu_map, pad_rows, stage_registers, stage_shared, store_transposed
 from rewrites.tactics.indices import simpl_index
 from rewrites.tactics.loops import flatten_loops, split_loop
-from rewrites.tactics.marking import mark, rename
 from rewrites.tactics.nests.accumulation import accumulate
-from rewrites.tactics.nests.order import interchange
-from rewrites.tactics.nests.running import parallelize, unroll, vectorize
+from rewrites.tactics.nests.interchange import interchange
+from rewrites.tactics.nests.loop_marks import parallelize, unroll, vectorize
 from rewrites.tactics.nests.tails import tails
 from rewrites.tactics.nests.tiling import tile
 from rewrites.tactics.nests.unroll_and_jam import unroll_and_jam

@@ -1,4 +1,4 @@
-"""Factors taken out of sums by the laws of rings: whatever their place in the product, and through guards."""
+"""Factoring: moving factors out of sums by ring laws, from any place in a product and through guards."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, every
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.tactics.loops import loops
+from rewrites.tactics.loops import find_loops
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.simplification import guard_reads
 
 
 def factor_out(work: Derivation, what: Target, *, out_of: Target | None = None) -> None:
-    """Takes a factor, or a divisor, out of the sums around it on whose indices it does not depend, or of one of them.
+    """Move a factor or a divisor out of the enclosing sums whose indices it does not depend on, or out of one of them.
 
     Σ[k < n] Σ[l < m] a(k, l) * b(k) * c(l)  →  Σ[k < n] b(k) * Σ[l < m] a(k, l) * c(l)
 
-    The factor may stand anywhere in the product. Where it depends on a sum that stands inside, the sums change places.
-    Conditions that do not speak of a sum's index leave the sum with the factor, the others stay with the other factors.
+    The factor may be anywhere in the product. If it depends on an inner sum, the sums are interchanged. Conditions that
+    do not depend on a sum's index leave the sum with the factor; the others stay with the other factors.
 
     >>> s = reschedule(atl.parse(
     ...     "f (A : float32[n, m], x : float32[n]) : float32 "
@@ -36,21 +36,21 @@ def factor_out(work: Derivation, what: Target, *, out_of: Target | None = None) 
     f (A : float32[n, m], x : float32[n]) : float32 :=
       Σ[i < n] x[i] * Σ[j < m] A[i, j]
     """
-    chosen_sums = None if out_of is None else {cursor.path for cursor in loops(work, out_of)}
+    chosen_sums = None if out_of is None else {cursor.path for cursor in find_loops(work, out_of)}
     work.try_each(every(work.goal, what), lambda cursor: _out(work, cursor, chosen_sums))
 
 
 def _out(work: Derivation, cursor: Cursor, chosen_sums: Collection[Path] | None) -> None:
     if cursor.term.type.rank:
         raise DoesNotApply(
-            f"what is to leave the sum is a tensor of {cursor.term.type.rank} dimensions",
+            f"the factor is a tensor of {cursor.term.type.rank} dimensions",
             place=place_of(work.goal, cursor.path),
             required="a scalar: one element, as in A[_, _]",
         )
     factor = _Factor(work, cursor.path)
     left = 0
-    while (around := factor.sum_to_leave(chosen_sums)) is not None:
-        factor.to_the_front()
+    while (around := factor.next_sum(chosen_sums)) is not None:
+        factor.move_to_front()
         factor.leave(around)
         left += 1
         if chosen_sums is not None:
@@ -61,21 +61,21 @@ def _out(work: Derivation, cursor: Cursor, chosen_sums: Collection[Path] | None)
 
 
 def _no_sum(work: Derivation, cursor: Cursor, chosen_sums: Collection[Path] | None) -> DoesNotApply:
-    """Why a factor leaves none of the sums around it."""
+    """Return the reason why a factor leaves none of the sums around it."""
     place = place_of(work.goal, cursor.path)
     product = _whole_product(work, cursor.path)
     around = work.term(product[:-1]) if product else None
     if not isinstance(around, Reduce) or around.monoid != "sum":
-        what = f"the {around.monoid} {around.name}" if isinstance(around, Reduce) else "no sum"
+        what = f"a {around.monoid} ({around.name})" if isinstance(around, Reduce) else "not a sum"
         return DoesNotApply(
-            f"{what} stands directly around the product that this is a factor of",
+            f"the node around the product with this factor is {what}",
             place=place,
-            required="a sum around a product; products, quotients, signs and guards may stand between",
-            suggestions=("s.interchange(…) brings a sum inside of a gen",) if work.goal.body.type.rank else (),
+            required="a sum around a product; only products, quotients, signs and guards may be between",
+            suggestions=("s.interchange(…) moves a sum inside a gen",) if work.goal.body.type.rank else (),
         )
     if chosen_sums is not None:
         return DoesNotApply(
-            "that sum is none that this factor can leave",
+            "this factor cannot leave that sum",
             place=place,
             required="a sum on whose index the factor does not depend, with only sums and guards between the two",
         )
@@ -87,7 +87,7 @@ def _no_sum(work: Derivation, cursor: Cursor, chosen_sums: Collection[Path] | No
 
 
 def _whole_product(work: Derivation, path: Path) -> Path:
-    """The place of the whole product, with the guards around it, of which something is a factor or a divisor."""
+    """Return the path of the whole product, including guards around it, that contains a factor or divisor."""
     while path and _takes_part(work.term(path[:-1])):
         path = path[:-1]
     return path
@@ -103,7 +103,7 @@ def _takes_part(around: Expr) -> bool:
 
 @dataclass(slots=True)
 class _Factor:
-    """A factor on its way out: its place, and whether it is alone, before the other factors, or below them."""
+    """A factor that is being moved: its path, and whether it is alone, the left factor, or the divisor."""
 
     work: Derivation
     path: Path
@@ -111,13 +111,15 @@ class _Factor:
 
     @property
     def product(self) -> Path:
-        """The place of the smallest product that the factor is known to lead, or of the factor itself."""
+        """The path of the smallest product that the factor leads, or of the factor itself."""
         return self.path if self.form == "alone" else self.path[:-1]
 
-    # -- to the front of the product ----------------------------------------------------------------------------------
+    # -- within the product -------------------------------------------------------------------------------------------
 
-    def to_the_front(self) -> None:
-        """a * (b * f) → f * (a * b), and so through quotients, signs and guards; guards come to stand around it all."""
+    def move_to_front(self) -> None:
+        """Move the factor to the front: a * (b * f) → f * (a * b), through quotients, signs and guards; guards end
+        outermost.
+        """
         top = _whole_product(self.work, self.path)
         while len(self.product) > len(top):
             above = self.product[:-1]
@@ -127,7 +129,7 @@ class _Factor:
                 ):
                     break
                 case Guard():
-                    self._guard_lifted(above)
+                    self._lift_guard(above)
                 case Binary("mul"):
                     self._through_product(above, self.product[-1])
                 case Binary("div"):
@@ -147,8 +149,8 @@ class _Factor:
         self.work.rewrite("mul_one", self.path, reverse=True)
         self._at(self.path, "times")
 
-    def _guard_lifted(self, guard: Path) -> None:
-        """[p] · a * b → [p] · (a * b), where the factor stands below the guard."""
+    def _lift_guard(self, guard: Path) -> None:
+        """Lift a guard above the factor: [p] · a * b → [p] · (a * b)."""
         around, side = guard[:-1], guard[-1]
         below = self.product[len(guard) + 1 :]
         match self.work.term(around):
@@ -200,7 +202,7 @@ class _Factor:
         around = above[:-1]
         outer = self.work.term(around) if above else None
         if self.form == "alone" and isinstance(outer, Binary) and outer.op == "mul":
-            # -f * e is -(f * e): no 1 has to be made for it.
+            # -f * e is -(f * e), which avoids a factor 1.
             if above[-1] == 1:
                 self.work.rewrite("mul_comm", around)
             self.work.rewrite("neg_mul", around, reverse=True)
@@ -215,15 +217,15 @@ class _Factor:
 
     def _stuck(self, above: Path) -> DoesNotApply:
         return DoesNotApply(
-            "no law of rings takes this factor out of here",
+            "no ring law moves this factor out of here",
             place=place_of(self.work.goal, above),
-            required="a factor of a product or of a dividend, or the divisor of a quotient that is itself no divisor",
+            required="a factor of a product or dividend, or the divisor of a quotient that is not itself a divisor",
         )
 
     # -- out of a sum -------------------------------------------------------------------------------------------------
 
-    def sum_to_leave(self, chosen_sums: Collection[Path] | None) -> Path | None:
-        """The nearest sum that the factor can leave: with only sums and guards between it and the product."""
+    def next_sum(self, chosen_sums: Collection[Path] | None) -> Path | None:
+        """Return the nearest sum that the factor can leave, with only sums and guards between it and the product."""
         used = free_positions(self.work.term(self.path))[0]
         at, position = _whole_product(self.work, self.path), 0
         while at:
@@ -239,9 +241,12 @@ class _Factor:
         return None
 
     def leave(self, around: Path) -> None:
-        """Σ[p ∧ q] · f * e → [p] · f * Σ[q] · e, where p does not speak of the index; sums between come outside."""
-        at = self._brought_inside(around)
-        self._joined(at)
+        """Move the factor out of a sum: Σ[p ∧ q] · f * e → [p] · f * Σ[q] · e, where p does not depend on the index.
+
+        Sums in between are interchanged with it first.
+        """
+        at = self._swap_inward(around)
+        self._merge_guards(at)
         guard = self.work.term((*at, 0))
         if isinstance(guard, Guard):
             parts = conjuncts(guard.predicate)
@@ -259,11 +264,11 @@ class _Factor:
         self.work.rewrite("sum_mul_left" if self.form == "times" else "sum_div", at)
         self._at(at, self.form)
 
-    def _brought_inside(self, around: Path) -> Path:
-        """Exchanges a sum with those that stand between it and the product. Where it stands then."""
+    def _swap_inward(self, around: Path) -> Path:
+        """Interchange a sum with those between it and the product; return its new path."""
         at = around
         while True:
-            self._joined(at)
+            self._merge_guards(at)
             inside = (*at, 0)
             guarded = isinstance(self.work.term(inside), Guard)
             inner = self.work.term((*inside, 0) if guarded else inside)
@@ -277,15 +282,15 @@ class _Factor:
                 self.work.rewrite("sum_swap", at)
             except ATLError as error:
                 raise DoesNotApply(
-                    f"the factor depends on the sum {inner.name}, which cannot come outside of {outer.name}: "
+                    f"the factor depends on the sum {inner.name}, which cannot be moved out of {outer.name}: "
                     "its bounds depend on that index",
                     place=place_of(self.work.goal, at),
                     required="sums whose bounds do not depend on each other",
                 ) from error
             at = (*at, 0)
 
-    def _joined(self, around: Path) -> None:
-        """Makes of the guards directly inside of a sum one."""
+    def _merge_guards(self, around: Path) -> None:
+        """Merge the guards directly inside a sum."""
         inside = (*around, 0)
         while isinstance(self.work.term(inside), Guard) and isinstance(self.work.term((*inside, 0)), Guard):
             self.work.rewrite("guard_guard", inside)

@@ -1,4 +1,4 @@
-"""Tactics about indices."""
+"""Simplification of indices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rewrites.matching.match import function_of
 
 
 def simpl_index(work: Derivation) -> None:
-    """Makes indices and bounds smaller by what is known where they stand: (i // c) // k → i // (c*k), i // n → 0.
+    """Simplify indices and bounds by the facts known at their place: (i // c) // k → i // (c*k), i // n → 0.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[3*n] := ⊞[i < 3*n] x[(i // 3) % n]"))
     >>> s.simpl_index()
@@ -27,14 +27,14 @@ def simpl_index(work: Derivation) -> None:
     """
     if not simplify_indices(work):
         raise DoesNotApply(
-            "no index in the goal can be made smaller", required="an index that the facts in scope simplify"
+            "no index in the goal can be simplified", required="an index that the facts in scope simplify"
         )
 
 
 def simplify_indices(work: Derivation, below: Path = ()) -> int:
-    """As `simpl_index`, below a place, and content with nothing to do. Returns the number of steps.
+    """Simplify like `simpl_index` below a place, without failing. Return the number of steps.
 
-    What is simplified step by step may be more than the kernel proves at once: that index is left as it is.
+    An index that the kernel cannot prove equal to its simplified form in one step is left unchanged.
     """
     before = work.taken
     left: set[tuple[Path, Index]] = set()
@@ -48,7 +48,7 @@ def simplify_indices(work: Derivation, below: Path = ()) -> int:
 
 
 def simplify_conditions(work: Derivation, below: Path) -> None:
-    """Makes the indices in the conditions of guards smaller, below a place, by what is known of them."""
+    """Simplify the indices in guard conditions below a place."""
     for cursor in list(work.cursors(below)):
         if not isinstance(cursor.term, Guard):
             continue
@@ -58,7 +58,7 @@ def simplify_conditions(work: Derivation, below: Path) -> None:
 
 
 def _next(work: Derivation, below: Path, left: Set[tuple[Path, Index]]) -> tuple[Path, Index, Index] | None:
-    """The first place, from the inside out, with an index that the facts there simplify, but for what is left."""
+    """Return the first index, from the inside out, that can be simplified and is not in `left`."""
     for cursor in work.cursors(below):
         for old, new in simpler_indices(cursor.term, cursor.scope):
             if (cursor.path, old) not in left:
@@ -67,7 +67,7 @@ def _next(work: Derivation, below: Path, left: Set[tuple[Path, Index]]) -> tuple
 
 
 def simpler_indices(term: Expr, scope: Scope) -> list[tuple[Index, Index]]:
-    """The indices and bounds of a node that what is known makes smaller, each with the smaller one."""
+    """Return the indices and bounds of a node that can be simplified, each with the simpler one."""
     if not isinstance(term, Access | Gen | Reduce | Value | Reshape):
         return []
     found = []
@@ -80,7 +80,7 @@ def simpler_indices(term: Expr, scope: Scope) -> list[tuple[Index, Index]]:
 
 
 def simpler_condition(predicate: Predicate, scope: Scope) -> Predicate:
-    """The condition with its indices made smaller by what is known."""
+    """Return the condition with its indices simplified by the known facts."""
     return map_indices(predicate, partial(_simplified, scope))
 
 
@@ -89,13 +89,13 @@ def _simplified(scope: Scope, expression: Index) -> Index:
 
 
 def _has_meaning(expression: Index) -> bool:
-    """Where the facts contradict each other, a divisor may be simplified to zero."""
+    """Return False if a divisor was simplified to zero, which can happen under contradictory facts."""
     divisors = (atom.denominator.constant for atom in atoms(expression) if isinstance(atom, Quotient))
     return all(divisor is None or divisor >= 1 for divisor in divisors)
 
 
 def closed(expression: Index, scope: Scope) -> Index:
-    """The expression with bound indices in place of the variables that they were opened to."""
+    """Replace the variables of a scope by bound indices."""
     places = {at.atom: position for position, at in enumerate(reversed(scope.indices))}
 
     def leaf(at: Leaf) -> Index:

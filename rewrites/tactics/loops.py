@@ -1,4 +1,4 @@
-"""Tactics on loops: which are meant, and how they are split in pieces, flattened and unrolled."""
+"""Tactics on single loops: selection, splitting, unrolling and flattening."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from rewrites.errors import DoesNotApply
 from rewrites.tactics.simplification import simplify_guards
 
 WORD_OF: Final = {op: word for word, op in OPERATORS_BY_WORD.items()}
-"""The word of a reshape operator, which the names of rules about it begin with."""
-MOST_UNROLLED = 64
+"""Name of each reshape operator, which is the prefix of its rules' names."""
+MAX_UNROLLED = 64
 
 
-def loops(work: Derivation, what: Target) -> list[Cursor]:
-    """The generations and reductions that are meant, from the outside in. Raises `DoesNotApply` if there are none."""
+def find_loops(work: Derivation, what: Target) -> list[Cursor]:
+    """Return the selected generations and reductions, from the outside in. Raises `DoesNotApply` if there are none."""
     found = [cursor for cursor in every(work.goal, what) if isinstance(cursor.term, Gen | Reduce)]
     if not found:
-        raise DoesNotApply(f"{what} is no loop", required="the name of a gen or a sum, or a pattern of one")
+        raise DoesNotApply(f"{what} is not a loop", required="the name of a gen or a sum, or a pattern of one")
     return found
 
 
 def first_possible(work: Derivation, what: Target, act: Callable[[Cursor], object]) -> None:
-    """Changes the first of these loops that can be changed so. If none can, raises what is wrong with the first one."""
-    work.try_each(loops(work, what), act)
+    """Apply a change to the first selected loop where it succeeds. Raises the first loop's error if none does."""
+    work.try_each(find_loops(work, what), act)
 
 
 def as_bound(value: Any, cursor: Cursor) -> Index:
-    """A bound or a factor as a person gives it, at a loop: the names in a text are indices around it, and sizes."""
+    """Convert the user's bound or factor at a loop; a string may use the indices in scope and sizes."""
     if value is None:
-        raise InvalidArgument("None is no index", required="a number, a size, or an index expression as text")
+        raise InvalidArgument("None is not an index", required="a number, a size, or an index expression as a string")
     if not isinstance(value, str):
         return value if isinstance(value, Index) else as_index(value)
     made = Text(value, condition=False).read(cursor)
@@ -50,15 +50,16 @@ def as_bound(value: Any, cursor: Cursor) -> Index:
     return made
 
 
-# -- pieces -----------------------------------------------------------------------------------------------------------
+# -- splitting --------------------------------------------------------------------------------------------------------
 
 
 def split_loop(work: Derivation, name: Target, *at: Any, names: Sequence[str] | None = None) -> None:
-    """Splits a loop at one or more indices, for instance into prologue, main loop and epilogue; guards are simplified.
+    """Split a loop at one or more indices, such as prologue, main loop and epilogue (loop peeling); guards are
+    simplified.
 
-    ⊞[i < n] e  →  (⊞[i < a] e) ++ (⊞[a <= i < b] e) ++ (⊞[b <= i < n] e); of a sum the pieces are added.
+    ⊞[i < n] e  →  (⊞[i < a] e) ++ (⊞[a <= i < b] e) ++ (⊞[b <= i < n] e); the parts of a sum are added.
 
-    The pieces are called as the loop was, all of them, or by `names`, one for each.
+    All parts keep the name of the loop, or get one of `names` each.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] given 1 <= n := ⊞[i < n] [1 <= i] · x[i - 1]"))
     >>> s.split_loop("i", 1)
@@ -67,17 +68,17 @@ def split_loop(work: Derivation, name: Target, *at: Any, names: Sequence[str] | 
       (⊞[i < 1] padding(float32)) ++ ⊞[1 <= i < n] x[i - 1]
     """
     if not at:
-        raise InvalidArgument("split_loop needs an index to split at", required=f"s.split_loop({brief(name)}, 1)")
+        raise InvalidArgument("split_loop needs at least one index", required=f"s.split_loop({brief(name)}, 1)")
     if names is not None:
         _check_names(names, len(at) + 1)
 
     def split(cursor: Cursor) -> None:
         bounds = [as_bound(bound, cursor) for bound in at]
-        _check_rising(work, cursor, bounds)
+        _check_ascending(work, cursor, bounds)
         try:
-            paths = pieces(work, cursor.path, bounds)
+            paths = split_at(work, cursor.path, bounds)
         except DoesNotApply as error:
-            error.suggestions = (*error.suggestions, *_within(work, cursor, name, bounds))
+            error.suggestions = (*error.suggestions, *_clamped_split(work, cursor, name, bounds))
             raise
         assert isinstance(cursor.term, Gen | Reduce)
         for path, called in zip(paths, names or [cursor.term.name] * len(paths), strict=True):
@@ -89,22 +90,24 @@ def split_loop(work: Derivation, name: Target, *at: Any, names: Sequence[str] | 
 
 
 def _check_names(names: Sequence[str], count: int) -> None:
-    """Raises `InvalidArgument` unless these are names for so many pieces."""
+    """Raise `InvalidArgument` unless there are `count` valid names."""
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and is_name(name) for name in names):
         raise InvalidArgument(f"names={brief(names)}", required='a list of names: names=["first", "rest"]')
     if len(names) != count:
-        raise InvalidArgument(f"{len(names)} names for {count} pieces", required="a name for each piece")
+        raise InvalidArgument(f"{len(names)} names for {count} parts", required="a name for each part")
 
 
-def _check_rising(work: Derivation, cursor: Cursor, bounds: Sequence[Index]) -> None:
+def _check_ascending(work: Derivation, cursor: Cursor, bounds: Sequence[Index]) -> None:
     for low, high in pairwise(bounds):
         if work.can_prove(cursor.path, at_most(high, low)) and not work.can_prove(cursor.path, at_most(low, high)):
             names = ", ".join(show_index(cursor.scope.index(bound)) for bound in bounds)
-            raise InvalidArgument(f"a loop is split at {names}, which do not rise", required="indices in rising order")
+            raise InvalidArgument(
+                f"the split indices {names} are not in ascending order", required="indices in ascending order"
+            )
 
 
-def _within(work: Derivation, cursor: Cursor, name: Target, bounds: Sequence[Index]) -> list[str]:
-    """Says how to split at the end of the range where an index may lie beyond it."""
+def _clamped_split(work: Derivation, cursor: Cursor, name: Target, bounds: Sequence[Index]) -> list[str]:
+    """Suggest to clamp the indices to the loop's range if they may exceed it."""
     assert isinstance(cursor.term, Gen | Reduce)
     low, high = cursor.term.low, cursor.term.high
     inside = [bound if work.can_prove(cursor.path, at_most(bound, high)) else imin(bound, high) for bound in bounds]
@@ -113,92 +116,92 @@ def _within(work: Derivation, cursor: Cursor, name: Target, bounds: Sequence[Ind
         return []
     texts = [show_index(cursor.scope.index(bound), ascii=True) for bound in inside]
     shown = ", ".join(text if text.isdigit() else repr(text) for text in texts)
-    return [f"split where the range ends, if that comes first: s.split_loop({name!r}, {shown})"]
+    return [f"clamp the indices to the loop's range: s.split_loop({name!r}, {shown})"]
 
 
-def pieces(work: Derivation, path: Path, bounds: Sequence[Index]) -> list[Path]:
-    """Splits the loop at a path at each of these indices, in rising order. Returns the pieces' paths, in order."""
+def split_at(work: Derivation, path: Path, bounds: Sequence[Index]) -> list[Path]:
+    """Split the loop at a path at each of these ascending indices. Return the paths of the parts, in order."""
     term = work.term(path)
     rule = f"split_{term.monoid}" if isinstance(term, Reduce) else "split_gen"
     at, found = path, []
     for at_index in bounds[::-1]:
-        # The last piece is cut off first, so that joining stays to the left.
-        work.rewrite(rule, at, reverse=False, **{_where(work, rule): at_index})
+        # Split off the last part first, so that the concatenation associates to the left.
+        work.rewrite(rule, at, reverse=False, **{_split_parameter(work, rule): at_index})
         found.append((*at, 1))
         at = (*at, 0)
     return [at, *found[::-1]]
 
 
-def _where(work: Derivation, rule: str) -> str:
-    """The parameter of a splitting rule that says where to split."""
+def _split_parameter(work: Derivation, rule: str) -> str:
+    """Return the parameter of a splitting rule that is the index to split at."""
     return next(name for name in work.rule(rule).metavariables if name not in ("lo", "hi", "e"))
 
 
-def written_out(work: Derivation, cursor: Cursor, name: Target) -> None:
-    """Writes out a loop of constant extent: Σ[i < 2] e(i) → e(0) + e(1). Raises `DoesNotApply`, with what to do instead."""
+def unroll_fully(work: Derivation, cursor: Cursor, name: Target) -> None:
+    """Unroll a loop of constant extent: Σ[i < 2] e(i) → e(0) + e(1). Raises `DoesNotApply` with alternatives."""
     assert isinstance(cursor.term, Gen | Reduce)
     low, high = cursor.term.low, cursor.term.high
     count = (high - low).constant
-    if count is None or not 1 <= count <= MOST_UNROLLED:
+    if count is None or not 1 <= count <= MAX_UNROLLED:
         first, last = (show_index(cursor.scope.index(bound)) for bound in (low, high))
         raise DoesNotApply(
             f"the loop {name} runs from {first} to {last}",
             place=place_of(work.goal, cursor.path),
-            required=f"a constant extent from 1 to {MOST_UNROLLED}",
-            suggestions=_instead(work, cursor, name),
+            required=f"a constant extent from 1 to {MAX_UNROLLED}",
+            suggestions=_alternatives(work, cursor, name),
         )
     single = f"{cursor.term.monoid}_one" if isinstance(cursor.term, Reduce) else "gen_one"
-    for path in pieces(work, cursor.path, [low + k for k in range(1, count)]):
+    for path in split_at(work, cursor.path, [low + k for k in range(1, count)]):
         work.attempt(single, path)
     simplify_guards(work, cursor.path)
 
 
-def _instead(work: Derivation, cursor: Cursor, name: Target) -> tuple[str, ...]:
-    """What to call where the extent of a loop is not such that it can be written out."""
+def _alternatives(work: Derivation, cursor: Cursor, name: Target) -> tuple[str, ...]:
+    """Suggest calls for a loop whose extent is not constant or too large."""
     assert isinstance(cursor.term, Gen | Reduce)
     extent = cursor.term.high - cursor.term.low
     if work.can_prove(cursor.path, at_most(extent, ZERO)):
         return ()
-    if extent.constant is None and work.can_prove(cursor.path, at_most(extent, as_index(MOST_UNROLLED))):
-        # The last tile is shorter than the others.
+    if extent.constant is None and work.can_prove(cursor.path, at_most(extent, as_index(MAX_UNROLLED))):
+        # The loop is the inner loop of tiles, the last of which is shorter.
         return (
-            "unroll the loop within tiles before s.tails(), while all tiles are of one length",
-            's.tails(strategy="split") in place of s.tails() leaves full tiles, which can be unrolled',
+            "unroll the inner loop before s.tails(), while all tiles have the same length",
+            's.tails(strategy="split") instead of s.tails() makes full tiles, which can be unrolled',
         )
-    return (f"s.unroll({name!r}, 8) runs it in tiles, which are written out in the code that is printed",)
+    return (f"s.unroll({name!r}, 8) tiles the loop, and unrolls the tiles in the generated code",)
 
 
-# -- one loop out of two ----------------------------------------------------------------------------------------------
+# -- flattening -------------------------------------------------------------------------------------------------------
 
 
-def from_zero(work: Derivation, path: Path) -> None:
-    """A loop counted from zero: ⊞[a <= i < b] e(i) → ⊞[i < b - a] e(a + i)."""
+def rebase(work: Derivation, path: Path) -> None:
+    """Shift a loop to start at zero: ⊞[a <= i < b] e(i) → ⊞[i < b - a] e(a + i)."""
     term = work.term(path)
     if isinstance(term, Gen | Reduce) and term.low != ZERO:
         work.rewrite(f"{term.monoid}_rebase" if isinstance(term, Reduce) else "gen_rebase", path)
 
 
 def flatten_loops(work: Derivation, name: Target) -> None:
-    """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _).
+    """Flatten two nested loops into one (loop coalescing; Halide's fuse): ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e.
 
-    It has the mark of the outer loop, or else that of the inner one.
+    The loop gets the mark of the outer loop, or else of the inner one. The indices become ij // m and ij % m.
 
     >>> s = reschedule(atl.parse("twice (A : float32[n, 4]) : float32[n, 4] := ⊞[i < n] ⊞[j < 4] 2 * A[i, j]"))
     >>> s.flatten_loops("i")
     twice (A : float32[n, 4]) : float32[n, 4] :=
       split 4 ⊞[ij < 4*n] 2 * A[ij // 4, ij % 4]
     """
-    first_possible(work, name, lambda cursor: _made_one(work, cursor, name))
+    first_possible(work, name, lambda cursor: _flatten(work, cursor, name))
 
 
-def _made_one(work: Derivation, cursor: Cursor, name: Target) -> None:
+def _flatten(work: Derivation, cursor: Cursor, name: Target) -> None:
     path, outer, inner = cursor.path, cursor.term, work.term((*cursor.path, 0))
     if not isinstance(outer, Gen):
         raise DoesNotApply(f"{name} is a reduction", required="the name of a gen, or a pattern of one")
     if not isinstance(inner, Gen):
-        raise DoesNotApply(f"no loop stands directly inside of the loop {outer.name}", required="two nested gens")
-    from_zero(work, path)
-    from_zero(work, (*path, 0))
+        raise DoesNotApply(f"no loop is directly inside the loop {outer.name}", required="two nested gens")
+    rebase(work, path)
+    rebase(work, (*path, 0))
     work.rewrite("split_flatten", path, reverse=True, k=inner.high - inner.low)
     work.rewrite("flatten_gen_gen", (*path, 0))
     work.rename((*path, 0), f"{outer.name}{inner.name}")

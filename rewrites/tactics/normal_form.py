@@ -1,4 +1,4 @@
-"""The normal form before lowering (§4.3.2, E32): scalar arithmetic in loops, accesses reduced, lets lifted."""
+"""The normal form before lowering (§4.3.2, E32): scalar arithmetic in loops, reduced accesses, lifted lets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, first_path
 
 POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *UNARY)), "pointwise_select")
-MOST_LETS: Final = 200
+MAX_LETS: Final = 200
 
 
 def normalize(work: Derivation) -> None:
-    """Brings the goal into the form that loop nests are made of; what is in it already stays.
+    """Normalize the goal to the form of loop nests: a + b → ⊞[i < n] a[i] + b[i] for tensors.
 
-    a + b → ⊞[i < n] a[i] + b[i] of tensors; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e. A let in arithmetic
-    rises out of it; a guarded scalar or a sum that is multiplied is bound: ([p] · a) * b → let x := [p] · a in x * b.
+    (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e. A let inside arithmetic is lifted out of it. A guarded scalar
+    or sum that is multiplied is bound: ([p] · a) * b → let x := [p] · a in x * b.
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n], y : float32[n]) : float32[n] "
@@ -29,7 +29,7 @@ def normalize(work: Derivation) -> None:
     """
     work.repeat(work.known((*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let")))
     simplify_guards(work)
-    for _ in range(MOST_LETS):
+    for _ in range(MAX_LETS):
         found = _in_arithmetic(work.goal.body, (), None)
         if found is None:
             break
@@ -41,7 +41,7 @@ def normalize(work: Derivation) -> None:
 
 
 def _in_arithmetic(term: Expr, path: Path, statement: Path | None) -> tuple[Path, Path] | None:
-    """A let within arithmetic, or a guard or reduction under a product or function: its start, and its place."""
+    """Return a let inside arithmetic, or a guard or reduction below a product or function: the paths of both."""
     if statement is not None and not term.type.rank:
         if isinstance(term, Let):
             return statement, path
@@ -69,7 +69,7 @@ def _folded(path: Path, statement: Path) -> bool:
 
 
 def _lift(work: Derivation, statement: Path, path: Path) -> None:
-    """A let within arithmetic becomes one around it."""
+    """Lift a let out of arithmetic."""
     at = work.term(path)
     assert isinstance(at, Let)
     name, value, mark = at.name, at.value, at.mark

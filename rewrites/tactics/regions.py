@@ -1,4 +1,4 @@
-"""Staging of a producer at a loop inside of which only a part of it is read: the part is found, and computed there."""
+"""Staging at a loop that reads only a part of a producer: the part is inferred (bounds inference) and staged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DIMENSIONS = "ijkl"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Where a producer is read: the place of the accesses to it, and their indices, outermost dimension first."""
+    """Accesses to a producer at one place, with their indices, outermost dimension first."""
 
     path: Path
     indices: tuple[Index, ...]
@@ -35,7 +35,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Along one dimension, what is read: from a base on, so many elements; as seen from the place of the buffer."""
+    """The range read along one dimension, `count` elements from `base` on, in terms of the buffer's scope."""
 
     base: Index
     count: Index
@@ -43,34 +43,34 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of a tensor that is read, and the uses that read it."""
+    """A part of a tensor, and the uses that read it."""
 
     uses: tuple[Use, ...]
     extents: tuple[Extent, ...]
 
 
 Bounds: TypeAlias = tuple[Index, Index]
-"""The least and the greatest index that is read along one dimension."""
+"""The least and the greatest index read along one dimension."""
 Box: TypeAlias = tuple[Bounds, ...]
-"""What one use reads, dimension by dimension."""
+"""The bounds of one use in each dimension."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Uses that are to read from one buffer, with what each of them reads."""
+    """Uses that share a buffer, with the boxes they read."""
 
     uses: list[Use]
     boxes: list[Box]
 
 
 def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
-    """Computes at the path `above` what is read below it of the tensor that the let at `let` binds.
+    """Compute at the path `above` the part of a let's tensor that is read below it.
 
     let buf := ⊞[i < n] e(i) in ⊞[o < m] … buf[o*8 + ii] …  →  ⊞[o < m] let buf := ⊞[i < 8] e(o*8 + i) in … buf[ii] …
 
-    What is read elsewhere is bound again. The mark of the let stays with what is read elsewhere, if anything is.
+    Reads elsewhere keep a let, with its mark.
     """
-    _elements_written_out(work, let, above)
+    _expand_elements(work, let, above)
     around = work.term(let)
     assert isinstance(around, Let)
     work.rewrite("unfold_let", let)
@@ -84,39 +84,39 @@ def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
 
 
 def stage_input(work: Derivation, reads: Sequence[Path], above: Path, name: str | None) -> None:
-    """Copies at the path `above` what is read below it of an input, at some of the paths `reads` that read it.
+    """Copy at the path `above` the part of an input that is read below it, at some of the `reads`.
 
     ⊞[o < m] … v[o*8 + ii] …  →  ⊞[o < m] let v := ⊞[i < 8] [o*8 + i < n] · v[o*8 + i] in … v[ii] …
     """
     arrays = {term.array for term in map(work.term, reads) if isinstance(term, Input)}
     if len(arrays) > 1:
         names = " and ".join(sorted(array.name for array in arrays))
-        raise DoesNotApply(f"{names} are read there: these are several inputs", required="reads of one input")
+        raise DoesNotApply(f"several inputs are read there: {names}", required="reads of one input")
     (array,) = arrays
     for at in reads:
-        _written_as_generations(work, at)
+        _expand_to_generations(work, at)
     bind(work, above, reads[0][len(above) :], name or array.name)
     stage_region(work, above, (*above, 1), name or array.name)
     match work.term(above):
         case Let(body=Let(value=Local())):
-            # All of it is read: the buffer is what was bound.
+            # All of it is read, so the buffer is the let itself.
             work.rewrite("unfold_let", (*above, 1))
         case _:
             pass
 
 
-def _elements_written_out(work: Derivation, let: Path, above: Path) -> None:
-    """Writes a let as generations in all of its dimensions: transpose v → ⊞[i < m] ⊞[j < n] v[j, i].
+def _expand_elements(work: Derivation, let: Path, above: Path) -> None:
+    """Expand a let to generations in all of its dimensions: transpose v → ⊞[i < m] ⊞[j < n] v[j, i].
 
-    Not where only dimensions of which all is read would be gained: how they are computed, say Σ[k < m] ⊞[j < n] e,
-    stays as it is.
+    This is skipped if it would only expand dimensions that are read entirely, so that their computation, such as
+    Σ[k < m] ⊞[j < n] e, is preserved.
     """
     path, outer = (*let, 0), 0
     while isinstance(gen := work.term(path), Gen):
         path, outer = (*path, 0), outer + 1
     if not gen.type.rank or not _has_elements(gen) or _all_is_read(work, let, above, outer):
         return
-    element = _written_as_generations(work, path)
+    element = _expand_to_generations(work, path)
     if not isinstance(gen, Input | Local):
         reduce_accesses(work, element)
         work.repeat(["guard_guard"], element)
@@ -124,7 +124,7 @@ def _elements_written_out(work: Derivation, let: Path, above: Path) -> None:
 
 
 def _all_is_read(work: Derivation, let: Path, above: Path, first: int) -> bool:
-    """Whether each use of a let below a place reads all of its dimensions from the one with the number `first` on."""
+    """Return True if each use of a let below a place reads its dimensions from number `first` on entirely."""
     around = work.term(let)
     assert isinstance(around, Let)
     of = around.value.type
@@ -143,7 +143,7 @@ def _all_is_read(work: Derivation, let: Path, above: Path, first: int) -> bool:
 
 
 def _has_elements(tensor: Expr) -> bool:
-    """Whether an element of a tensor is computed by itself, with nothing that is there for several of them."""
+    """Return True if an element of a tensor can be computed alone, without work shared by several elements."""
     match tensor:
         case Let() | Place():
             return False
@@ -153,8 +153,8 @@ def _has_elements(tensor: Expr) -> bool:
             return all(_has_elements(child.expr) for child in children(tensor) if child.expr.type.rank)
 
 
-def _written_as_generations(work: Derivation, path: Path) -> Path:
-    """v → ⊞[i < n] ⊞[j < m] v[i, j]: what lies outside of it is guarded then, where it is read. Its element's path."""
+def _expand_to_generations(work: Derivation, path: Path) -> Path:
+    """Expand v → ⊞[i < n] ⊞[j < m] v[i, j], so that out-of-range reads get a guard; return the path of the element."""
     for dimension in range(work.term(path).type.rank):
         work.rewrite("gen_eta", path, reverse=True)
         work.rename(path, _DIMENSIONS[dimension % len(_DIMENSIONS)])
@@ -163,13 +163,13 @@ def _written_as_generations(work: Derivation, path: Path) -> Path:
 
 
 def _compute_regions(work: Derivation, let: Path, above: Path, value: Expr, name: str) -> None:
-    """Computes what is read of a value below a place in as many buffers as there are regions that lie apart."""
+    """Compute the parts of a value that are read below a place, in a separate buffer for each region."""
     indices, tensors = binders_between(work.term(let), above[len(let) :])
     loops = _outer_loops(value)
     uses = _uses(work.term(above), shift_term(value, indices, tensors), above, len(loops))
     if not uses:
         raise DoesNotApply(
-            f"{name} is not read there", place=place_of(work.goal, above), required="a loop inside of which it is read"
+            f"{name} is not read there", place=place_of(work.goal, above), required="a loop that reads it"
         )
     rank = min(len(use.indices) for use in uses)
     uses = [Use(use.path + (0,) * (len(use.indices) - rank), use.indices[:rank]) for use in uses]
@@ -178,7 +178,7 @@ def _compute_regions(work: Derivation, let: Path, above: Path, value: Expr, name
         for use in region.uses:
             _read_from_region(work, above, use, region.extents, loops)
     for count, region in enumerate(regions):
-        # Each buffer stands inside of those before it.
+        # Each buffer is inside the previous ones.
         inside = above + (1,) * count
         bind(work, inside, (*region.uses[0].path[len(above) :], *(0,) * rank), name)
         reduce_accesses(work, (*inside, 0))
@@ -189,7 +189,7 @@ def _compute_regions(work: Derivation, let: Path, above: Path, value: Expr, name
 
 
 def _without_single_indices(work: Derivation, path: Path) -> None:
-    """⊞[i < 1] e(i) → ⊞[i < 1] e(0) in the dimensions of a buffer: conditions speak of the loops around it then."""
+    """Replace the index in buffer dimensions of extent one: ⊞[i < 1] e(i) → ⊞[i < 1] e(0)."""
     while isinstance(gen := work.term(path), Gen):
         if gen.high - gen.low == ONE:
             work.rewrite("gen_one", path)
@@ -197,9 +197,9 @@ def _without_single_indices(work: Derivation, path: Path) -> None:
 
 
 def note_growth(work: Derivation, let: Path) -> None:
-    """Notes of the buffer at a path if it grows with a size of the program that was to be scheduled.
+    """Add a note if the buffer at a path grows with a size of the original program.
 
-    The sizes that came in with tiles are chosen by whoever tiles.
+    Sizes introduced by tiling are not counted, since the user chooses them.
     """
     cursor = work.cursor(let)
     assert isinstance(cursor.term, Let)
@@ -213,7 +213,7 @@ def note_growth(work: Derivation, let: Path) -> None:
 
 
 def _outer_loops(value: Expr) -> list[Gen]:
-    """The generations that a tensor starts with."""
+    """Return the outermost generations of a tensor."""
     found = []
     while isinstance(value, Gen):
         found.append(value)
@@ -222,7 +222,7 @@ def _outer_loops(value: Expr) -> list[Gen]:
 
 
 def _uses(term: Expr, value: Expr, path: Path, most: int) -> list[Use]:
-    """The accesses to a value, with no more indices than it has generations; the value is as seen from the term."""
+    """Return the accesses to a value, with at most `most` indices; the value is in terms of the term's scope."""
     read: list[Index] = []
     at, below = term, path
     while isinstance(at, Access):
@@ -239,15 +239,15 @@ def _uses(term: Expr, value: Expr, path: Path, most: int) -> list[Use]:
 
 
 def _regions(work: Derivation, above: Path, uses: Sequence[Use], rank: int) -> list[Region]:
-    """What is read: a region for the uses that read the same part, or parts at a constant distance, and so for others.
+    """Group the uses into regions: uses that read the same part, or parts at a constant distance, share a region.
 
-    A row i and a row j of a matrix are two regions: in one there would be all rows between them.
+    A row i and a row j of a matrix are two regions, since one region would include all rows between them.
     """
     facts = work.cursor(above).scope.facts
     groups: list[_Group] = []
     for use in uses:
         read = tuple(_bounds(work, above, use, dimension) for dimension in range(rank))
-        near = [group for group in groups if any(_near(facts, read, other) for other in group.boxes)]
+        near = [group for group in groups if any(_belong_together(facts, read, other) for other in group.boxes)]
         groups = [group for group in groups if group not in near]
         groups.append(
             _Group(
@@ -266,35 +266,35 @@ def _regions(work: Derivation, above: Path, uses: Sequence[Use], rank: int) -> l
     ]
 
 
-def _near(facts: Facts, one: Box, other: Box) -> bool:
-    """Whether two parts of a tensor belong in one buffer: with both, it holds little that neither of them reads.
+def _belong_together(facts: Facts, one: Box, other: Box) -> bool:
+    """Return True if two parts of a tensor share a buffer without including much that neither of them reads.
 
-    They do if they lie at a constant distance in every dimension, or in all but one, in which they meet, or if one of
-    them holds the other.
+    They do if they are at a constant distance in every dimension, or in all but one in which they overlap or adjoin, or
+    if one contains the other.
     """
-    apart = [
+    varying = [
         (a, b)
         for a, b in zip(one, other, strict=True)
         if (a[0] - b[0]).constant is None or (a[1] - b[1]).constant is None
     ]
-    swapped = [(b, a) for a, b in apart]
-    if len(apart) == 1 and any(_goes_on(facts, first, second) for first, second in (*apart, *swapped)):
+    swapped = [(b, a) for a, b in varying]
+    if len(varying) == 1 and any(_overlaps_or_adjoins(facts, first, second) for first, second in (*varying, *swapped)):
         return True
-    return any(all(_holds_all_of(facts, outer, inner) for outer, inner in pairs) for pairs in (apart, swapped))
+    return any(all(_contains(facts, outer, inner) for outer, inner in pairs) for pairs in (varying, swapped))
 
 
-def _goes_on(facts: Facts, first: Bounds, second: Bounds) -> bool:
-    """Whether a range begins within another one, or right behind it, and ends no sooner."""
+def _overlaps_or_adjoins(facts: Facts, first: Bounds, second: Bounds) -> bool:
+    """Return True if the second range starts within the first one or directly after it, and does not end earlier."""
     begins = proves(facts, at_most(first[0], second[0])) and proves(facts, at_most(second[0], first[1] + ONE))
     return begins and proves(facts, at_most(first[1], second[1]))
 
 
-def _holds_all_of(facts: Facts, outer: Bounds, inner: Bounds) -> bool:
+def _contains(facts: Facts, outer: Bounds, inner: Bounds) -> bool:
     return proves(facts, at_most(outer[0], inner[0])) and proves(facts, at_most(inner[1], outer[1]))
 
 
 def _hull(facts: Facts, read: Sequence[Bounds], scope: Scope) -> Extent:
-    """What is read along one dimension, by all uses together; `scope` is the buffer's."""
+    """Return the range read along one dimension by all uses; `scope` is the buffer's."""
     base = _extreme(facts, [low for low, _ in read], imin, at_most)
     top = _extreme(facts, [high for _, high in read], imax, lambda a, b: at_most(b, a))
     count = simplify(facts, imax(ZERO, top - base + ONE))
@@ -302,7 +302,7 @@ def _hull(facts: Facts, read: Sequence[Bounds], scope: Scope) -> Extent:
 
 
 def _bounds(work: Derivation, above: Path, use: Use, dimension: int) -> Bounds:
-    """The least and the greatest index of a use along a dimension, over the loops between the buffer and it."""
+    """Return the bounds of a use's index along a dimension, over the loops between the buffer and the use."""
     facts, cursor = work.cursor(above).scope.facts, work.cursor(use.path)
     opened = cursor.scope.index(use.indices[dimension])
     between = cursor.spine()[len(above) : -1]
@@ -310,7 +310,7 @@ def _bounds(work: Derivation, above: Path, use: Use, dimension: int) -> Bounds:
     low, high = lower_bound(facts, opened, ranges), upper_bound(facts, opened, ranges)
     if low is None or high is None:
         raise DoesNotApply(
-            f"no bounds are found for the index {opened}, over the loops inside",
+            f"no bounds were found for the index {opened} over the loops inside",
             place=place_of(work.goal, use.path),
             required="indices that are bounded by the loops between the buffer and its uses",
         )
@@ -323,7 +323,7 @@ def _extreme(
     combined: Callable[..., Index],
     beyond: Callable[[Index, Index], Predicate],
 ) -> Index:
-    """The one that is proved to be least, or greatest, of all; or else their minimum, or maximum."""
+    """Return the candidate proved to be the least (or greatest), or else their minimum (or maximum)."""
     for candidate in candidates:
         if all(proves(facts, beyond(candidate, other)) for other in candidates):
             return candidate
@@ -331,7 +331,7 @@ def _extreme(
 
 
 def _read_from_region(work: Derivation, above: Path, use: Use, region: Sequence[Extent], loops: Sequence[Gen]) -> None:
-    """v[i] → (⊞[t < count] v[base + t])[i - base], in every dimension, the last one first."""
+    """Read through a buffer: v[i] → (⊞[t < count] v[base + t])[i - base], in every dimension, last one first."""
     by, _ = binders_between(work.term(above), use.path[len(above) :])
     here = [Extent(shift(extent.base, by), shift(extent.count, by)) for extent in region]
     rank = len(region)
@@ -350,7 +350,7 @@ def _read_from_region(work: Derivation, above: Path, use: Use, region: Sequence[
 
 
 def _rows(value: Expr, indices: Sequence[Index], here: Sequence[Extent], first: int, loops: Sequence[Gen]) -> Expr:
-    """⊞ … v[i]…[base + t]…, under a binder for the dimension `first`, with a generation for each one after it."""
+    """Return ⊞ … v[i]…[base + t]…, under a binder for the dimension `first`, with a generation for each later one."""
     rank = len(here)
     binders = rank - first
     term = shift_term(value, binders)

@@ -1,4 +1,4 @@
-"""Tactics that make a goal smaller: definitions unfolded, accesses reduced, guards decided."""
+"""Simplification: inlining, reduction of accesses, decided guards, and solving conditions for an index."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ OF_ACCESSES: Final = (
     "concat_access_left", "concat_access_right", *(f"{operator}_access" for operator in OPERATORS_BY_WORD),
     *(f"get_{monoid}" for monoid in MONOIDS), *(f"{op}_access" for op in (*BINARY, *UNARY)),
 )  # fmt: skip
-"""What reading one element of an operator's result computes."""
+"""Rules that compute an element of an operator's result."""
 
 
 def inline(work: Derivation, name: Target, *, at: Target | None = None) -> None:
-    """Unfolds a let by its name, or all uses of a reshape operator, such as "split", by its definition.
+    """Inline a let by name, or all uses of a reshape operator such as "split" (compute_inline).
 
     let buf := v in … buf[i] …  →  … v[i] …
 
@@ -51,22 +51,22 @@ def inline(work: Derivation, name: Target, *, at: Target | None = None) -> None:
         if not work.sweep([f"unfold_{name}"], below):
             raise DoesNotApply(f"there is no {name} in the goal", required=f"a use of {name}")
         return
-    lets = lets_called(work, name)
+    lets = find_lets(work, name)
     inside = [cursor for cursor in lets if cursor.path[: len(below)] == below]
     if not inside:
-        raise DoesNotApply(f"the let {name} does not stand at that place", required="a let at the place, or below it")
+        raise DoesNotApply(f"the let {name} is not at that place", required="a let at the place, or below it")
     work.rewrite("unfold_let", inside[0].path)
 
 
-def lets_called(work: Derivation, name: Target) -> list[Cursor]:
-    """The lets that are meant, from the outside in. Raises `DoesNotApply` if there are none."""
+def find_lets(work: Derivation, name: Target) -> list[Cursor]:
+    """Return the selected lets, from the outside in. Raises `DoesNotApply` if there are none."""
     found = every(work.goal, name)
     lets = [cursor for cursor in found if isinstance(cursor.term, Let)]
     if not lets:
         what = {Gen: "bound by a loop", Reduce: "bound by a loop", Input: "an input"}.get(type(found[0].term))
         named = [cursor.called[0] for cursor in binders(work.goal) if isinstance(cursor.term, Let)]
         raise DoesNotApply(
-            f"{name} is {f'{what}, not by a let' if what == 'bound by a loop' else what or 'no let'}",
+            f"{name} is {f'{what}, not by a let' if what == 'bound by a loop' else what or 'not a let'}",
             place=place_of(work.goal, found[0].path),
             required=f"the name of a let{f': {known_names(named)}' if named else '; the goal has none'}",
         )
@@ -74,17 +74,17 @@ def lets_called(work: Derivation, name: Target) -> list[Cursor]:
 
 
 def reduce_accesses(work: Derivation, below: Path = ()) -> int:
-    """Computes elements where they are read: (⊞[i < n] e)[k] → e[k], through whatever stands between.
+    """Reduce accesses to the element: (⊞[i < n] e)[k] → e[k], through all operators between.
 
-    Where k cannot be proved to lie within the range, the element is guarded.
+    Where k is not proved to be within the range, the element gets a guard.
     """
     return work.repeat(work.known(OF_ACCESSES), below)
 
 
 def simpl_guard(work: Derivation, *, at: Target | None = None) -> None:
-    """Drops what is known of guards: [true] · e → e, [p ∧ q] · e → [p] · e where p implies q, a false guard → padding.
+    """Simplify guards by known facts: [true] · e → e, [p ∧ q] · e → [p] · e if p implies q, false guards → padding.
 
-    Selections are decided too.
+    Selections with a known condition are simplified too.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] [0 <= i ∧ 2 <= i] · x[i - 2]"))
     >>> s.simpl_guard()
@@ -97,12 +97,12 @@ def simpl_guard(work: Derivation, *, at: Target | None = None) -> None:
         raise DoesNotApply(
             "no guard in the goal is known to be true or false",
             required="a guard, or a conjunct of one, that the facts in scope decide",
-            suggestions=("state what is known of the sizes: reschedule(…, given=[…])",),
+            suggestions=("assume conditions on the sizes: reschedule(…, given=[…])",),
         )
 
 
 def simplify_guards(work: Derivation, below: Path = ()) -> None:
-    """As `simpl_guard`, but content with nothing to do."""
+    """Simplify like `simpl_guard`, without failing."""
     _visit(work, work.cursor(below))
 
 
@@ -116,7 +116,7 @@ def _visit(work: Derivation, cursor: Cursor) -> None:
 
 
 def _decided(work: Derivation, cursor: Cursor) -> bool:
-    """One step at a guard or a selection whose condition is known to hold, or not to."""
+    """Simplify a guard or a selection whose condition is known to be true or false."""
     assert isinstance(cursor.term, Guard | Select)
     kind = "guard" if isinstance(cursor.term, Guard) else "select"
     predicate = cursor.term.predicate
@@ -129,10 +129,9 @@ def _decided(work: Derivation, cursor: Cursor) -> bool:
 
 
 def implied(parts: Sequence[Predicate], *scopes: Scope) -> tuple[list[Predicate], list[Predicate]]:
-    """Which of some conditions stay and which may be dropped, as others that stay imply them in each of these scopes.
+    """Split conditions into those to keep and those that the kept ones imply in each of these scopes.
 
-    [0 <= k ∧ A[k] = 1] does imply 0 <= k, since what is read outside of A is zero. But it stays: by it A[k] is no such
-    read.
+    [0 <= k ∧ A[k] = 1] implies 0 <= k, since reads outside A are zero. But 0 <= k is kept, because it makes A[k] safe.
     """
     stay, dropped = list(parts), []
     for part in parts:
@@ -145,7 +144,7 @@ def implied(parts: Sequence[Predicate], *scopes: Scope) -> tuple[list[Predicate]
 
 
 def reads_by(other: Predicate, part: Predicate) -> bool:
-    """Whether a condition reads elements at what another one speaks of."""
+    """Return True if a condition reads elements at indices that another condition constrains."""
     terms = (term for e in expressions(part) for term, _ in e.terms)
     spoken = {atom for term in terms for atom in term if not isinstance(atom, Size)}
     reads = (atom for atom in atoms_of(other) if isinstance(atom, Read))
@@ -153,7 +152,7 @@ def reads_by(other: Predicate, part: Predicate) -> bool:
 
 
 def _without_implied(work: Derivation, cursor: Cursor, parts: Sequence[Predicate]) -> bool:
-    """Drops the conjuncts that the others imply: in one step, if those that stay are seen to imply them all."""
+    """Drop the conjuncts that the others imply, in one step if possible."""
     stay, dropped = implied(parts, cursor.scope, cursor.safe_scope)
     if not dropped:
         return False
@@ -165,9 +164,9 @@ def _without_implied(work: Derivation, cursor: Cursor, parts: Sequence[Predicate
 
 
 def guard_reads(work: Derivation, below: Path) -> None:
-    """Guards what is read from a place on, where the conditions that made it safe have stayed elsewhere.
+    """Guard the reads below a place that are no longer proved safe, because their guards are elsewhere.
 
-    v[k]  →  [0 <= k ∧ k < n] · v[k], unless it is known there that 0 <= k and k < n.
+    v[k]  →  [0 <= k ∧ k < n] · v[k], without the conditions that are known there.
     """
     unsafe = [path for path, _ in unsafe_accesses(work.goal, below) if isinstance(work.term(path), Access)]
     for path in sorted(unsafe, key=len, reverse=True):
@@ -181,10 +180,10 @@ def guard_reads(work: Derivation, below: Path) -> None:
 
 
 def solve_for_index(work: Derivation, name: Target | None = None) -> None:
-    """Writes conditions that fix a loop's index as index = …: [i = j*m + k] with 0 <= k < m → [j = i // m ∧ k = i % m].
+    """Solve conditions that determine a loop's index: [i = j*m + k] with 0 <= k < m → [j = i // m ∧ k = i % m].
 
-    Equations in which the index has the factor 1 or -1 are solved as they stand. Of each guard the loops around it are
-    tried from the nearest on; `name` chooses one.
+    Equations where the index has factor 1 or -1 are solved directly. For each guard, the loops around it are tried from
+    the nearest on; `name` selects one.
 
     >>> s = reschedule(atl.parse(
     ...     "f (A : float32[n, 4], m : size) : float32[m] "
@@ -202,13 +201,13 @@ def solve_for_index(work: Derivation, name: Target | None = None) -> None:
                     break
     if work.taken == before:
         raise DoesNotApply(
-            "no guard fixes an index in another form than index = …",
-            required="a guard with an equation, or a pair of bounds, that fixes the index of a loop around it",
+            "no guard determines an index other than by index = …",
+            required="a guard with an equation, or a pair of bounds, that determines the index of a loop around it",
         )
 
 
 def _loops_around(cursor: Cursor, meant: set[Path] | None) -> list[int]:
-    """The de Bruijn positions of the indices that may be solved for, the nearest loop's first."""
+    """Return the de Bruijn positions of the indices to solve for, the nearest loop first."""
     loops = [above for above in reversed(cursor.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
     return [position for position, above in enumerate(loops) if meant is None or above.path in meant]
 
@@ -224,7 +223,7 @@ def _solve(work: Derivation, cursor: Cursor, position: int) -> bool:
 
 
 def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
-    """Conditions that may say the same, with the variable alone on one side of an equation."""
+    """Return possibly equivalent conditions with the variable alone on one side of an equation."""
     out: list[Predicate] = []
     for position, part in enumerate(parts):
         rest = [other for k, other in enumerate(parts) if k != position]
@@ -246,7 +245,7 @@ def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
 
 
 def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicate]) -> list[Predicate]:
-    """t = factor * variable + digit: the variable is t // factor and the digit t % factor."""
+    """Solve t = factor * variable + digit: the variable is t // factor and the digit t % factor."""
     out: list[Predicate] = []
     for atom in dict.fromkeys(a for e in expressions(part) for a in atoms(e) if isinstance(a, Bound)):
         digit = index(atom)
@@ -263,7 +262,7 @@ def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicat
 
 
 def linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
-    """part says something of factor * variable + remainder; of both signs."""
+    """Return factor and remainder if the condition is on factor * variable + remainder, with both signs."""
     if not isinstance(part, Zero | NonNegative):
         return []
     (expression,) = expressions(part)

@@ -1,14 +1,14 @@
-"""Rules and tactics of your own: stated in a script or a notebook, judged at once, used like those that are here.
+"""User-defined rules and tactics: declared in a script or a notebook, checked at once, used like built-in ones.
 
 >>> import atl
 >>> from rewrites import reschedule
->>> from rewrites.user_rules import Elem, Equation, Index, equation, given, grade, rule
+>>> from rewrites.user_rules import Elem, Equation, Index, equation, given, proof_status, rule
 >>> @rule
 ... def twice_is_double(e: Elem) -> Equation:
-...     \"\"\"What is added to itself is doubled.\"\"\"
+...     \"\"\"Adding a term to itself doubles it.\"\"\"
 ...     return equation(e + e, 2 * e)
->>> print(grade(twice_is_double))
-grade 3: proved for all sizes
+>>> print(proof_status(twice_is_double))
+proved for all sizes
 >>> x = atl.tensor("x", atl.sizes("n"))
 >>> reschedule(atl.program("double", [x], x + x)).rw(twice_is_double)
 double (x : float32[n]) : float32[n] :=
@@ -35,11 +35,12 @@ from rewrites.rule import (
     equation,
     given,
 )
-from rewrites.user_rules.reading import Own, read
-from rewrites.user_rules.rules import grade, rule
+from rewrites.user_rules.reading import UserDefinitions, read
+from rewrites.user_rules.rules import proof_status, rule
 from rewrites.user_rules.tactics import tactic, tactics
 
 __all__ = [
     "Body", "BodyT", "BodyU", "Cond", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index", "Matrix", "MatrixT",
-    "Own", "Rule", "Scalar", "Vector", "VectorT", "equation", "given", "grade", "read", "rule", "tactic", "tactics",
+    "Rule", "Scalar", "UserDefinitions", "Vector", "VectorT", "equation", "given", "proof_status", "read", "rule",
+    "tactic", "tactics",
 ]  # fmt: skip

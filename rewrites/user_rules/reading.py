@@ -1,4 +1,4 @@
-"""A file of rules and tactics of one's own, as the command line is given it."""
+"""Files with user-defined rules and tactics, for the command line."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from dataclasses import dataclass, field
 from atl.files.atomic import as_path
 from atl.files.programs import load_module
 from rewrites.rule import Rule
-from rewrites.rule_checking.graded import standing_of
+from rewrites.rule_checking.registry import status_of
 from rewrites.user_rules import tactics
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """The rules and tactics that a module has declared, by name."""
+class UserDefinitions:
+    """The rules and tactics that a module declares, by name."""
 
     rules: dict[str, Rule] = field(default_factory=dict)
     tactics: dict[str, Callable[..., object]] = field(default_factory=dict)
 
 
-def read(path: str | os.PathLike[str]) -> Own:
-    """Runs a Python file, and gives the rules and tactics that it declares; each rule is judged as it is declared.
+def read(path: str | os.PathLike[str]) -> UserDefinitions:
+    """Run a Python file and return the rules and tactics that it declares. Each rule is checked when it is declared.
 
-    Raises what the file raises of ours, and `InvalidArgument` for what is no file that can be run.
+    Raises the errors of the file, and `InvalidArgument` for a file that cannot be run.
     """
     file = as_path(path, like="rules.py")
     values = list(vars(load_module(str(file))).values())
     known = tactics.tactics()
-    stated = {value.name: value for value in values if isinstance(value, Rule) and standing_of(value) is not None}
+    stated = {value.name: value for value in values if isinstance(value, Rule) and status_of(value) is not None}
     found = {name: made for name, made in known.items() if any(made is value for value in values)}
-    return Own(stated, found)
+    return UserDefinitions(stated, found)

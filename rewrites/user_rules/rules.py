@@ -1,4 +1,4 @@
-"""A rule of a user's own: `@rule` on a function that states an equation."""
+"""User-defined rules: `@rule` on a function that returns an equation."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import overload
 from atl.core.dtypes import ANY_DTYPE
 from atl.errors import ATLError, DtypeError, InvalidArgument, brief
 from rewrites.kinds import Kind
-from rewrites.rule import OWN, Equation, Rule, is_name, metavariables_of
-from rewrites.rule_checking.graded import judge, standing_of
-from rewrites.rule_checking.standing import Standing
+from rewrites.rule import USER_FAMILY, Equation, Rule, is_name, metavariables_of
+from rewrites.rule_checking.registry import register, status_of
+from rewrites.rule_checking.status import ProofStatus
 from rewrites.statement import Ranks, Statement, choices_of_ranks
 from rewrites.stating import stated
 
@@ -24,20 +24,21 @@ def rule(*, source: str = "") -> Callable[[Callable[..., Equation]], Rule]: ...
 def rule(
     function: Callable[..., Equation] | None = None, /, *, source: str = ""
 ) -> Rule | Callable[[Callable[..., Equation]], Rule]:
-    """Makes a rule of a function that states an equation, and judges it at once, in a second or a few.
+    """Declare a rule by a function that returns an equation, and check it, which takes a second or a few.
 
-    Its parameters are metavariables, each annotated with what it ranges over: `Index`, `Cond`, `Elem`, `Vector`,
-    `Body[Index]`, …; its docstring is the law; it returns `equation(left, right, given(premises))`. The rule is tried
-    with random elements (grade 1) and at small sizes for all elements (grade 2), and a proof for all sizes is tried
-    (grade 3). It is then used by itself, `s.rw(twice)`. A theorem that rests on one of grade 1 or 2 says so in
-    its text, in its certificate and in what `atl check` answers.
+    The function's parameters are metavariables, each annotated with its kind: `Index`, `Cond`, `Elem`, `Vector`,
+    `Body[Index]`, …. Its docstring describes the equation, and it returns `equation(left, right, given(premises))`.
 
-    The function is called here, once for each rank of elements up to 4, with metavariables in place of arguments. The
-    equations that it returns are the rule: they are judged, applied and recorded, and the function is not called again.
-    A rule is used at the ranks for which it was stated, and on integers only if it was not found false for them.
+    The rule is checked with random elements (*tested*), at small sizes for all elements (*bounded*), and by a proof for
+    all sizes (*proved*). Pass the rule itself to a session: `s.rw(twice)`. A theorem that uses an unproved rule says
+    so in its text, in its certificate and in the output of `atl check`.
 
-    Raises `FalseRule` with sizes and elements that break it, `UntriedRule` where it claims nothing, `InvalidArgument`,
-    `InvalidName`.
+    The function is called here, once for each rank of elements up to 4, and never again. The equations that it returns
+    are checked, applied and recorded. A rule is used only at ranks for which the function returned an equation, and on
+    integers only if it was not found false for them.
+
+    Raises `FalseRule` with sizes and elements that break the rule, `UntriedRule` if it has no instance that could be
+    tried, `InvalidArgument`, `InvalidName`.
 
     >>> from rewrites.user_rules import Body, Equation, Index, equation, rule
     >>> import atl
@@ -47,39 +48,39 @@ def rule(
     ...     return equation(atl.sum(n, lambda i: e(i)), atl.sum(n - 1, lambda i: e(i)))
     Traceback (most recent call last):
     rewrites.errors.FalseRule: forget_the_last is false: its sides differ [ATL713]
-      required: sides that are equal wherever the premises hold and both have a meaning
+      required: sides that are equal wherever the premises hold and both sides are well-formed
       breaks at: n = 1, e(0) = 1: the left side is 1, the right one 0
-      try: state what it needs as a premise: equation(left, right, given(…))
+      try: add the missing condition as a premise: equation(left, right, given(…))
     """
     if function is None:
-        return lambda stated: _judged(stated, source)
-    return _judged(function, source)
+        return lambda declared: _declare(declared, source)
+    return _declare(function, source)
 
 
-def grade(stated: Rule) -> Standing:
-    """How far a rule of one's own is known to be true: prints as "grade 2: …", with what stands in the way of a proof.
+def proof_status(stated: Rule) -> ProofStatus:
+    """Return the proof status of a user-defined rule. It prints as "bounded: …", with the reason why it is not proved.
 
-    Raises `InvalidArgument` for what is none.
+    Raises `InvalidArgument` for anything else.
     """
-    found = standing_of(stated) if isinstance(stated, Rule) else None
+    found = status_of(stated) if isinstance(stated, Rule) else None
     if found is None:
-        raise InvalidArgument(f"{brief(stated)} is no rule of your own", required="what @rule has made of a function")
+        raise InvalidArgument(f"{brief(stated)} is not a user-defined rule", required="a function decorated with @rule")
     return found
 
 
-def _judged(function: Callable[..., Equation], source: str) -> Rule:
+def _declare(function: Callable[..., Equation], source: str) -> Rule:
     if not isinstance(function, FunctionType):
-        raise InvalidArgument(f"{brief(function)} states no rule", required="@rule on a function")
+        raise InvalidArgument(f"{brief(function)} is not a function", required="@rule on a function")
     if not is_name(function.__name__) or type(source) is not str:
         raise InvalidArgument(
-            f"the rule {brief(function.__name__)} of the source {brief(source)} has no plain name and source",
-            required="a name in Python, and a source as text",
+            f"the rule {brief(function.__name__)} with source={brief(source)} has an invalid name or source",
+            required="a Python identifier as name, and a string as source",
         )
     law = inspect.getdoc(function)
     if not law:
         raise InvalidArgument(
-            f"the rule {function.__name__} does not say its law",
-            required="a docstring: the law in a sentence",
+            f"the rule {function.__name__} has no docstring",
+            required="a docstring that describes the equation in a sentence",
             suggestions=('"""A sum of differences of neighbours is the difference of the ends."""',),
         )
     try:
@@ -88,25 +89,25 @@ def _judged(function: Callable[..., Equation], source: str) -> Rule:
         raise
     except Exception as error:
         raise InvalidArgument(
-            f"an annotation of {function.__name__} is not known: {type(error).__name__}: {error}",
+            f"an annotation of {function.__name__} is unknown: {type(error).__name__}: {error}",
             required="kinds of rewrites.user_rules at the top of the module: Index, Cond, Elem, Body[Index], …",
         ) from error
     _check_parameters(function, kinds)
     statements = _statements(function, kinds)
-    made = Rule(function.__name__, OWN, source, law, kinds, statements, module=_module_of(function))
-    judge(made)
+    made = Rule(function.__name__, USER_FAMILY, source, law, kinds, statements, module=_module_of(function))
+    register(made)
     return made
 
 
 def _module_of(function: FunctionType) -> str:
-    """Return the module that a rule can be imported from; "" for one that is stated within a function."""
+    """Return the module that a rule can be imported from; "" for a rule declared inside a function."""
     return str(function.__module__) if function.__qualname__ == function.__name__ else ""
 
 
 def _statements(function: Callable[..., Equation], kinds: Mapping[str, Kind]) -> Mapping[Ranks, Statement]:
-    """Return what a function states at each rank of elements; from here on it is not called again.
+    """Call the function at each rank of elements and return the statements.
 
-    A function may fail at some ranks: the rule is then not about elements of these.
+    The function may fail at some ranks; the rule then does not apply to elements of these ranks.
     """
     found: dict[Ranks, Statement] = {}
     failed: list[Exception] = []
@@ -114,16 +115,16 @@ def _statements(function: Callable[..., Equation], kinds: Mapping[str, Kind]) ->
         try:
             made = stated(function, kinds, ranks)
             if made.lhs == made.rhs:
-                raise InvalidArgument("both sides are the same", required="an equation of two terms that differ")
+                raise InvalidArgument("both sides are the same", required="an equation of two different terms")
             found[ranks] = made
         except Exception as error:  # noqa: BLE001 (a user's function may raise anything)
             failed.append(error)
     if not found:
         first = failed[0]
-        said = first.summary if isinstance(first, ATLError) else f"{type(first).__name__}: {first}"
+        why = first.summary if isinstance(first, ATLError) else f"{type(first).__name__}: {first}"
         raise InvalidArgument(
-            f"the rule {function.__name__} cannot be stated: {said}",
-            required="a function of its metavariables that returns equation(left, right, given(premises))",
+            f"the rule {function.__name__} has no valid equation: {why}",
+            required="a function of metavariables that returns equation(left, right, given(premises))",
             suggestions=(*_of_functions(kinds), *_suggested(first)),
         ) from first
     return MappingProxyType(found)
@@ -136,7 +137,7 @@ def _suggested(error: Exception) -> tuple[str, ...]:
 
 
 def _of_functions(kinds: Mapping[str, Kind]) -> list[str]:
-    """Return what to write for each Body[Scalar], a function of a number: it may be meant as one of an index."""
+    """Suggest Body[Index] for each Body[Scalar], which is a function of a number rather than of an index."""
     scalar = ("tensor", 0, "")
     of_numbers = [
         name for name, kind in kinds.items() if any((at.sort, at.rank, at.group) == scalar for at in kind.parameters)
@@ -151,6 +152,6 @@ def _check_parameters(function: FunctionType, kinds: Mapping[str, Kind]) -> None
         )
         if not plain or name not in kinds:
             raise InvalidArgument(
-                f"the parameter {name} of the rule {function.__name__} is no metavariable",
+                f"the parameter {name} of the rule {function.__name__} is not a metavariable",
                 required="a plain parameter with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
             )

@@ -1,4 +1,4 @@
-"""A tactic of a user's own: a function of a session and further arguments, which makes the session's public calls."""
+"""User-defined tactics: functions that take a session and further arguments and make public calls of the session."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rewrites import tactics as ours
 F = TypeVar("F", bound=Callable[..., object])
 
 _KNOWN: Final[dict[str, Callable[..., object]]] = {}
-"""The tactics that this process has been given, by name; the last of a name counts, as in a notebook."""
+"""The tactics declared in this process, by name. A later declaration replaces an earlier one, as in a notebook."""
 
 
 def tactic(function: F) -> F:
-    """Makes a function of a session one call of sessions: `s.apply(function, …)`, or by its name.
+    """Declare a function as a tactic, to be called as `s.apply(function, …)` or by its name.
 
-    The function makes the calls that one makes by hand. It is recorded as one call, undone as one, and refused as a
-    whole: where one of its calls is refused the session stays as it was. As every call asks the kernel, it cannot be
-    wrong. Its docstring says before → after; `atl tactics --own FILE` lists it.
+    The function makes the same calls of the session that a user makes by hand. They are recorded and undone as one
+    call; if one of them is refused, the session stays unchanged. Every call goes through the kernel, so a tactic cannot
+    prove anything false. Its docstring contains before → after; `atl tactics --own FILE` lists it.
 
-    Raises `InvalidArgument`, and `InvalidName` for the name of a call that sessions have.
+    Raises `InvalidArgument`, and `InvalidName` if sessions have a method of this name.
 
     >>> import atl
     >>> from rewrites import reschedule
@@ -39,16 +39,18 @@ def tactic(function: F) -> F:
     ["tile_rows('i', 8)"]
     """
     if not isinstance(function, FunctionType):
-        raise InvalidArgument(f"{brief(function)} is no tactic", required="@tactic on a function of a session")
+        raise InvalidArgument(
+            f"{brief(function)} is not a function", required="@tactic on a function that takes a session"
+        )
     name = function.__name__
     if hasattr(ours, name) or name.startswith("_") or name == "<lambda>":
-        raise InvalidName(f"a tactic called {name}", required="a name of its own, which no call of sessions has")
+        raise InvalidName(f"a tactic cannot be called {name}", required="a name that no method of sessions has")
     if not inspect.signature(function).parameters:
-        raise InvalidArgument(f"{name} takes no session", required=f"def {name}(s, …)")
+        raise InvalidArgument(f"the tactic {name} has no parameter for the session", required=f"def {name}(s, …)")
     if "→" not in (inspect.getdoc(function) or ""):
         raise InvalidArgument(
-            f"the tactic {name} does not say what it does",
-            required="a docstring with before → after",
+            f"the docstring of the tactic {name} has no →",
+            required="a docstring that shows before → after",
             suggestions=('"""Runs a loop in blocks: ⊞[i < n] e → ⊞[io < n / k] ⊞[ii < k] e."""',),
         )
     _KNOWN[name] = function
@@ -56,22 +58,22 @@ def tactic(function: F) -> F:
 
 
 def tactics() -> dict[str, Callable[..., object]]:
-    """The tactics of one's own that are known here, by name."""
+    """Return the user-defined tactics declared in this process, by name."""
     return dict(_KNOWN)
 
 
 def text_of(function: Callable[..., object]) -> tuple[str, str]:
-    """How a tactic is called, and what its docstring says."""
+    """Return the call and the docstring of a tactic."""
     return f"s.{name_of(function)}{parameters_of(function)}", inspect.getdoc(function) or ""
 
 
 def name_of(function: object) -> str:
-    """What a tactic is called in the record of a session; a callable object has the name of its class."""
+    """Return the name of a tactic in the record of a session; a callable object has the name of its class."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def parameters_of(function: Callable[..., object]) -> str:
-    """The parameters without their annotations, and without the session."""
+    """Return the parameters without annotations and without the session."""
     whole = inspect.signature(function)
     shown = [each.replace(annotation=inspect.Parameter.empty) for each in list(whole.parameters.values())[1:]]
     return str(whole.replace(parameters=shown, return_annotation=inspect.Signature.empty))

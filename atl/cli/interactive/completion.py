@@ -11,7 +11,7 @@ from atl.cli.interactive.syntax import CALLS, COMMANDS
 from rewrites import Session, rules
 from rewrites.cursors.cursor import Cursor, binders
 from rewrites.cursors.targets import places
-from rewrites.egraph.uses import ANY_TERM
+from rewrites.egraph.phases import ANY_TERM
 from rewrites.matching.patterns import outermost
 from rewrites.session import catalogue
 

@@ -20,8 +20,8 @@ from rewrites import DoesNotApply, Handle, Session, Theorem, reschedule, rules
 from rewrites.cursors.targets import Target
 from rewrites.session import catalogue
 from rewrites.session.display import Diff, described
-from rewrites.session.offers.offer import Offer, Offers
-from rewrites.session.offers.trying import SECONDS
+from rewrites.session.suggestions.search import SECONDS
+from rewrites.session.suggestions.suggestion import Suggestion, Suggestions
 
 MAX_LISTED: Final = 20
 """Number of offers that `?` lists."""
@@ -49,7 +49,7 @@ class Shell:
         """The subterm chosen with `at`."""
         self._colour = colour
         self._busy = busy
-        self._found: tuple[Program, Offers] | None = None
+        self._found: tuple[Program, Suggestions] | None = None
 
     def opening(self) -> str:
         """Return the text that is printed before the first prompt."""
@@ -105,11 +105,11 @@ class Shell:
         self._found = self.session.goal, offers
         return _listed(offers, len(offers) if everything else MAX_LISTED)
 
-    def known_offers(self) -> tuple[Offer, ...]:
+    def known_offers(self) -> tuple[Suggestion, ...]:
         """Return the offers that were listed for the current goal."""
         if self._found is None or self._found[0] is not self.session.goal:
             return ()
-        return self._found[1].offers
+        return self._found[1].items
 
     def _take_offer(self, number: int, rest: str) -> str:
         offers = self.known_offers()
@@ -122,7 +122,7 @@ class Shell:
             raise InvalidArgument(
                 f"{number} {rest}", required="the number, and parameters by their names", suggestions=(f"{number} k=8",)
             )
-        if missing := [name for name in offer.asks if name not in options]:
+        if missing := [name for name in offer.missing if name not in options]:
             written = " ".join(f"{name}=8" for name in missing)
             raise InvalidArgument(
                 f"{offer.name} needs {', '.join(missing)}", required="a value for each parameter",
@@ -263,11 +263,11 @@ def error_text(error: ATLError) -> str:
     return str(error)
 
 
-def _listed(offers: Offers, most: int) -> str:
+def _listed(offers: Suggestions, most: int) -> str:
     more = len(offers) - most
-    lines = [repr(replace(offers, offers=offers.offers[:most]))]
+    lines = [repr(replace(offers, items=offers.items[:most]))]
     lines += [f"… and {more} more: ?? lists all"] if more > 0 else []
-    lines += ["type a number to make that call, such as 0"] if offers.offers else []
+    lines += ["type a number to make that call, such as 0"] if offers.items else []
     return "\n".join(lines)
 
 

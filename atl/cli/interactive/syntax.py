@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "steps": "list the calls made so far",
         "diff": "show what the last call changed",
         "explain": "explain [NUMBER]: show the steps of a call: each rule, its place, and how its premises were proved",
-        "check": "list what prevents compiling the goal",
+        "check": "list the known problems in compiling the goal",
         "save": "save FILE: write a Python script (.py), or a certificate for `atl check` (.atl.json)",
         "help": "print this list",
         "quit": "end the session; Ctrl-D does too",

@@ -416,6 +416,7 @@ def linear(parts: Iterable[tuple[int, Index]]) -> Index:
 
 @lru_cache(maxsize=1024, typed=True)  # True equals 1, but is not a coefficient
 def constant(value: int) -> Index:
+    """Return an integer as an expression."""
     if type(value) is not int:
         raise malformed("an index expression", value, "an integer")
     return polynomial({(): value})
@@ -439,6 +440,7 @@ def index(value: Index | int | AnyAtom) -> Index:
 
 
 def size(name: str) -> Index:
+    """Return a size as an expression."""
     return index(Size(name))
 
 
@@ -584,12 +586,15 @@ def exclusive_or(*parts: Index) -> Index:
 
 
 def imin(*choices: Index) -> Index:
+    """Return the minimum of index expressions."""
     return extremum("min", *choices)
 
 
 def imax(*choices: Index) -> Index:
+    """Return the maximum of index expressions."""
     return extremum("max", *choices)
 
 
 def read(array: Array, indices: tuple[Index, ...]) -> Index:
+    """Return an element of an array as an expression."""
     return index(Read(array, indices))

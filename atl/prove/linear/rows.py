@@ -119,6 +119,7 @@ def plus(row: Row, value: int) -> Row:
 
 
 def opposite(row: Row) -> Row:
+    """Negate a row."""
     return {column: -value for column, value in row.items()}
 
 

@@ -294,7 +294,7 @@ def _factor(scope: TextScope, factor: Factor) -> Text:
 
 def _division(scope: TextScope, a: Index, b: Index, operator: str, helper: str) -> Text:
     above, below = index_text(scope, a), index_text(scope, b)
-    if scope.is_natural(a):
+    if scope.is_nonnegative(a):
         narrow = above.narrow and below.narrow
         return Text(f"{above.at(PRODUCT)} {operator} {below.at(PRODUCT + 1)}", PRODUCT, narrow)
     return Text(f"{scope.function(helper)}({above.text}, {below.text})")

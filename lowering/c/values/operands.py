@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 
 from atl.core.index import Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from lowering.c.values.index import Factor, Remainder, Terms, sides, terms_of
-from lowering.nest.computed import Compared, Computed, Inside, Use, computed
+from lowering.nest.index_expressions import Compared, Computed, IndexUse, Inside, index_expressions
 from lowering.nest.loopnest import LoopNest
 
 
@@ -31,7 +31,7 @@ Operands: TypeAlias = Iterator[Operand]
 
 def operands(nest: LoopNest) -> Operands:
     """Yield all sums that must fit, except single sizes, variables and elements, which always fit."""
-    for occurrence in computed(nest):
+    for occurrence in index_expressions(nest):
         match occurrence:
             case Computed(inside, use, expression):
                 yield from _of(inside, use, expression)
@@ -43,11 +43,11 @@ def operands(nest: LoopNest) -> Operands:
                 assert_never(occurrence)
 
 
-def _of(inside: Inside, use: Use, e: Index) -> Operands:
+def _of(inside: Inside, use: IndexUse, e: Index) -> Operands:
     match use:
-        case Use.COUNT:
+        case IndexUse.COUNT:
             yield from _whole(inside, e)
-        case Use.ADDRESS | Use.SCALAR:
+        case IndexUse.ADDRESS | IndexUse.SCALAR:
             yield from _within(inside, terms_of(e))
         case _:
             assert_never(use)

@@ -17,7 +17,7 @@ from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Rea
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from lowering.c.values.index import Factor, Remainder, Terms, terms_of
 from lowering.c.values.operands import Operand
-from lowering.nest.computed import Inside
+from lowering.nest.index_expressions import Inside
 
 Range: TypeAlias = tuple[int, int]
 """The least and the greatest value; the range is empty if the first is greater."""

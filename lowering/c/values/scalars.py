@@ -44,7 +44,7 @@ def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
                 return Text(name)
             if buffer.role == "output" and not buffer.extents:
                 return Text(f"*{name}", UNARY)
-            return Text(f"{name}[{address_text(scope, target.placed).text}]")
+            return Text(f"{name}[{address_text(scope, target.memory_pairs).text}]")
     assert_never(target)
 
 

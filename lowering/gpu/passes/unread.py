@@ -13,6 +13,7 @@ from typing import assert_never
 from atl.core.predicate import FALSE
 from atl.prove import Facts, proves
 from lowering.nest.accesses import Access, accesses_of
+from lowering.nest.aliasing import same_cell_facts
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -31,7 +32,6 @@ from lowering.nest.loopnest import (
     statements,
     with_body,
 )
-from lowering.nest.meeting import meeting
 from lowering.nest.text_scope import TextScope
 
 
@@ -59,7 +59,7 @@ def _is_read(store: Access, accesses: list[Access]) -> bool:
         if accessed(other) != accessed(cell) or (isinstance(access.statement, Assign) and access.how == "write"):
             continue
         assert isinstance(other, Cell)
-        if not proves(meeting(cell.pairs, store.facts, other.pairs, access.facts, access.loops), FALSE):
+        if not proves(same_cell_facts(cell.pairs, store.facts, other.pairs, access.facts, access.loops), FALSE):
             return True
     return False
 

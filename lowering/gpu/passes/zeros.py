@@ -17,6 +17,7 @@ from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, conjuncts, equal, less, within
 from atl.prove import Facts, proves, upper_bound
 from lowering.nest.accesses import accesses_of
+from lowering.nest.aliasing import other_run, same_cell_facts
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -37,7 +38,6 @@ from lowering.nest.loopnest import (
     statements,
     with_body,
 )
-from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope
 
 
@@ -120,8 +120,8 @@ def _remaining(store: _Store, rest: Block, facts: Facts, scope: TextScope) -> Pr
     box = [upper_bound(inside, position + 1, ranges) or extent for position, extent in target.pairs]
     if elements(tuple(box)).constant != times or not _is_within(target, inside, box):
         return None
-    twice = meeting(target.pairs, inside, target.pairs, inside, variables)
-    if not all(proves(twice, equal(index(variable), other(variable))) for variable in variables):
+    twice = same_cell_facts(target.pairs, inside, target.pairs, inside, variables)
+    if not all(proves(twice, equal(index(variable), other_run(variable))) for variable in variables):
         return None
     read = (access for s in rest for access in accesses_of(s, facts, scope) if access.how == "read")
     cells = [(access.storage, access.facts) for access in read if accessed(access.storage) == accessed(target)]

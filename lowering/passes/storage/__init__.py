@@ -1,1 +1,1 @@
-"""Passes about where tensors are kept: in registers, in rings, on the stack, in the storage of one another."""
+"""Passes that place tensors: registers, storage folding, stack, and buffer reuse."""

@@ -1,4 +1,4 @@
-"""Loop nests whose buffers fit on the stack together."""
+"""The stack budget: buffers that do not fit on the stack together move to the heap."""
 
 from __future__ import annotations
 
@@ -7,81 +7,65 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from atl.core.marks import CONCURRENT, LetMark
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Clear,
-    Declare,
-    For,
-    Free,
-    If,
-    LoopNest,
-    Statement,
-    bytes_of,
-    stack_in_use,
-    with_body,
-)
+from lowering.nest import loopnest as ln
 from lowering.targets.stack import STACK_BUDGET
 
 FIRST: Final = (LetMark.STACK, LetMark.REGISTERS)
-"""What is marked so is given room before the rest: a later pass may put it in registers."""
+"""Marks of buffers that are placed on the stack first. Those marked `registers` may leave it in a later pass."""
 
 
-def with_stack_in_bounds(nest: LoopNest) -> LoopNest:
-    """The loop nest with no more than `STACK_BUDGET` bytes of buffers on the stack at any place.
+def with_stack_budget(nest: ln.LoopNest) -> ln.LoopNest:
+    """Limit the buffers on the stack to `STACK_BUDGET` bytes at any place.
 
-    What is marked for the stack stays there first, then what is allocated in the most loops. What has no room is on the
-    heap; from within loops it moves out of them, and is emptied where it was allocated. It leaves no loop whose
-    iterations run at once: each of them has a buffer of its own.
+    Buffers marked for the stack have priority, then those in the deepest loops. Buffers that do not fit move to the
+    heap. Their allocations are hoisted out of loops, and they are cleared at their original place. They are not hoisted
+    out of concurrent loops, whose iterations have private buffers.
     """
-    if stack_in_use(nest.body) <= STACK_BUDGET:
+    if ln.stack_in_use(nest.body) <= STACK_BUDGET:
         return nest
-    held = _Held()
-    held.walk(nest.body, 0)
-    order = sorted(range(len(held.on_stack)), key=lambda at: (held.on_stack[at].mark not in FIRST, -held.loops[at]))
-    kept = {held.on_stack[at].buffer for at in order if held.has_room(at)}
+    stack = _StackBuffers()
+    stack.collect(nest.body, 0)
+    order = sorted(range(len(stack.buffers)), key=lambda at: (stack.buffers[at].mark not in FIRST, -stack.loops[at]))
+    kept = {stack.buffers[at].buffer for at in order if stack.reserve(at)}
     return replace(nest, body=_outside(nest.body, kept))
 
 
 @dataclass(slots=True)
-class _Held:
-    """The buffers on the stack in the order of the text; each is there for those that follow it in its block.
+class _StackBuffers:
+    """The buffers on the stack in the order of the text, with the number of loops around each.
 
-    `until` has the end of those, and `in_use` the bytes of what has been given room, wherever a buffer is allocated.
+    Buffer i is live at the allocations i to until[i] - 1. `in_use` has the reserved bytes at each allocation.
     """
 
-    on_stack: list[Allocate] = field(default_factory=list)
+    buffers: list[ln.Allocate] = field(default_factory=list)
     loops: list[int] = field(default_factory=list)
     until: list[int] = field(default_factory=list)
     in_use: list[int] = field(default_factory=list)
 
-    def walk(self, block: Block, loops: int) -> None:
+    def collect(self, block: ln.Block, loops: int) -> None:
         here: list[int] = []
         for statement in block:
             match statement:
-                case Allocate(storage="stack"):
-                    here.append(len(self.on_stack))
-                    self.on_stack.append(statement)
+                case ln.Allocate(storage="stack"):
+                    here.append(len(self.buffers))
+                    self.buffers.append(statement)
                     self.loops.append(loops)
                     self.until.append(0)
                     self.in_use.append(0)
-                case For(body=body):
-                    self.walk(body, loops + 1)
-                case If(body=body):
-                    self.walk(body, loops)
-                case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
+                case ln.For(body=body):
+                    self.collect(body, loops + 1)
+                case ln.If(body=body):
+                    self.collect(body, loops)
+                case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
                     pass
                 case _:
                     assert_never(statement)
         for at in here:
-            self.until[at] = len(self.on_stack)
+            self.until[at] = len(self.buffers)
 
-    def has_room(self, at: int) -> bool:
-        """Gives a buffer room beside those that were given some, if there is any."""
-        span, size = range(at, self.until[at]), bytes_of(self.on_stack[at]) or 0
+    def reserve(self, at: int) -> bool:
+        """Reserve stack space for a buffer, and return whether it fits."""
+        span, size = range(at, self.until[at]), ln.bytes_of(self.buffers[at]) or 0
         if max(self.in_use[other] for other in span) + size > STACK_BUDGET:
             return False
         for other in span:
@@ -89,45 +73,45 @@ class _Held:
         return True
 
 
-def _outside(block: Block, kept: Collection[Buffer]) -> Block:
-    """The statements of a block outside of all loops, or of one iteration of a loop whose iterations run at once."""
-    out: list[Statement] = []
+def _outside(block: ln.Block, kept: Collection[ln.Buffer]) -> ln.Block:
+    """Move buffers to the heap in a block outside of all loops, or directly in a concurrent loop."""
+    out: list[ln.Statement] = []
     for statement in block:
         match statement:
-            case Allocate(buffer, storage="stack") if buffer not in kept:
+            case ln.Allocate(buffer, storage="stack") if buffer not in kept:
                 out.append(replace(statement, storage="heap"))
-            case For(body=body, mark=mark) if mark in CONCURRENT:
-                out.append(with_body(statement, _outside(body, kept)))
-            case For(body=body):
-                moved: list[Allocate] = []
-                loop = with_body(statement, _in_loop(body, kept, moved))
-                out += [*moved, loop, *(Free(allocate.buffer) for allocate in reversed(moved))]
-            case If(predicate, body):
-                out.append(If(predicate, _outside(body, kept)))
-            case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
+            case ln.For(body=body, mark=mark) if mark in CONCURRENT:
+                out.append(ln.with_body(statement, _outside(body, kept)))
+            case ln.For(body=body):
+                moved: list[ln.Allocate] = []
+                loop = ln.with_body(statement, _in_loop(body, kept, moved))
+                out += [*moved, loop, *(ln.Free(allocate.buffer) for allocate in reversed(moved))]
+            case ln.If(predicate, body):
+                out.append(ln.If(predicate, _outside(body, kept)))
+            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
                 out.append(statement)
             case _:
                 assert_never(statement)
     return tuple(out)
 
 
-def _in_loop(block: Block, kept: Collection[Buffer], moved: list[Allocate]) -> Block:
-    """The statements of a block within a loop; what is allocated outside of it now is added to `moved`."""
-    out: list[Statement] = []
-    here: set[Buffer] = set()
+def _in_loop(block: ln.Block, kept: Collection[ln.Buffer], moved: list[ln.Allocate]) -> ln.Block:
+    """Move buffers to the heap in a block within a loop, and add their allocations to `moved`."""
+    out: list[ln.Statement] = []
+    here: set[ln.Buffer] = set()
     for statement in block:
         match statement:
-            case Allocate(buffer, capacity, storage="stack", zeroed=zeroed) if buffer not in kept:
+            case ln.Allocate(buffer, capacity, storage="stack", zeroed=zeroed) if buffer not in kept:
                 here.add(buffer)
                 moved.append(replace(statement, storage="heap", zeroed=False))
-                out.append(Clear(buffer, capacity, zeroed))
-            case Free(buffer) if buffer in here:
+                out.append(ln.Clear(buffer, capacity, zeroed))
+            case ln.Free(buffer) if buffer in here:
                 pass
-            case For(body=body, mark=mark) if mark in CONCURRENT:
-                out.append(with_body(statement, _outside(body, kept)))
-            case For(body=body) | If(body=body):
-                out.append(with_body(statement, _in_loop(body, kept, moved)))
-            case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
+            case ln.For(body=body, mark=mark) if mark in CONCURRENT:
+                out.append(ln.with_body(statement, _outside(body, kept)))
+            case ln.For(body=body) | ln.If(body=body):
+                out.append(ln.with_body(statement, _in_loop(body, kept, moved)))
+            case ln.Allocate() | ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Clear() | ln.Free():
                 out.append(statement)
             case _:
                 assert_never(statement)

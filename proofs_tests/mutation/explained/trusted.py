@@ -23,16 +23,16 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/kernel.py::reflexivity::(made,) if is_predicate(made) else (): always::0": (
         "equivalent: what is admitted as a condition is a predicate; the question is for the type checker"
     ),
-    "rewrites/kernel.py::_put::if changed: always::0": _CHECKED_AGAIN,
-    "rewrites/kernel.py::_put::if changed or inspects_subterms(rebuilt.term): always::0": _CHECKED_AGAIN,
-    "rewrites/kernel.py::_put::if changed: never::0": _SEEN_TO,
-    "rewrites/kernel.py::_put::_check_bound_types(rule, rebuilt.term): left out::0": _SEEN_TO,
+    "rewrites/kernel.py::_replace::if changed: always::0": _CHECKED_AGAIN,
+    "rewrites/kernel.py::_replace::if changed or inspects_subterms(rebuilt.term): always::0": _CHECKED_AGAIN,
+    "rewrites/kernel.py::_replace::if changed: never::0": _SEEN_TO,
+    "rewrites/kernel.py::_replace::_check_bound_types(rule, rebuilt.term): left out::0": _SEEN_TO,
     "rewrites/kernel.py::_same_type::True: negated::0": _COMPARED_BEFORE,
     "rewrites/kernel.py::Theorem.rhs::self._changed and self._at is not None: part 1 forgotten::0": (
         "equivalent: what has changed has a place; the question is for the type checker"
     ),
     "rewrites/kernel.py::reflexivity::0: one more::1": "equivalent: a condition speaks of no tensor of a let",
-    "rewrites/kernel.py::_put::made.term.type != at.term.type: part 0 ignored::0": (
+    "rewrites/kernel.py::_replace::made.term.type != at.term.type: part 0 ignored::0": (
         "equivalent: both sides of an instance have one element type, which is checked before"
     ),
     "atl/checks/zipper.py::Zipper.scope::object.__setattr__(at, 'known', scope): left out::0": MEMO,

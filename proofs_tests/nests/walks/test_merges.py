@@ -12,8 +12,8 @@ import pytest
 
 import atl
 import lowering.c.co_iteration
-import lowering.nest.walks.running
-import lowering.passes.walks
+import lowering.nest.marked_loops.execution
+import lowering.passes.co_iteration
 import lowering.targets.co_iteration
 from atl.core.marks import LoopMark
 from atl.core.program import Program
@@ -21,7 +21,7 @@ from atl.errors import IllegalMark, InvalidArgument
 from atl.prove import Proved
 from lowering import compile as compiled
 from lowering import lower, print_nest
-from lowering.nest.machine import execute, run
+from lowering.nest.interpreter import execute, run
 from lowering.nest.obligations import report
 from lowering.nest.traps import Trap
 from proofs_tests.nests.walks.programs import with_all_sums_marked
@@ -204,9 +204,9 @@ def merged(term: Callable[[atl.IndexExpr, atl.IndexExpr], atl.Tensor], *inputs: 
 def test_sums_without_an_equation_of_their_keys_are_refused() -> None:
     c, d = keys("c", x, "increasing"), keys("d", y, "increasing")
     said = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
-    assert "no condition says that a key of q is equal to one of the others" in said
+    assert "no condition equates a key of q with a key of another loop" in said
     said = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
-    assert "no condition says that a key of q is equal to one of the others" in said
+    assert "no condition equates a key of q with a key of another loop" in said
 
 
 def test_a_range_that_moves_with_another_position_is_refused() -> None:
@@ -276,8 +276,8 @@ def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatc
     def all_go_on(fingers: Any, value: Any, at: Any, ends: Any, strict: Any) -> Iterator[None]:
         return original(fingers, value, at, ends, [finger.variable for finger in fingers])
 
-    original = lowering.nest.walks.running._met
-    monkeypatch.setattr(lowering.nest.walks.running, "_met", all_go_on)
+    original = lowering.nest.marked_loops.execution._met
+    monkeypatch.setattr(lowering.nest.marked_loops.execution, "_met", all_go_on)
     given = arrays((1,), (1, 1))
     assert run(lower(dot("increasing", "nondecreasing")), {"x": 1, "y": 2}, given) != atl.evaluate(
         dot("increasing", "nondecreasing"), **given
@@ -286,7 +286,7 @@ def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("module", "order", "row"),
-    [(lowering.passes.walks, "nondecreasing", (1, 1)), (lowering.targets.co_iteration, None, (2, 1))],
+    [(lowering.passes.co_iteration, "nondecreasing", (1, 1)), (lowering.targets.co_iteration, None, (2, 1))],
     ids=["strictness", "legality"],
 )
 def test_an_order_that_is_believed_without_a_proof_is_trapped(
@@ -294,7 +294,7 @@ def test_an_order_that_is_believed_without_a_proof_is_trapped(
 ) -> None:
     monkeypatch.setattr(module, "rises", lambda *_, **__: Proved("linear"))
     nest = lower(dot("increasing", order))
-    with pytest.raises(Trap, match="walk: a key of q is"):
+    with pytest.raises(Trap, match="marked loop: a key of q is"):
         run(nest, {"x": 1, "y": 2}, arrays((1,), row))
 
 
@@ -302,7 +302,7 @@ def test_the_interpreter_ignores_merges_where_marks_are_to_be_ignored() -> None:
     nest = lower(dot())
     given = arrays((0, 2), (1, 2))
     unsorted = {**given, "d": np.array([2, 1])}
-    with pytest.raises(Trap, match="walk: a key of q is 2, and the next one is 1"):
+    with pytest.raises(Trap, match="marked loop: a key of q is 2, but the next one is 1"):
         execute(nest, {"x": 2, "y": 2}, unsorted)
     assert execute(nest, {"x": 2, "y": 2}, unsorted, order=None).cells == {0: 2.0}
     assert {loop.mark for loop in nest.marks} == {LoopMark.MERGE}

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import atl
-import lowering.nest.walks.merges
+import lowering.nest.marked_loops.merges
 from atl.core.program import Program
 from atl.errors import IllegalMark
 from lowering import compile as compiled
 from lowering import lower, print_nest
-from lowering.nest.machine import run
+from lowering.nest.interpreter import run
 from lowering.nest.obligations import report
 from proofs_tests.nests.walks.programs import with_all_sums_marked
 
@@ -107,6 +107,6 @@ def test_a_merge_whose_ranges_move_with_the_positions_of_another_stands_in_that_
 
 def test_one_merge_of_all_four_positions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would be made of them, were the inner ones not told from the outer ones."""
-    monkeypatch.setattr(lowering.nest.walks.merges, "_begins", lambda *_: False)
+    monkeypatch.setattr(lowering.nest.marked_loops.merges, "_begins", lambda *_: False)
     with pytest.raises(IllegalMark, match="the range of r depends on p"):
         lower(elementwise())

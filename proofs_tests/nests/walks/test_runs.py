@@ -11,13 +11,13 @@ import pytest
 
 import atl
 import lowering.c.co_iteration
-import lowering.nest.walks.running
+import lowering.nest.marked_loops.execution
 from atl.core.program import Program
 from atl.errors import IllegalMark
 from lowering import compile as compiled
 from lowering import lower, print_nest
-from lowering.nest.machine import run
-from lowering.nest.walks.runs import Runs, runs_at
+from lowering.nest.interpreter import run
+from lowering.nest.marked_loops.runs import Runs, runs_at
 from proofs_tests.nests.walks.programs import with_all_sums_marked
 
 KEYS: Final = 3
@@ -97,7 +97,7 @@ def refused(body: atl.Tensor, *inputs: atl.Tensor) -> str:
 
 def test_a_sum_that_stores_nothing_at_keys_is_refused() -> None:
     said = refused(atl.sum(z, lambda p: a[p]), a)
-    assert "the loop p is marked runs, but nothing is added to elements of tensors in it" in said
+    assert "the loop p is marked runs, but it does not add to an element of a tensor" in said
     assert "Σ[p < z] place n row[p] e(p)" in said
 
 
@@ -125,7 +125,7 @@ def test_runs_that_do_not_end_where_the_key_changes_are_found(monkeypatch: pytes
 
     given = {"row": np.array([0, 1]), "a": np.ones(2, np.float32)}
     monkeypatch.setattr(lowering.c.co_iteration, "runs_at", without_keys)
-    monkeypatch.setattr(lowering.nest.walks.running, "runs_at", without_keys)
+    monkeypatch.setattr(lowering.nest.marked_loops.execution, "runs_at", without_keys)
     assert run(lower(added_up()), {"n": 2, "z": 2}, given).tolist() != [1, 1]
     with pytest.raises(atl.ATLError):
         compiled(added_up())  # `p_first` is not there, by which the element is found

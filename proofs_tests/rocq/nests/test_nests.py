@@ -80,7 +80,7 @@ def test_what_has_no_scalar_or_no_storage_of_its_own_is_refused_in_words() -> No
         atl.gen(n, lambda i: x[i] * 2),
         lambda a: atl.let(atl.gen(n, lambda i: a[i] + 1), lambda b: atl.gen(n, lambda i: a[i] * b[i])),
     )
-    with pytest.raises(InvalidArgument, match="stands in the storage of"):
+    with pytest.raises(InvalidArgument, match="shares the storage of"):
         text(atl.program("shared", [x], shared))
 
 
@@ -115,10 +115,13 @@ def test_statements_that_are_none_for_their_storage_are_refused_in_words() -> No
     alone = Buffer(900, "alone", "float32", ())
     for statement, why in (
         (Assign(first, Number(5, "float32")), "a store to the input x"),
-        (Free(given), "x, which is no local tensor"),
+        (Free(given), "x, which is not a local tensor"),
         (Assign(Cell(alone, ()), Number(5, "float32")), "alone is a buffer of rank 0"),
-        (Clear(Buffer(901, "late", "float32", nest.output.extents), index(1)), "late is emptied but never allocated"),
-        (Allocate(Buffer(nest.output.uid, "t", "float32", nest.output.extents), index(1)), "t and out have the number"),
+        (Clear(Buffer(901, "late", "float32", nest.output.extents), index(1)), "late is cleared but never allocated"),
+        (
+            Allocate(Buffer(nest.output.uid, "t", "float32", nest.output.extents), index(1)),
+            "t and out have the same id",
+        ),
     ):
         with pytest.raises(InvalidArgument, match=why):
             text_of(derivation(reflexivity(program)), replace(nest, body=(statement, *nest.body)))

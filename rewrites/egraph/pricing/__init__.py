@@ -1,1 +1,1 @@
-"""What terms of the graph would cost, and the best of them."""
+"""Cost models for terms of the e-graph, and extraction of the best terms."""

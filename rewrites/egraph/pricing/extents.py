@@ -1,4 +1,4 @@
-"""How large symbolic extents are at given sizes, and between what bounds indices lie, for many candidates at once."""
+"""Bounds of symbolic extents and indices at given sizes, for many candidates at once."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rewrites.egraph.contexts import Range
 Numbers: TypeAlias = npt.NDArray[np.float64]
 Interval: TypeAlias = tuple[Numbers, Numbers]
 Ranges: TypeAlias = Mapping[int, Interval]
-"""Between what bounds the index of each level of loops lies."""
+"""Bounds of the index of each level of loops."""
 
 UNKNOWN: Final = 1_000.0
-"""What a size or an element that nobody gave is taken for."""
+"""Assumed value of sizes and elements that are not specified."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nest:
-    """A nest of loops at given sizes: the range and the number of iterations of each level, the outermost first."""
+    """A loop nest at given sizes: the range and the trip count of each level, outermost first."""
 
     ranges: Ranges
     trips: Sequence[Numbers]
@@ -33,7 +33,7 @@ class Nest:
     _held: dict[int, Ranges] = field(default_factory=dict, repr=False)
 
     def held_below(self, first: int) -> Ranges:
-        """The ranges with the indices of the levels outside of one held where they are in the middle."""
+        """Return the ranges with the indices of levels before `first` fixed at the middle of their range."""
         found = self._held.get(first)
         if found is None:
             found = self._held[first] = {
@@ -43,13 +43,13 @@ class Nest:
         return found
 
     def iterations(self, position: Index, first: int) -> Numbers:
-        """How often the loops from a level on that a position depends on run together."""
+        """Return the total number of iterations of the loops from a level on that a position depends on."""
         levels = {atom.uid for atom in atoms(position) if isinstance(atom, Var)}
         return prod((self.trips[level] for level in levels if first <= level < len(self.trips)), start=np.ones(1))
 
 
 class Extents:
-    """Bounds of index expressions at given sizes, each a number or one for each candidate."""
+    """Bounds of index expressions at given sizes, each a number or one number per candidate."""
 
     def __init__(self, sizes: Mapping[str, Numbers | float]) -> None:
         self._sizes = {name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in sizes.items()}
@@ -57,7 +57,7 @@ class Extents:
         self._nests: dict[tuple[Range, ...], Nest] = {}
 
     def nest(self, loops: tuple[Range, ...]) -> Nest:
-        """The loops around a place."""
+        """Return the loops around a place."""
         found = self._nests.get(loops)
         if found is None:
             ranges: dict[int, Interval] = {}
@@ -71,7 +71,7 @@ class Extents:
         return found
 
     def interval(self, expression: Index, ranges: Ranges) -> Interval:
-        """Between what bounds an expression lies, as far as those of its atoms tell."""
+        """Return bounds of an expression from the bounds of its atoms."""
         low = high = np.zeros(1)
         for monomial, coefficient in expression.terms:
             least, most = np.ones(1), np.ones(1)

@@ -1,8 +1,8 @@
-"""Extraction: the k best terms of a class by a cost model, all candidates for sizes of tiles in one pass.
+"""Extraction: the k best terms of a class by a cost model, for all candidate tile sizes in one pass.
 
-A model gives each node a result, from its context and the results of its parts. A result has a cost for each candidate,
-strictly larger than those of its parts, so that no class stands within itself in what is best; and whatever else the
-model needs to know of a term further out.
+A model computes a result for each node, from its context and the results of its parts. A result has a cost for each
+candidate, strictly larger than the costs of its parts, so that a best term never contains its own class. It may hold
+further data that the model needs for enclosing nodes.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ from rewrites.egraph.contexts import Context
 from rewrites.egraph.terms import Head
 
 Costs: TypeAlias = npt.NDArray[np.float64]
-"""A cost for each candidate; infinity where a term must not be chosen."""
+"""Cost for each candidate; infinity for a term that must not be chosen."""
 Node: TypeAlias = tuple[int, tuple[int, ...]]
-"""A head, and the classes of parts."""
+"""A head and the classes of its parts."""
 Nodes: TypeAlias = Mapping[int, Sequence[Node]]
 """The nodes of each class."""
 
-MOST_PASSES: Final = 400
-"""Over one class; costs that grow from parts to wholes settle long before."""
+MAX_PASSES: Final = 400
+"""Maximum number of passes over one class; costs converge long before."""
 
 
 class Result(Protocol):
-    """What a model says of a term: its costs, and what it needs of it further out."""
+    """A model's result for a term: its costs, and data for enclosing nodes."""
 
     @property
     def costs(self) -> Costs: ...
 
 
 class Model(Protocol):
-    """A cost model. `candidates` is how many assignments of sizes it prices at once."""
+    """A cost model. `candidates` is the number of assignments of sizes that it prices at once."""
 
     @property
     def candidates(self) -> int: ...
 
     def result(self, at: Context, term: Expr, parts: Sequence[Any]) -> Any:
-        """The result of a node in a context, from those of its parts; of `term` only what the node itself says counts.
+        """Return the result of a node from those of its parts; only the node itself is used of `term`.
 
         Its costs are larger than those of each part.
         """
         ...
 
-    def settled(self, at: Context, term: Expr, made: Any) -> Costs:
-        """What a term with this result costs where nothing stands around it; no less than the result says."""
+    def final_cost(self, at: Context, term: Expr, made: Any) -> Costs:
+        """Return the cost of a term with this result at the top of a program; at least the costs of the result."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pick:
-    """A node and, for each of its parts, which of the best of its class."""
+    """A node with, for each of its parts, the rank of the part's term in its class."""
 
     result: Any
     head: int
@@ -68,7 +68,7 @@ class _Pick:
     ranks: tuple[int, ...]
     picks: tuple[_Pick, ...]
     within: frozenset[int]
-    """The classes that the term passes through."""
+    """The classes that occur in the term."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -77,7 +77,7 @@ class _Pick:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extracted:
-    """A term of a class, the candidate for which it is cheap, and what it costs there."""
+    """A term of a class, the candidate for which it is cheapest, and its cost there."""
 
     cost: float
     candidate: int
@@ -85,7 +85,7 @@ class Extracted:
     _heads: Sequence[Head]
 
     def nodes_from(self, root: int) -> dict[int, Node]:
-        """The classes that it passes through from this one, which it is a term of, each with its node of them."""
+        """Return the classes that occur in the term below `root`, each with the chosen node."""
         found: dict[int, Node] = {}
         waiting = [(root, self._pick)]
         while waiting:
@@ -97,7 +97,7 @@ class Extracted:
 
     @property
     def term(self) -> Expr:
-        """The term itself."""
+        """The term."""
         return _term(self._pick, self._heads)
 
 
@@ -107,9 +107,9 @@ def _term(pick: _Pick, heads: Sequence[Head]) -> Expr:
 
 
 class Extraction:
-    """The best terms of every class that is reached from one: `k` of them, and the best one for each candidate.
+    """The best terms of every class reachable from the root: `k` of them, and the best one for each candidate.
 
-    Once `is_late` says so, a class that was not looked at is looked at once, with the best of each of its parts only.
+    Once `is_late` returns True, each remaining class is visited once, with only the best term of each of its parts.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Extraction:
     ) -> None:
         self.heads, self.nodes, self.model, self.k = heads, nodes, model, k
         self._is_late = is_late
-        self.hurried = False
+        self.out_of_time = False
         self.calls = 0
         self._best: dict[int, tuple[_Pick, ...]] = {}
         self._results: dict[tuple[int, tuple[int, ...]], Any] = {}
@@ -131,11 +131,11 @@ class Extraction:
         self._settle(root)
 
     def best(self) -> list[Extracted]:
-        """The best terms of the class that was asked for, cheapest first, each for the candidate that suits it best."""
+        """Return the best terms of the root's class, cheapest first, each for its best candidate."""
         found = []
         for pick in self._best.get(self._root, ()):
             at = self.heads[pick.head]
-            costs = self.model.settled(at.context, at.sample, pick.result)
+            costs = self.model.final_cost(at.context, at.sample, pick.result)
             candidate = int(costs.argmin())
             found.append(Extracted(float(costs[candidate]), candidate, pick, self.heads))
         return sorted(found, key=lambda at: at.cost)
@@ -152,13 +152,13 @@ class Extraction:
         while waiting:
             for name in sorted(waiting, key=place.__getitem__):
                 waiting.discard(name)
-                self.hurried = self.hurried or self._is_late()
-                if self.hurried and passes[name]:
+                self.out_of_time = self.out_of_time or self._is_late()
+                if self.out_of_time and passes[name]:
                     continue
                 passes[name] += 1
                 made = self._picked(name)
                 old = self._best.get(name, ())
-                if [at.key for at in made] != [at.key for at in old] and passes[name] < MOST_PASSES:
+                if [at.key for at in made] != [at.key for at in old] and passes[name] < MAX_PASSES:
                     self._best[name] = made
                     waiting.update(users[name])
 
@@ -180,7 +180,7 @@ class Extraction:
     def _ranks(self, counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
         if not counts:
             yield ()
-        elif self.hurried or (self.k == 1 and self.model.candidates == 1):
+        elif self.out_of_time or (self.k == 1 and self.model.candidates == 1):
             yield from ((0,) * len(counts) for _ in range(all(counts)))
         else:
             most = max(self.k, *counts)
@@ -194,12 +194,12 @@ class Extraction:
             at = self.heads[head]
             made = self.model.result(at.context, at.sample, [pick.result for pick in picks])
             _check_costs(getattr(made, "costs", None), self.model.candidates)
-            # The parts are kept with the result: what is known by its address must not go away.
+            # Keep the parts alive, since they are keyed by their id.
             found = self._results[key] = (made, picks)
         return found[0]
 
     def _kept(self, found: list[_Pick]) -> tuple[_Pick, ...]:
-        """The k cheapest, and for each candidate the cheapest."""
+        """Return the k cheapest, and the cheapest for each candidate."""
         if len(found) <= self.k:
             return tuple(found)
         kept = set(range(self.k))
@@ -210,16 +210,16 @@ class Extraction:
 
 
 def _check_costs(costs: object, candidates: int) -> None:
-    """What a model of a person's own gives as costs. Raises `InvalidArgument`."""
+    """Check the costs that a user-defined model returns. Raises `InvalidArgument`."""
     if not isinstance(costs, np.ndarray) or costs.shape != (candidates,) or costs.dtype.kind != "f":
         raise InvalidArgument(
-            f"a cost model gave the costs {brief(costs)}",
-            required=f"a result with costs: an array of {candidates} floats, one for each choice of sizes of tiles",
+            f"a cost model returned the costs {brief(costs)}",
+            required=f"a result with costs: an array of {candidates} floats, one for each choice of tile sizes",
         )
 
 
 def _parts_first(nodes: Nodes, root: int) -> list[int]:
-    """The classes that are reached from one, parts before wholes as far as there are no circles."""
+    """Return the classes reachable from the root, parts first except in cycles."""
     order: list[int] = []
     seen: set[int] = set()
     stack = [(root, False)]

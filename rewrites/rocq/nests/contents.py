@@ -1,7 +1,7 @@
-"""Hints of what storage holds when it is filled, and of which iteration stores an element. None of them is believed.
+"""Hints about the contents of filled storage and about the iteration that stores an element. Rocq checks them.
 
-An element is stored where some indices of loops make the cell's indices its position: these are solved for them, one
-by one. A sum of a multiple and a rest within it is divided, i * c + j into a quotient and what is left.
+The storing iteration is found by solving the equations between the indices of the cell and the position of the element
+for the loop variables, one by one. An index i * c + j is split into quotient and remainder.
 """
 
 from __future__ import annotations
@@ -15,51 +15,35 @@ from atl.core.index import ZERO, AnyAtom, Index, Leaf, Var, atoms, floordiv, ind
 from atl.core.predicate import TRUE, Predicate, conjunction, substitute, within
 from atl.errors import InvalidArgument
 from atl.prove import Facts, simplify_predicate
-from lowering.nest.loopnest import (
-    Accumulate,
-    Apply,
-    Assign,
-    Cell,
-    Choose,
-    Convert,
-    Declare,
-    For,
-    FromIndex,
-    If,
-    Load,
-    Number,
-    Scalar,
-    ScalarExpr,
-    flat,
-)
+from lowering.nest import loopnest as ln
 from rewrites.rocq.nests.plan import Both, Branch, Looking, Loop, Nothing, Plan, Simple
 from rewrites.rocq.nests.printing import FUNCTIONS, Printer, literal
 from rewrites.rocq.notation import Notation, positions
 
-Turn: TypeAlias = Literal["left", "right"] | For | If
+Turn: TypeAlias = Literal["left", "right"] | ln.For | ln.If
 Text: TypeAlias = Callable[["Writer"], str]
-"""Something that is printed with what stands for the variables of loops."""
+"""A text that depends on the values of loop variables."""
 
 POSITIONS: Final = count(100_000)
-"""The numbers of the positions that elements are looked for at: no variable of a nest has them."""
+"""Fresh ids for positions of elements, which no variable of a nest has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An assignment, the way to it in a plan, and what the scalar variables hold there."""
+    """An assignment, its path in a plan, and the values of scalar variables there."""
 
-    at: Assign
+    at: ln.Assign
     way: tuple[Turn, ...]
     scalars: Mapping[int, Text]
 
     @property
-    def loops(self) -> tuple[For, ...]:
-        return tuple(turn for turn in self.way if isinstance(turn, For))
+    def loops(self) -> tuple[ln.For, ...]:
+        return tuple(turn for turn in self.way if isinstance(turn, ln.For))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A store that meets a position where `region` holds: `values` stand for the variables of its loops then."""
+    """A store to a position in a region, with the values of its loop variables."""
 
     store: Store
     values: Mapping[Var, Index]
@@ -67,16 +51,16 @@ class Found:
 
 
 def stores_of(plan: Plan, uid: int, scalars: Mapping[int, Text], way: tuple[Turn, ...] = ()) -> Iterator[Store]:
-    """All assignments to the storage of this number."""
+    """Yield all assignments to a storage id."""
     match plan:
-        case Simple(Assign(target) as at):
-            if (target.buffer if isinstance(target, Cell) else target).uid == uid:
+        case Simple(ln.Assign(target) as at):
+            if (target.buffer if isinstance(target, ln.Cell) else target).uid == uid:
                 yield Store(at, way, scalars)
         case Loop(at, body) | Branch(at, body):
             yield from stores_of(body, uid, scalars, (*way, at))
         case Both(first, second, local):
             yield from stores_of(first, uid, scalars, (*way, "left"))
-            if isinstance(local, Scalar):
+            if isinstance(local, ln.Scalar):
                 scalars = {**scalars, local.uid: scalar_of(first, local.uid, scalars)}
             yield from stores_of(second, uid, scalars, (*way, "right"))
         case Nothing() | Looking() | Simple():
@@ -86,12 +70,13 @@ def stores_of(plan: Plan, uid: int, scalars: Mapping[int, Text], way: tuple[Turn
 
 
 def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
-    """Where in the loops a position is stored, if it is."""
+    """Return the iteration that stores to a position, and the region in which it does."""
     target = store.at.target
-    pairs = target.pairs if isinstance(target, Cell) else ()
+    pairs = target.pairs if isinstance(target, ln.Cell) else ()
     if len(pairs) != len(position):
         raise InvalidArgument(
-            f"a store by {len(pairs)} indices to a tensor of rank {len(position)}", required="an index for each extent"
+            f"a store with {len(pairs)} indices to a tensor of rank {len(position)}",
+            required="an index for each extent",
         )
     values = _solved([at for at, _ in pairs], [extent for _, extent in pairs], store.loops, position)
 
@@ -100,9 +85,9 @@ def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
 
     region: Predicate = TRUE
     for turn in store.way:
-        if isinstance(turn, For):
+        if isinstance(turn, ln.For):
             here = within(turn.low, index(turn.variable), turn.high)
-        elif isinstance(turn, If):
+        elif isinstance(turn, ln.If):
             here = turn.predicate
         else:
             continue
@@ -113,9 +98,9 @@ def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
 
 
 def _solved(
-    places: Sequence[Index], extents: Sequence[Index], loops: Sequence[For], position: Sequence[Var]
+    places: Sequence[Index], extents: Sequence[Index], loops: Sequence[ln.For], position: Sequence[Var]
 ) -> dict[Var, Index]:
-    """Values of the loops' variables at which these indices are the position, as far as they are found."""
+    """Solve for the loop variables at which the indices equal the position, as far as possible."""
     values: dict[Var, Index] = {}
 
     def at(leaf: Leaf) -> Index:
@@ -133,7 +118,7 @@ def _solved(
     rest = [loop for loop in loops if loop.variable not in values]
     if len(rest) == 1 and left:
         # The position in one loop over all elements.
-        values[rest[0].variable] = flat(tuple(zip(map(index, position), extents, strict=True))) + rest[0].low
+        values[rest[0].variable] = ln.flat(tuple(zip(map(index, position), extents, strict=True))) + rest[0].low
     for loop in rest:
         values.setdefault(loop.variable, map_leaves(loop.low, at))
     return values
@@ -142,11 +127,11 @@ def _solved(
 def _solve(
     equation: tuple[Index, Var],
     unknown: Collection[AnyAtom],
-    loops: Mapping[Var, For],
+    loops: Mapping[Var, ln.For],
     values: dict[Var, Index],
     at: Callable[[Leaf], Index],
 ) -> bool:
-    """Whether one index of a cell gives the variables in it, outer ones first."""
+    """Solve one index of a cell for its variables, outer ones first. Return whether this succeeds."""
     place, p = equation
     found: dict[Var, Index] = {}
     rest = index(p)
@@ -174,12 +159,12 @@ def _next(variable: Var) -> Callable[[Leaf], Index]:
     return lambda leaf: index(leaf) + 1 if leaf == variable else index(leaf)
 
 
-# -- what is stored ---------------------------------------------------------------------------------------------------
+# -- contents ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Writer:
-    """Prints values as scalars of Rocq: `contents` says what the buffers are called that are filled."""
+    """Printer of values as scalars of Rocq. `contents` names the contents of filled buffers."""
 
     printer: Printer
     contents: Mapping[int, str]
@@ -196,41 +181,41 @@ class Writer:
     def _at(self, leaf: Leaf) -> Index:
         return self.values.get(leaf, index(leaf)) if isinstance(leaf, Var) else index(leaf)
 
-    def text(self, e: ScalarExpr) -> str:
-        """An expression of type scalar."""
+    def text(self, e: ln.ScalarExpr) -> str:
+        """Print an expression of type scalar."""
         match e:
-            case Number(value):
+            case ln.Number(value):
                 return literal(value)
-            case FromIndex(at):
+            case ln.FromIndex(at):
                 return f"(integer {self.index(at)})"
-            case Load(source):
-                if isinstance(source, Scalar):
+            case ln.Load(source):
+                if isinstance(source, ln.Scalar):
                     return self.scalars[source.uid](self)
                 name, uid = source.buffer.name, source.buffer.uid
                 known = self.printer.input(name) if source.buffer.role == "input" else self.contents.get(uid)
                 if known is None:
                     raise InvalidArgument(
-                        f"what {name} holds is a sum of several loops, and something else is computed of it",
+                        f"{name} accumulates sums of several loops and is then used to compute another tensor",
                         required="a nest in which such sums are only used for the output",
                     )
                 return f"({known} {positions(self.index(at) for at, _ in source.pairs)})"
-            case Apply(op, arguments):
+            case ln.Apply(op, arguments):
                 return f"({' '.join([FUNCTIONS[op], *map(self.text, arguments)])})"
-            case Choose(p, left, right):
+            case ln.Choose(p, left, right):
                 return f"(if {self.predicate(p)} then {self.text(left)} else {self.text(right)})"
-            case Convert(argument, dtype):
+            case ln.Convert(argument, dtype):
                 return f'(convert "{dtype}" {self.text(argument)})'
             case _:
                 assert_never(e)
 
     def under(self, variable: Var) -> tuple[str, Writer]:
-        """The variable of a sum, under a name of its own."""
+        """Bind the variable of a sum under a fresh name."""
         bound = Var(next(self.numbers), variable.name)
         return self.index(index(bound)), replace(self, values={**self.values, variable: index(bound)})
 
 
 def scalar_of(plan: Plan, uid: int, scalars: Mapping[int, Text]) -> Text:
-    """What a scalar variable holds after a plan that fills it."""
+    """Return the value of a scalar variable after a plan that fills it."""
 
     def text(writer: Writer) -> str:
         return _after(plan, uid, replace(writer, scalars={**writer.scalars, **scalars}), "zero")
@@ -239,17 +224,17 @@ def scalar_of(plan: Plan, uid: int, scalars: Mapping[int, Text]) -> Text:
 
 
 def _after(plan: Plan, uid: int, writer: Writer, before: str) -> str:
-    """What a scalar variable holds after a plan, by what it held before."""
+    """Return the value of a scalar variable after a plan, given its value before."""
     match plan:
-        case Simple(Declare(Scalar(number), value)) if number == uid:
+        case Simple(ln.Declare(ln.Scalar(number), value)) if number == uid:
             return writer.text(value)
-        case Simple(Assign(Scalar(number), value)) if number == uid:
+        case Simple(ln.Assign(ln.Scalar(number), value)) if number == uid:
             return writer.text(value)
-        case Simple(Accumulate(Scalar(number), op, value)) if number == uid:
+        case Simple(ln.Accumulate(ln.Scalar(number), op, value)) if number == uid:
             return f"({FUNCTIONS[op]} {before} {writer.text(value)})"
         case Both(first, second, local):
             before = _after(first, uid, writer, before)
-            if isinstance(local, Scalar):
+            if isinstance(local, ln.Scalar):
                 known = {**writer.scalars, local.uid: scalar_of(first, local.uid, writer.scalars)}
                 writer = replace(writer, scalars=known)
             return _after(second, uid, writer, before)
@@ -267,7 +252,7 @@ def _after(plan: Plan, uid: int, writer: Writer, before: str) -> str:
 
 
 def held_by(found: Sequence[Found], position: Sequence[Var], writer: Writer) -> str:
-    """What storage holds: at a position within a region what is stored there, elsewhere zero."""
+    """Return the contents of storage: the stored value at positions in each region, elsewhere zero."""
     text = "zero"
     for each in reversed(found):
         scalars = {**writer.scalars, **each.store.scalars}

@@ -1,4 +1,4 @@
-"""A loop nest against its program as a file of Rocq, after the certificate that leads to that program."""
+"""Loop nests as theorems of Rocq: a nest computes its program, which a certificate derives from the formula."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from rewrites.rocq.nests.storage import check_storage
 from rewrites.rocq.notation import positions
 
 SECONDS: Final = 300
-"""What the proof of one nest may take."""
+"""Time limit for the proof of one nest, in seconds."""
 
 
 def text_of(derived: Derivation, nest: LoopNest, seconds: int = SECONDS) -> str:
-    """The file: the derivation, the nest of its last program, and the theorem `lowered`.
+    """Return the file: the derivation, the nest of its last program, and the theorem `lowered`.
 
-    It says that the nest is safe, and that it leaves in its output what the first program means, whatever its storage
-    held before.
+    The theorem states that the nest is safe, and that its output is the value of the first program for any initial
+    contents of its storage.
     """
     more = [*_as_written(derived), *_nest(derived, nest, seconds), *_theorem(derived.programs[0], nest)]
     return certificates.text_of(derived, library="Storing", more=more, theorem="lowered")
 
 
 def printer_of(nest: LoopNest, program: Program) -> Printer:
-    """The printer of a nest that is to compute a program."""
+    """Return the printer for a nest that computes a program."""
     check_storage(nest, program)
-    rooms = {uid: at.capacity for uid, at in hoisted_in(statements(nest.body)).items()}
-    return Printer(rooms, {array.name: array for array in program.inputs})
+    capacities = {uid: at.capacity for uid, at in hoisted_in(statements(nest.body)).items()}
+    return Printer(capacities, {array.name: array for array in program.inputs})
 
 
 def _as_written(derived: Derivation) -> Iterator[str]:
-    """Back from the last program to the first."""
+    """Yield the lemma that the last program equals the first."""
     yield f"Lemma as_written : {equal_within(derived.programs[0], f'program_{len(derived.steps)}', 'program_0')}."
     yield "Proof."
     yield "  intros. symmetry. pose proof certified as equal''."
@@ -51,16 +51,16 @@ def _nest(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator[str]:
     first, last = derived.programs[0], derived.programs[-1]
     looks = ["unfold program_0"]
     if derived.steps:
-        # What is smaller is sooner compared.
+        # The smaller program is compared faster.
         looks.insert(
             last.body.size > first.body.size, f"rewrite <- as_written by known; unfold program_{len(derived.steps)}"
         )
     printer = printer_of(nest, last)
     prover = Prover(printer, tuple(looks))
-    plan: Plan = plan_of(nest.body, nest.output.uid, frozenset(printer.rooms))
+    plan: Plan = plan_of(nest.body, nest.output.uid, frozenset(printer.capacities))
     place = Place(initial_facts(nest.assumptions, nest.inputs))
     text = prover.text(plan)
-    # The caller's array has the extents that the program says, whatever the nest says of its output.
+    # The caller's array has the extents of the program, not those that the nest declares.
     shape, cells = positions(map(printer.index, first.type.shape)), printer.index(elements(first.type.shape))
     if not nest.complete:
         text = f"(Then (Storage {nest.output.uid} {shape} {cells} (Own {cells}) (fun _ => zero))\n{text})"

@@ -1,7 +1,7 @@
-"""What a block is for: to fill one piece of storage, and before that what it loads. A plan says which part fills what.
+"""Plans: the structure of a block as a proof needs it, with the storage that each part fills.
 
-Statements stand in the order of the nest, each beside all that follows it; where the first ones fill storage that the
-rest loads from, they stand together.
+A block fills one piece of storage, and before that the storage it loads from. Statements keep the order of the nest.
+The first statements are grouped if they fill storage that the rest loads from.
 """
 
 from __future__ import annotations
@@ -13,41 +13,20 @@ from typing import TypeAlias, assert_never
 from atl.core.index import Read
 from atl.core.predicate import Predicate
 from atl.errors import InvalidArgument
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-)
+from lowering.nest import loopnest as ln
 from rewrites.rocq.nests.printing import looks_of
 
-Held: TypeAlias = Buffer | Scalar
+Held: TypeAlias = ln.Buffer | ln.Scalar
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No statement."""
+    """The empty block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """An element of an array of integers is read, where `under` holds."""
+    """The read of an element of an integer array, if `under` holds."""
 
     under: Predicate
     read: Read
@@ -57,24 +36,28 @@ class Looking:
 class Simple:
     """A statement without a body."""
 
-    at: Assign | Accumulate | Declare | Allocate | Clear | Free
+    at: ln.Assign | ln.Accumulate | ln.Declare | ln.Allocate | ln.Clear | ln.Free
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    at: For
+    """A loop with the plan of its body."""
+
+    at: ln.For
     body: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    at: If
+    """A branch with the plan of its body."""
+
+    at: ln.If
     body: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """One after the other; the first fills `local`, if there is one, for the second."""
+    """A sequence of two plans. The first fills the storage `local`, if any, for the second."""
 
     first: Plan
     second: Plan
@@ -84,8 +67,8 @@ class Both:
 Plan: TypeAlias = Nothing | Looking | Simple | Loop | Branch | Both
 
 
-def plan_of(block: Sequence[Statement], target: int, hoisted: frozenset[int]) -> Plan:
-    """How a block fills the storage of this number; `hoisted` are emptied in another block than they are allocated."""
+def plan_of(block: Sequence[ln.Statement], target: int, hoisted: frozenset[int]) -> Plan:
+    """Return the plan by which a block fills a storage id; `hoisted` buffers are allocated in an outer block."""
     if not block:
         return Nothing()
     first, rest = block[0], block[1:]
@@ -97,7 +80,7 @@ def plan_of(block: Sequence[Statement], target: int, hoisted: frozenset[int]) ->
                 filling, using = block[: last + 1], block[last + 1 :]
                 if any(target in storage_written(each, hoisted) for each in filling):
                     raise InvalidArgument(
-                        f"{held.name} is filled while what reads it is stored",
+                        f"{held.name} is filled by statements that also store a tensor that reads it",
                         required="a nest in which every tensor is filled before it is read",
                     )
                 return Both(plan_of(filling, uid, hoisted), plan_of(using, target, hoisted), held)
@@ -105,15 +88,15 @@ def plan_of(block: Sequence[Statement], target: int, hoisted: frozenset[int]) ->
     return Both(alone, plan_of(rest, target, hoisted)) if rest else alone
 
 
-def _alone(at: Statement, target: int | None, hoisted: frozenset[int]) -> Plan:
-    """One statement, after looking at what its indices and conditions read."""
+def _alone(at: ln.Statement, target: int | None, hoisted: frozenset[int]) -> Plan:
+    """Return the plan of one statement, after the reads in its indices and conditions."""
     plan: Plan
     match at:
-        case For(body=body):
+        case ln.For(body=body):
             plan = Loop(at, plan_of(body, -1 if target is None else target, hoisted))
-        case If(body=body):
+        case ln.If(body=body):
             plan = Branch(at, plan_of(body, -1 if target is None else target, hoisted))
-        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.Allocate() | ln.Clear() | ln.Free():
             plan = Simple(at)
         case _:
             assert_never(at)
@@ -122,110 +105,110 @@ def _alone(at: Statement, target: int | None, hoisted: frozenset[int]) -> Plan:
     return plan
 
 
-# -- what is stored and loaded ----------------------------------------------------------------------------------------
+# -- stores and loads -------------------------------------------------------------------------------------------------
 
 
-def storage_written(at: Statement, hoisted: frozenset[int]) -> dict[int, Held]:
-    """The storage that a statement changes and that outlives it. What is freed is of no use afterwards."""
+def storage_written(at: ln.Statement, hoisted: frozenset[int]) -> dict[int, Held]:
+    """Return the storage that a statement changes and that outlives it, without freed storage."""
     match at:
-        case For(body=body) | If(body=body):
+        case ln.For(body=body) | ln.If(body=body):
             inside: dict[int, Held] = {}
             for each in body:
                 inside |= storage_written(each, hoisted)
             return {uid: held for uid, held in inside.items() if uid not in begun(body, hoisted)}
-        case Assign(target) | Accumulate(target):
-            held = target.buffer if isinstance(target, Cell) else target
+        case ln.Assign(target) | ln.Accumulate(target):
+            held = target.buffer if isinstance(target, ln.Cell) else target
             return {held.uid: held}
-        case Declare(variable):
+        case ln.Declare(variable):
             return {variable.uid: variable}
-        case Allocate(buffer):
+        case ln.Allocate(buffer):
             return {} if buffer.uid in hoisted else {buffer.uid: buffer}
-        case Clear(buffer):
+        case ln.Clear(buffer):
             return {buffer.uid: buffer}
-        case Free():
+        case ln.Free():
             return {}
         case _:
             assert_never(at)
 
 
-def begun(block: Block, hoisted: frozenset[int]) -> set[int]:
-    """The storage that begins to hold something in a block."""
+def begun(block: ln.Block, hoisted: frozenset[int]) -> set[int]:
+    """Return the storage whose lifetime begins in a block."""
     found: set[int] = set()
     for at in block:
         match at:
-            case Declare(variable):
+            case ln.Declare(variable):
                 found.add(variable.uid)
-            case Allocate(buffer) if buffer.uid not in hoisted:
+            case ln.Allocate(buffer) if buffer.uid not in hoisted:
                 found.add(buffer.uid)
-            case Clear(buffer):
+            case ln.Clear(buffer):
                 found.add(buffer.uid)
-            case For() | If() | Assign() | Accumulate() | Allocate() | Free():
+            case ln.For() | ln.If() | ln.Assign() | ln.Accumulate() | ln.Allocate() | ln.Free():
                 pass
             case _:
                 assert_never(at)
     return found
 
 
-def loaded(at: Statement) -> set[int]:
-    """The storage that a statement loads from."""
+def loaded(at: ln.Statement) -> set[int]:
+    """Return the storage that a statement loads from."""
     match at:
-        case For(body=body) | If(body=body):
+        case ln.For(body=body) | ln.If(body=body):
             return {uid for each in body for uid in loaded(each)}
-        case Assign(_, value) | Accumulate(_, _, value) | Declare(_, value):
+        case ln.Assign(_, value) | ln.Accumulate(_, _, value) | ln.Declare(_, value):
             return set(_sources(value))
-        case Allocate() | Clear() | Free():
+        case ln.Allocate() | ln.Clear() | ln.Free():
             return set()
         case _:
             assert_never(at)
 
 
-def _sources(e: ScalarExpr) -> Iterator[int]:
+def _sources(e: ln.ScalarExpr) -> Iterator[int]:
     match e:
-        case Number() | FromIndex():
+        case ln.Number() | ln.FromIndex():
             return
-        case Load(source):
-            held = source.buffer if isinstance(source, Cell) else source
-            if isinstance(held, Scalar) or held.role != "input":
+        case ln.Load(source):
+            held = source.buffer if isinstance(source, ln.Cell) else source
+            if isinstance(held, ln.Scalar) or held.role != "input":
                 yield held.uid
-        case Apply(_, arguments):
+        case ln.Apply(_, arguments):
             for argument in arguments:
                 yield from _sources(argument)
-        case Choose(_, left, right):
+        case ln.Choose(_, left, right):
             yield from _sources(left)
             yield from _sources(right)
-        case Convert(argument):
+        case ln.Convert(argument):
             yield from _sources(argument)
         case _:
             assert_never(e)
 
 
 def spares(plan: Plan, uid: int) -> bool:
-    """Whether nothing is stored there."""
+    """Return whether a plan stores nothing to a storage id."""
     return not any(_held(at) == uid for at in simple(plan))
 
 
 def adds(plan: Plan, uid: int) -> bool:
-    """Whether all that is stored there is added to what was there."""
-    return all(isinstance(at, Accumulate) for at in simple(plan) if _held(at) == uid)
+    """Return whether a plan stores to a storage id only by accumulation."""
+    return all(isinstance(at, ln.Accumulate) for at in simple(plan) if _held(at) == uid)
 
 
 def assigns(plan: Plan, uid: int) -> bool:
-    """Whether all that is stored there is assigned."""
-    return all(isinstance(at, Assign) for at in simple(plan) if _held(at) == uid)
+    """Return whether a plan stores to a storage id only by assignment."""
+    return all(isinstance(at, ln.Assign) for at in simple(plan) if _held(at) == uid)
 
 
 def sums(plan: Plan, uid: int) -> bool:
-    """Whether something is added to what is stored there."""
-    return any(isinstance(at, Accumulate) for at in simple(plan) if _held(at) == uid)
+    """Return whether a plan accumulates into a storage id."""
+    return any(isinstance(at, ln.Accumulate) for at in simple(plan) if _held(at) == uid)
 
 
 def assigns_some(plan: Plan, uid: int) -> bool:
-    """Whether something is assigned there."""
-    return any(isinstance(at, Assign) for at in simple(plan) if _held(at) == uid)
+    """Return whether a plan assigns to a storage id."""
+    return any(isinstance(at, ln.Assign) for at in simple(plan) if _held(at) == uid)
 
 
-def simple(plan: Plan) -> Iterator[Assign | Accumulate | Declare | Allocate | Clear | Free]:
-    """All statements without a body."""
+def simple(plan: Plan) -> Iterator[ln.Assign | ln.Accumulate | ln.Declare | ln.Allocate | ln.Clear | ln.Free]:
+    """Yield the statements without a body."""
     match plan:
         case Simple(at):
             yield at
@@ -240,20 +223,20 @@ def simple(plan: Plan) -> Iterator[Assign | Accumulate | Declare | Allocate | Cl
             assert_never(plan)
 
 
-def _held(at: Assign | Accumulate | Declare | Allocate | Clear | Free) -> int:
+def _held(at: ln.Assign | ln.Accumulate | ln.Declare | ln.Allocate | ln.Clear | ln.Free) -> int:
     match at:
-        case Assign(target) | Accumulate(target):
-            return (target.buffer if isinstance(target, Cell) else target).uid
-        case Declare(variable):
+        case ln.Assign(target) | ln.Accumulate(target):
+            return (target.buffer if isinstance(target, ln.Cell) else target).uid
+        case ln.Declare(variable):
             return variable.uid
-        case Allocate(buffer) | Clear(buffer) | Free(buffer):
+        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer):
             return buffer.uid
         case _:
             assert_never(at)
 
 
-def hoisted_in(found: Iterable[Statement]) -> dict[int, Allocate]:
-    """The buffers that are emptied somewhere, each with its allocation."""
+def hoisted_in(found: Iterable[ln.Statement]) -> dict[int, ln.Allocate]:
+    """Return the buffers that are cleared somewhere, each with its allocation."""
     listed = tuple(found)
-    emptied = {at.buffer.uid for at in listed if isinstance(at, Clear)}
-    return {at.buffer.uid: at for at in listed if isinstance(at, Allocate) and at.buffer.uid in emptied}
+    cleared = {at.buffer.uid for at in listed if isinstance(at, ln.Clear)}
+    return {at.buffer.uid: at for at in listed if isinstance(at, ln.Allocate) and at.buffer.uid in cleared}

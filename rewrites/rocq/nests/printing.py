@@ -1,7 +1,7 @@
-"""Statements of loop nests in the notation of Rocq: the words are those of `Nests.v`.
+"""Statements of loop nests in the notation of Rocq, with the constructors of `Nests.v`.
 
-Storage is called by its number in the nest, a loop's variable by its name and its number. Sizes, indices and inputs
-are printed as in programs, by `rewrites.rocq.notation`.
+Storage is denoted by its id in the nest, a loop variable by its name and id. Sizes, indices and inputs are printed by
+`rewrites.rocq.notation`.
 """
 
 from __future__ import annotations
@@ -16,44 +16,24 @@ from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Rea
 from atl.core.predicate import TRUE, All, Any, NonNegative, NonZero, Predicate, Zero, conjunction, negation
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import InvalidArgument
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-)
+from lowering.nest import loopnest as ln
 from rewrites.rocq.notation import BINARY, UNARY, Notation, holds_integers, number, positions, word
 
 Under = tuple[Predicate, Read]
-"""An element that is read, and what was tested before."""
+"""An element that is read, and the condition under which it is read."""
 
 
 @dataclass(slots=True)
 class Printer:
-    """Prints the statements of one nest; collects what its storage may hold before anything is stored there."""
+    """Printer of the statements of one nest. It declares variables for the initial contents of storage."""
 
-    rooms: Mapping[int, Index]
-    """What each buffer is allocated for that is emptied elsewhere."""
+    capacities: Mapping[int, Index]
+    """The capacity of each buffer that is allocated in one block and cleared in another."""
     inputs: Mapping[str, Array]
     """The inputs, as the programs declare them."""
     notation: Notation = field(default_factory=Notation)
     garbage: dict[str, int] = field(default_factory=dict)
-    """What is declared: for each piece of storage a tensor of any contents, which depends on so many indices."""
+    """The declared variables for arbitrary contents, each with the number of loop indices it depends on."""
     numbers: Iterator[int] = field(default_factory=count)
 
     def index(self, e: Index) -> str:
@@ -64,67 +44,70 @@ class Printer:
 
     # -- statements
 
-    def loop(self, at: For, body: str) -> str:
-        """A loop around what was printed of its body."""
+    def loop(self, at: ln.For, body: str) -> str:
+        """Print a loop around a printed body."""
         variable = self.notation.index(index(at.variable))
         ends = f"{self.index(at.low)} {self.index(at.high)}"
         return f"(For {ends} (fun {variable} =>\n{body}))"
 
-    def branch(self, at: If, body: str) -> str:
-        """A branch around what was printed of its body."""
+    def branch(self, at: ln.If, body: str) -> str:
+        """Print a branch around a printed body."""
         return f"(When {self.predicate(at.predicate)}\n{body})"
 
-    def simple(self, at: Statement, loops: tuple[Var, ...]) -> str:
-        """A statement without a body."""
+    def simple(self, at: ln.Statement, loops: tuple[Var, ...]) -> str:
+        """Print a statement without a body."""
         match at:
-            case Assign(target, value):
+            case ln.Assign(target, value):
                 return f"(Assign {self._target(target)} {self.value(value)})"
-            case Accumulate(target, op, value):
+            case ln.Accumulate(target, op, value):
                 if op not in ("add", "sub"):
                     raise InvalidArgument(
-                        f"a nest that folds by {op}", required="sums: the start of another fold is no scalar in Rocq"
+                        f"a nest that folds by {op}",
+                        required="sums: other folds start from a value that is not a scalar in Rocq",
                     )
                 return f"(Accumulate {BINARY[op]} {self._target(target)} {self.value(value)})"
-            case Declare(variable, initial):
+            case ln.Declare(variable, initial):
                 return f"(Assign {self._target(variable)} {self.value(initial)})"
-            case Allocate(buffer, capacity, zeroed=zeroed):
-                if buffer.uid in self.rooms:
+            case ln.Allocate(buffer, capacity, zeroed=zeroed):
+                if buffer.uid in self.capacities:
                     return self._memory(buffer, f"Own {self.index(capacity)}", loops)
                 return self.storage(buffer, capacity, f"(Own {self.index(capacity)})", zeroed, loops)
-            case Clear(buffer, cells, zeroed, row):
+            case ln.Clear(buffer, cells, zeroed, row):
                 if row is not None:
-                    raise InvalidArgument(f"the rows of the ring {buffer.name}", required="a nest without rings")
-                memory = f"(Of {_memory_of(buffer)} {self.index(self.rooms[buffer.uid])})"
+                    raise InvalidArgument(
+                        f"the circular buffer {buffer.name}", required="a nest without the mark `ring`"
+                    )
+                memory = f"(Of {_memory_of(buffer)} {self.index(self.capacities[buffer.uid])})"
                 return self.storage(buffer, cells, memory, zeroed, loops)
-            case Free(buffer) if buffer.uid in self.rooms:
-                room = positions([self.index(self.rooms[buffer.uid])])
+            case ln.Free(buffer) if buffer.uid in self.capacities:
+                shape = positions([self.index(self.capacities[buffer.uid])])
                 gone = f"(Storage {buffer.uid} nil 1 (Own 1) {self._anything(loops)})"
-                return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {room}) {self._anything(loops)}))"
-            case Free(buffer):
+                return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {shape}) {self._anything(loops)}))"
+            case ln.Free(buffer):
                 return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self._anything(loops)})"
-            case For() | If():
+            case ln.For() | ln.If():
                 raise AssertionError("loops and branches have bodies")
             case _:
                 assert_never(at)
 
-    def storage(self, buffer: Buffer, cells: Index, memory: str, zeroed: bool, loops: tuple[Var, ...]) -> str:
-        """Storage that holds zeros, or whatever it happens to hold."""
+    def storage(self, buffer: ln.Buffer, cells: Index, memory: str, zeroed: bool, loops: tuple[Var, ...]) -> str:
+        """Print storage that holds zeros or arbitrary values."""
         holds = "(fun _ => zero)" if zeroed else self._anything(loops)
         return f"(Storage {buffer.uid} {self.shape(buffer)} {self.index(cells)} {memory} {holds})"
 
-    def _memory(self, buffer: Buffer, memory: str, loops: tuple[Var, ...]) -> str:
-        """Memory into which a tensor of another shape is put in each iteration."""
-        room = self.index(self.rooms[buffer.uid])
-        return f"(Storage {_memory_of(buffer)} {positions([room])} {room} ({memory}) {self._anything(loops)})"
+    def _memory(self, buffer: ln.Buffer, memory: str, loops: tuple[Var, ...]) -> str:
+        """Print memory that holds a tensor of a different shape in each iteration."""
+        capacity = self.index(self.capacities[buffer.uid])
+        return f"(Storage {_memory_of(buffer)} {positions([capacity])} {capacity} ({memory}) {self._anything(loops)})"
 
-    def shape(self, of: Buffer | Scalar) -> str:
-        """The declared extents."""
-        if isinstance(of, Scalar):
+    def shape(self, of: ln.Buffer | ln.Scalar) -> str:
+        """Print the declared extents."""
+        if isinstance(of, ln.Scalar):
             return "nil"
         if of.rows or of.home is not None:
             raise InvalidArgument(
-                f"{of.name} stands in the storage of {'its own rows' if of.rows else of.storage.name}",
-                required="a nest in which every tensor has storage of its own",
+                f"{of.name} shares the storage of {'its own rows' if of.rows else of.storage.name}",
+                required="a nest in which tensors share no storage",
             )
         return positions(map(self.index, of.extents))
 
@@ -133,104 +116,104 @@ class Printer:
         self.garbage[name] = len(loops)
         return f"({' '.join([name, *(self.index(index(variable)) for variable in loops)])})"
 
-    def _target(self, at: Cell | Scalar) -> str:
-        if isinstance(at, Scalar):
+    def _target(self, at: ln.Cell | ln.Scalar) -> str:
+        if isinstance(at, ln.Scalar):
             return f"{at.uid} nil nil nil"
         return f"{at.buffer.uid} {self._place(at)}"
 
-    def _place(self, cell: Cell) -> str:
+    def _place(self, cell: ln.Cell) -> str:
         extents = positions(self.index(extent) for _, extent in cell.pairs)
         name = cell.buffer.name
         shape = self.declared(name) if cell.buffer.role == "input" else self.shape(cell.buffer)
         return f"{shape} {extents} {positions(self.index(at) for at, _ in cell.pairs)}"
 
     def declared(self, name: str) -> str:
-        """The extents of an input, which are those that the programs declare, whatever the nest says of them."""
+        """Print the extents of an input as declared by the programs, not by the nest."""
         return positions(map(self.index, self._input(name).shape))
 
     def _input(self, name: str) -> Array:
         if name not in self.inputs:
-            raise InvalidArgument(f"{name} stands where the output does", required="inputs of their own")
+            raise InvalidArgument(f"the input {name} is also the output", required="inputs that are not outputs")
         return self.inputs[name]
 
     # -- values
 
-    def value(self, e: ScalarExpr) -> str:
-        """An expression of type value."""
+    def value(self, e: ln.ScalarExpr) -> str:
+        """Print an expression of type value."""
         match e:
-            case Number(value):
+            case ln.Number(value):
                 return f"(Number {literal(value)})"
-            case Load(source):
-                if isinstance(source, Scalar):
+            case ln.Load(source):
+                if isinstance(source, ln.Scalar):
                     return f"(Load {source.uid} nil nil nil)"
                 if source.buffer.role == "input":
                     return f"(Element {self.input(source.buffer.name)} {self._place(source)})"
                 return f"(Load {source.buffer.uid} {self._place(source)})"
-            case FromIndex(at):
+            case ln.FromIndex(at):
                 return f"(Number (integer {self.index(at)}))"
-            case Apply(op, (only,)):
+            case ln.Apply(op, (only,)):
                 return f"(Of_one {FUNCTIONS[op]} {self.value(only)})"
-            case Apply(op, (left, right)):
+            case ln.Apply(op, (left, right)):
                 return f"(Of_two {FUNCTIONS[op]} {self.value(left)} {self.value(right)})"
-            case Apply():
+            case ln.Apply():
                 raise AssertionError("an operation has one operand or two")
-            case Choose(p, left, right):
+            case ln.Choose(p, left, right):
                 return f"(Choose {self.predicate(p)} {self.value(left)} {self.value(right)})"
-            case Convert(argument, dtype):
+            case ln.Convert(argument, dtype):
                 return f'(Of_one (convert "{dtype}") {self.value(argument)})'
             case _:
                 assert_never(e)
 
     def input(self, name: str) -> str:
-        """An input as a tensor."""
+        """Print an input as a tensor."""
         return f"(integers {word(name)})" if holds_integers(self._input(name)) else word(name)
 
     def look(self, under: Predicate, read: Read) -> str:
-        """That an element is read, in an index or a condition."""
+        """Print the read of an element in an index or a condition."""
         place = positions(map(self.index, read.indices))
         text = f"(Look {self.declared(read.array.name)} {place})"
         return text if under == TRUE else f"(When {self.predicate(under)} {text})"
 
 
-def _memory_of(buffer: Buffer) -> str:
-    """The storage that stands for the memory of a buffer which is allocated in one place and emptied in another."""
+def _memory_of(buffer: ln.Buffer) -> str:
+    """Return the storage id for the memory of a buffer that is allocated in one block and cleared in another."""
     return f"({-1 - buffer.uid})"
 
 
 FUNCTIONS: Final[dict[BinaryOp | UnaryOp, str]] = dict((*BINARY.items(), *UNARY.items()))
-"""What the operations on scalars are called."""
+"""The functions in Rocq for operations on scalars."""
 
 
 def literal(value: int | float) -> str:
-    """A literal, which is a number."""
+    """Print a finite literal."""
     if not isfinite(value):
         raise InvalidArgument(f"the literal {value}", required="numbers: scalars in Rocq are those of a ring")
     return number(value)
 
 
-def looks_of(at: Statement) -> Iterator[Under]:
-    """The elements that the indices and conditions of a statement read, those of its body left out."""
+def looks_of(at: ln.Statement) -> Iterator[Under]:
+    """Yield the elements that the indices and conditions of a statement read, without its body."""
     match at:
-        case For(_, low, high):
+        case ln.For(_, low, high):
             yield from reads_of(low, high)
-        case If(predicate):
+        case ln.If(predicate):
             yield from reads_of_condition(predicate)
-        case Assign(target, value) | Accumulate(target, _, value):
+        case ln.Assign(target, value) | ln.Accumulate(target, _, value):
             yield from _reads(target, value)
-        case Declare(_, initial):
+        case ln.Declare(_, initial):
             yield from _reads(initial)
-        case Allocate(_, capacity):
+        case ln.Allocate(_, capacity):
             yield from reads_of(capacity)
-        case Clear(_, cells):
+        case ln.Clear(_, cells):
             yield from reads_of(cells)
-        case Free():
+        case ln.Free():
             return
         case _:
             assert_never(at)
 
 
 def reads_of(*expressions: Index, under: Predicate = TRUE) -> Iterator[Under]:
-    """The elements of arrays that indices are computed with, inner ones last."""
+    """Yield the array elements used in indices, inner ones last."""
     for expression in expressions:
         for monomial, _ in expression.terms:
             for atom in monomial:
@@ -253,7 +236,7 @@ def _reads_of_atom(atom: AnyAtom, under: Predicate) -> Iterator[Under]:
 
 
 def reads_of_condition(p: Predicate, under: Predicate = TRUE) -> Iterator[Under]:
-    """The elements that a condition reads: its parts are tested from left to right."""
+    """Yield the elements that a condition reads; its parts are evaluated from left to right."""
     match p:
         case NonNegative(e) | Zero(e) | NonZero(e):
             yield from reads_of(e, under=under)
@@ -269,24 +252,24 @@ def reads_of_condition(p: Predicate, under: Predicate = TRUE) -> Iterator[Under]
             assert_never(p)
 
 
-def _reads(*of: Cell | Scalar | ScalarExpr, under: Predicate = TRUE) -> Iterator[Under]:
+def _reads(*of: ln.Cell | ln.Scalar | ln.ScalarExpr, under: Predicate = TRUE) -> Iterator[Under]:
     for e in of:
         match e:
-            case Scalar() | Number():
+            case ln.Scalar() | ln.Number():
                 pass
-            case Cell(buffer, pairs):
+            case ln.Cell(buffer, pairs):
                 yield from reads_of(*buffer.extents, *(part for pair in pairs for part in pair), under=under)
-            case Load(source):
+            case ln.Load(source):
                 yield from _reads(source, under=under)
-            case FromIndex(at):
+            case ln.FromIndex(at):
                 yield from reads_of(at, under=under)
-            case Apply(_, arguments):
+            case ln.Apply(_, arguments):
                 yield from _reads(*arguments, under=under)
-            case Choose(p, left, right):
+            case ln.Choose(p, left, right):
                 yield from reads_of_condition(p, under)
                 yield from _reads(left, under=conjunction((under, p)))
                 yield from _reads(right, under=conjunction((under, negation(p))))
-            case Convert(argument):
+            case ln.Convert(argument):
                 yield from _reads(argument, under=under)
             case _:
                 assert_never(e)

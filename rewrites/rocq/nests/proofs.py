@@ -1,4 +1,4 @@
-"""Scripts that prove what a plan does, with the lemmas of `Storing.v`: a hint for each part, and none is believed."""
+"""Proof scripts for plans, with the lemmas of `Storing.v`. They are hints; Rocq checks them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rewrites.rocq.nests.printing import Printer
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a proof is: what is known, what the filled buffers are called, and what the scalar variables hold."""
+    """The state of a proof: known facts, the names of filled buffers' contents, and the values of scalar variables."""
 
     facts: Facts
     contents: Mapping[int, str] = field(default_factory=dict)
@@ -45,14 +45,14 @@ class Place:
 
 @dataclass(slots=True)
 class Prover:
-    """Writes the script of one nest. `looks` are ways to look into the output's meaning, the best first."""
+    """Writes the script for one nest. `looks` are tactics that unfold the value of the output, best first."""
 
     printer: Printer
     looks: tuple[str, ...]
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def text(self, plan: Plan, loops: tuple[Var, ...] = ()) -> str:
-        """The plan as a statement."""
+        """Print the plan as a statement."""
         match plan:
             case Nothing():
                 return "Skip"
@@ -72,11 +72,11 @@ class Prover:
     # -- filling
 
     def output(self, plan: Plan, held: Held, place: Place, *, zeroed: bool) -> list[str]:
-        """That a plan leaves in the output what the program means; with `zeroed` it holds zeros before."""
+        """Prove that a plan fills the output with the value of the program; with `zeroed` it holds zeros before."""
         if sums(plan, held.uid):
             _, script = self._positions(held, place)
             if zeroed:
-                zeros = ["eapply fills_sum.", *_part(["apart."]), *_part(["apply fills_zeros."])]
+                zeros = ["eapply fills_sum.", *_part(["disjoint."]), *_part(["apply fills_zeros."])]
                 filled = [*zeros, *_part(self.add(plan, held.uid, place))]
             else:
                 filled = self.fill(plan, held, place, known=False)
@@ -87,17 +87,17 @@ class Prover:
         return self.fill(plan, held, place, known=True)
 
     def _zeroed(self, zeros: list[str], plan: Plan, held: Held, place: Place) -> list[str]:
-        """Storage that holds zeros before a plan stores to some of it."""
+        """Prove that storage is filled if it holds zeros before a plan stores to parts of it."""
         return [
             "apply fills_zeroed.",
-            *_part(["apart."]),
+            *_part(["disjoint."]),
             *_part(zeros),
             *_part(self.write(plan, held, place)),
             *_part(self._covered(plan, held, place, zeroed=True)),
         ]
 
     def fill(self, plan: Plan, held: Held, place: Place, *, known: bool) -> list[str]:
-        """That storage is filled: by a tensor that is given, or by what is found on the way."""
+        """Prove that storage is filled with a given tensor, or with one that the proof determines."""
         uid = held.uid
         match plan:
             case Simple(Declare() | Assign()) if isinstance(held, Scalar):
@@ -109,18 +109,26 @@ class Prover:
                 return [
                     *name,
                     f"eapply (fills_local _ _ _ {local.uid} {self.printer.shape(local)} {_content(inside, local)}).",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     *_part(self.fill(first, local, place, known=local.uid in inside.contents)),
                     *_part(self.fill(second, held, inside, known=known)),
                 ]
             case Both(first, second) if spares(second, uid):
-                return ["apply fills_before.", *_part(["apart."]), *_part(self.fill(first, held, place, known=known))]
+                return [
+                    "apply fills_before.",
+                    *_part(["disjoint."]),
+                    *_part(self.fill(first, held, place, known=known)),
+                ]
             case Both(first, second) if spares(first, uid) or _is_garbage(first, uid):
-                return ["apply fills_after.", *_part(["apart."]), *_part(self.fill(second, held, place, known=known))]
+                return [
+                    "apply fills_after.",
+                    *_part(["disjoint."]),
+                    *_part(self.fill(second, held, place, known=known)),
+                ]
             case Both(first, second) if adds(second, uid):
                 return [
                     "eapply fills_sum.",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     *_part(self.fill(first, held, place, known=False)),
                     *_part(self.add(second, uid, place)),
                 ]
@@ -142,7 +150,7 @@ class Prover:
                 assert_never(plan)
 
     def _within_local(self, filling: Plan, held: Held, place: Place) -> tuple[Place, list[str]]:
-        """What is known when a local tensor has been filled, and the line that names what it holds."""
+        """Return the proof state after a local tensor is filled, and the line that names its contents."""
         if isinstance(held, Scalar):
             inside = {**place.scalars, held.uid: scalar_of(filling, held.uid, place.scalars)}
             place = replace(place, scalars=inside)
@@ -164,9 +172,9 @@ class Prover:
     # -- storing
 
     def write(self, plan: Plan, held: Held, place: Place) -> list[str]:
-        """That whatever a plan stores is right."""
+        """Prove that every value a plan stores is correct."""
         if spares(plan, held.uid):
-            return ["apply writes_nothing. apart."]
+            return ["apply writes_nothing. disjoint."]
         match plan:
             case Simple(Assign()):
                 value = self._seen(held, place, "by_value")
@@ -175,7 +183,7 @@ class Prover:
                 inside = place.assume(at.range)
                 return [
                     "apply writes_for.",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     f"intros {self._name(at)} ?.",
                     *self.write(body, held, inside),
                 ]
@@ -186,15 +194,15 @@ class Prover:
                 return [
                     *name,
                     f"eapply (writes_local _ _ _ {local.uid} {self.printer.shape(local)} {_content(inside, local)}).",
-                    *_part(["apart."]),
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
+                    *_part(["disjoint."]),
                     *_part(self.fill(first, local, inside, known=local.uid in inside.contents)),
                     *_part(self.write(second, held, inside)),
                 ]
             case Both(first, second):
                 return [
                     "apply writes_then.",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     *_part(self.write(first, held, place)),
                     *_part(self.write(second, held, place)),
                 ]
@@ -208,15 +216,15 @@ class Prover:
     # -- adding
 
     def add(self, plan: Plan, uid: int, place: Place) -> list[str]:
-        """That a plan adds something, which is found on the way."""
+        """Prove that a plan adds a tensor, which the proof determines."""
         if spares(plan, uid):
-            return ["apply adds_nothing. apart."]
+            return ["apply adds_nothing. disjoint."]
         match plan:
             case Simple(Accumulate(_, op)):
                 return [f"apply {'adds' if op == 'add' else 'takes'}_one. at_hand."]
             case Loop(at, body):
                 inside = self.add(body, uid, place.assume(at.range))
-                return ["eapply adds_for.", *_part(["apart."]), *_part([f"intros {self._name(at)} ?.", *inside])]
+                return ["eapply adds_for.", *_part(["disjoint."]), *_part([f"intros {self._name(at)} ?.", *inside])]
             case Branch(at, body):
                 return ["eapply adds_when. intros ?.", *self.add(body, uid, place.assume(at.predicate))]
             case Both(first, second, local) if local is not None:
@@ -225,27 +233,28 @@ class Prover:
                 return [
                     *name,
                     f"eapply (adds_local _ _ _ {local.uid} {shape} {content}).",
-                    *_part(["apart."]),
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
+                    *_part(["disjoint."]),
                     *_part(self.fill(first, local, inside_local, known=local.uid in inside_local.contents)),
                     *_part(self.add(second, uid, inside_local)),
                 ]
             case Both(first, second):
                 return [
                     "eapply adds_then.",
-                    *_part(["apart."]),
+                    *_part(["disjoint."]),
                     *_part(self.add(first, uid, place)),
                     *_part(self.add(second, uid, place)),
                 ]
             case Simple() | Looking() | Nothing():
                 raise InvalidArgument(
-                    "what is added to is stored to as well", required="storage that is filled in one way"
+                    "storage is both assigned and accumulated into",
+                    required="storage that is only assigned, or only accumulated into",
                 )
             case _:
                 assert_never(plan)
 
     def _seen(self, held: Held, place: Place, then: str) -> str:
-        """A proof about what storage is to hold, which is looked into first."""
+        """Return a proof about the required contents of storage, which are unfolded first."""
         content = place.contents.get(held.uid)
         looks = (f"unfold {content}",) if content else self.looks
         *others, last = [f"{look}; {then}" for look in looks]
@@ -254,10 +263,10 @@ class Prover:
     def _name(self, at: For) -> str:
         return self.printer.index(index(at.variable))
 
-    # -- which iteration stores
+    # -- finding the storing iteration
 
     def _position(self, held: Held, place: Place) -> tuple[tuple[Var, ...], Facts]:
-        """A position, and what is known where it is within the extents."""
+        """Return a position, and the facts that it is within the extents."""
         extents = () if isinstance(held, Scalar) else held.extents
         position = tuple(Var(next(POSITIONS), "y") for _ in extents)
         facts = place.facts
@@ -266,7 +275,7 @@ class Prover:
         return position, facts
 
     def _positions(self, held: Held, place: Place) -> tuple[tuple[Var, ...], str]:
-        """A position with the tactic that names it: `at''` is within by the hypothesis `P''`."""
+        """Return a position with the tactic that names it: `at''` is within the extents by the hypothesis `P''`."""
         position, _ = self._position(held, place)
         script = ""
         for p in position:
@@ -274,7 +283,7 @@ class Prover:
         return position, script + "destruct at''; [clear P'' | easy]."
 
     def _covered(self, plan: Plan, held: Held, place: Place, *, zeroed: bool) -> list[str]:
-        """That each element is stored by some iteration, or is zero where that is what the storage held before."""
+        """Prove that each element is stored by some iteration, or stays zero if the storage held zeros."""
         position, script = self._positions(held, place)
         facts = place.facts
         for p, extent in zip(position, () if isinstance(held, Scalar) else held.extents, strict=True):
@@ -302,17 +311,17 @@ class Prover:
 
 
 def _part(lines: Sequence[str]) -> list[str]:
-    """A proof of one goal of several."""
+    """Wrap the proof of one of several goals."""
     return ["{", *(f"  {line}" for line in lines), "}"]
 
 
 def _content(place: Place, held: Held) -> str:
-    """What a filled buffer is called, or that Rocq finds it out."""
+    """Return the name of a filled buffer's contents, or `_` to let Rocq infer them."""
     return place.contents.get(held.uid, "_")
 
 
 def _is_garbage(plan: Plan, uid: int) -> bool:
-    """Whether storage of this number begins here, and holds anything."""
+    """Return whether storage is allocated or cleared here without being zeroed."""
     match plan:
         case Simple(Allocate(buffer, zeroed=False)) | Simple(Clear(buffer, zeroed=False)):
             return buffer.uid == uid

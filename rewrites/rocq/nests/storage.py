@@ -1,4 +1,4 @@
-"""What a nest says of its storage in many places, it says alike: a name in Rocq stands for one thing."""
+"""Consistency of a nest's storage: each id denotes one buffer or scalar, as the names in Rocq require."""
 
 from __future__ import annotations
 
@@ -8,52 +8,30 @@ from typing import assert_never
 
 from atl.core.program import Program
 from atl.errors import InvalidArgument
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Buffer,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-    statements,
-)
+from lowering.nest import loopnest as ln
 from rewrites.rocq.nests.plan import hoisted_in
 
-Held = Buffer | Scalar
+Held = ln.Buffer | ln.Scalar
 
 
-def check_storage(nest: LoopNest, program: Program) -> None:
-    """Raises `InvalidArgument` where one number means two things, or a statement is none for such storage."""
+def check_storage(nest: ln.LoopNest, program: Program) -> None:
+    """Raise `InvalidArgument` if an id denotes two things, or a statement does not fit the role of its storage."""
     known: dict[int, Held] = {nest.output.uid: nest.output}
-    for at in statements(nest.body):
+    for at in ln.statements(nest.body):
         for held in mentioned(at):
             if _described(known.setdefault(held.uid, held)) != _described(held):
                 raise InvalidArgument(
-                    f"{held.name} and {known[held.uid].name} have the number {held.uid}",
-                    required="a number of its own for each storage",
+                    f"{held.name} and {known[held.uid].name} have the same id {held.uid}",
+                    required="a different id for each buffer",
                 )
-            if isinstance(held, Buffer) and held.role == "local" and not held.extents:
-                raise InvalidArgument(f"{held.name} is a buffer of rank 0", required="a scalar variable in its place")
+            if isinstance(held, ln.Buffer) and held.role == "local" and not held.extents:
+                raise InvalidArgument(f"{held.name} is a buffer of rank 0", required="a scalar variable instead")
         _check_role(at)
-    rooms = hoisted_in(statements(nest.body))
-    for at in statements(nest.body):
-        if isinstance(at, Clear) and at.buffer.uid not in rooms:
+    allocated = hoisted_in(ln.statements(nest.body))
+    for at in ln.statements(nest.body):
+        if isinstance(at, ln.Clear) and at.buffer.uid not in allocated:
             raise InvalidArgument(
-                f"{at.buffer.name} is emptied but never allocated", required="an allocation before it"
+                f"{at.buffer.name} is cleared but never allocated", required="an allocation before it"
             )
     if nest.output.dtype != program.type.dtype:
         raise InvalidArgument(
@@ -61,58 +39,58 @@ def check_storage(nest: LoopNest, program: Program) -> None:
         )
 
 
-def _described(held: Held) -> Buffer | Scalar:
-    """All of it but its extents: which it has at each access is for Rocq to see."""
-    return replace(held, extents=()) if isinstance(held, Buffer) else held
+def _described(held: Held) -> ln.Buffer | ln.Scalar:
+    """Return the storage without its extents, which Rocq checks at each access."""
+    return replace(held, extents=()) if isinstance(held, ln.Buffer) else held
 
 
-def _check_role(at: Statement) -> None:
+def _check_role(at: ln.Statement) -> None:
     match at:
-        case Assign(Cell(buffer)) | Accumulate(Cell(buffer)):
+        case ln.Assign(ln.Cell(buffer)) | ln.Accumulate(ln.Cell(buffer)):
             if buffer.role == "input":
                 raise InvalidArgument(f"a store to the input {buffer.name}", required="inputs that are only read")
-        case Allocate(buffer) | Clear(buffer) | Free(buffer):
+        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer):
             if buffer.role != "local":
                 raise InvalidArgument(
-                    f"{buffer.name}, which is no local tensor, is allocated, emptied or freed",
+                    f"{buffer.name}, which is not a local tensor, is allocated, cleared or freed",
                     required="allocations of local tensors only",
                 )
-        case Assign() | Accumulate() | Declare() | For() | If():
+        case ln.Assign() | ln.Accumulate() | ln.Declare() | ln.For() | ln.If():
             return
         case _:
             assert_never(at)
 
 
-def mentioned(at: Statement) -> Iterator[Held]:
-    """The storage that stands in a statement, that of its body left out."""
+def mentioned(at: ln.Statement) -> Iterator[Held]:
+    """Yield the storage that a statement mentions, without its body."""
     match at:
-        case Assign(target, value) | Accumulate(target, _, value):
-            yield target.buffer if isinstance(target, Cell) else target
+        case ln.Assign(target, value) | ln.Accumulate(target, _, value):
+            yield target.buffer if isinstance(target, ln.Cell) else target
             yield from _sources(value)
-        case Declare(variable, initial):
+        case ln.Declare(variable, initial):
             yield variable
             yield from _sources(initial)
-        case Allocate(buffer) | Clear(buffer) | Free(buffer):
+        case ln.Allocate(buffer) | ln.Clear(buffer) | ln.Free(buffer):
             yield buffer
-        case For() | If():
+        case ln.For() | ln.If():
             return
         case _:
             assert_never(at)
 
 
-def _sources(e: ScalarExpr) -> Iterator[Held]:
+def _sources(e: ln.ScalarExpr) -> Iterator[Held]:
     match e:
-        case Number() | FromIndex():
+        case ln.Number() | ln.FromIndex():
             return
-        case Load(source):
-            yield source.buffer if isinstance(source, Cell) else source
-        case Apply(_, arguments):
+        case ln.Load(source):
+            yield source.buffer if isinstance(source, ln.Cell) else source
+        case ln.Apply(_, arguments):
             for argument in arguments:
                 yield from _sources(argument)
-        case Choose(_, left, right):
+        case ln.Choose(_, left, right):
             yield from _sources(left)
             yield from _sources(right)
-        case Convert(argument):
+        case ln.Convert(argument):
             yield from _sources(argument)
         case _:
             assert_never(e)

@@ -1,4 +1,4 @@
-"""Schedules chosen by measuring: candidates derived by the rules, timed by what the caller brings, kept in a table."""
+"""Autotuning: candidate schedules are derived by rules, timed by a `measure`, and recorded in a table."""
 
 from rewrites.session.tuning.search import autotune
 from rewrites.session.tuning.tuned import Tuned

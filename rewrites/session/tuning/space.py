@@ -1,4 +1,4 @@
-"""The candidates: one value for each parameter of a schedule, and which of them is tried next."""
+"""Candidates of autotuning: all choices of parameters, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from atl.errors import InvalidArgument, brief
 
 Parameters: TypeAlias = Mapping[str, Any]
 MOST: Final = 100_000
-"""More candidates are not listed."""
+"""Maximum number of candidates."""
 
 
 def candidates(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every choice of a value for each parameter, the first ones first. Raises `InvalidArgument`."""
-    required = 'the values of each parameter, those to be tried first at the front: choices={"rows": [1, 2, 4]}'
+    """Return every choice of parameter values, the first values first. Raises `InvalidArgument`."""
+    required = 'a list of values for each parameter, preferred ones first: choices={"rows": [1, 2, 4]}'
     if not isinstance(choices, Mapping) or not all(isinstance(name, str) for name in choices):
         raise InvalidArgument(f"choices={brief(choices)}", required=required)
     for name, values in choices.items():
         if not isinstance(values, list | tuple | range) or not values:
             raise InvalidArgument(f"the choices {name}={brief(values)}", required=required)
         if len({written(value) for value in values}) < len(values):
-            raise InvalidArgument(f"the choices {name}={brief(values)} hold a value twice", required="each value once")
+            raise InvalidArgument(
+                f"the choices {name}={brief(values)} contain a value twice", required="each value once"
+            )
     count = prod(len(values) for values in choices.values())
     if count > MOST:
         raise InvalidArgument(f"{count} candidates", required=f"at most {MOST}", suggestions=("leave out some values",))
@@ -32,7 +34,7 @@ def candidates(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def check_parameters(schedule: Callable[..., object], first: Sequence[object], names: Iterable[str]) -> None:
-    """Raises `InvalidArgument` unless a schedule takes these arguments, and parameters of these names after them."""
+    """Raise `InvalidArgument` unless a schedule accepts these arguments followed by these keywords."""
     try:
         inspect.signature(schedule).bind(*first, **dict.fromkeys(names))
     except TypeError as error:
@@ -41,16 +43,16 @@ def check_parameters(schedule: Callable[..., object], first: Sequence[object], n
             required="choices={…} with the names of the schedule's own parameters",
         ) from None
     except ValueError:
-        pass  # of what is written in C nothing is known
+        pass  # functions written in C have no signature
 
 
 def written(value: object) -> str:
-    """A value of a parameter, as Python writes it."""
+    """Return a parameter value as Python source."""
     return repr(value)
 
 
 def called(parameters: Parameters) -> str:
-    """Parameters as they are passed.
+    """Return parameters as keyword arguments.
 
     >>> called({"rows": 4, "order": "yx"})
     "rows=4, order='yx'"
@@ -59,7 +61,7 @@ def called(parameters: Parameters) -> str:
 
 
 def next_of(waiting: Sequence[dict[str, Any]], best: Parameters | None) -> dict[str, Any]:
-    """The candidate that differs in the fewest parameters from the best so far; of those the first."""
+    """Return the candidate that differs in the fewest parameters from the best so far; the first of several."""
     if best is None:
         return waiting[0]
     return min(waiting, key=lambda each: sum(written(each[name]) != written(best[name]) for name in each))

@@ -1,4 +1,4 @@
-"""The table of what was measured, on disk: a second run goes on from it."""
+"""The table of measured times on disk, from which a second run continues."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any, Final
 
 from atl.core.program import Program
 from atl.files.atomic import reason, write_atomically
-from rewrites.session.tuning.measuring import Contest, Interval
+from rewrites.session.tuning.measuring import Comparison, Interval
 
 FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of one machine code: how many times as fast as the start it is, and its milliseconds."""
+    """A measurement of one machine code: its speed relative to the start, and its milliseconds."""
 
     called: str
-    """The parameters by which it was derived when it was measured."""
+    """The parameters from which it was derived when it was measured."""
     speed: float
     low: float
     high: float
@@ -32,21 +32,21 @@ class Measured:
 
     @staticmethod
     def of(called: str, speed: Interval, ms: float) -> Measured:
-        """The entry for an interval of speeds."""
+        """Return the entry for an interval of speeds."""
         return Measured(called, speed.middle, speed.low, speed.high, speed.rounds, ms)
 
     @property
     def interval(self) -> Interval:
-        """The speed beside that of the start."""
+        """The speed relative to the start."""
         return Interval(self.speed, self.low, self.high, self.rounds)
 
 
 @dataclass(slots=True)
 class Table:
-    """Times of schedules of one program at some sizes, under some conditions, by the identity of the machine code.
+    """Times of schedules of one program at some sizes under some conditions, by the identity of the machine code.
 
-    It is a file of one name for each program, sizes, machine, compiler and flags. Where it cannot be read it is made
-    anew, where it cannot be written there is a warning: times can be measured again.
+    There is one file for each program, sizes, machine, compiler and flags. An unreadable file is replaced. A file that
+    cannot be written causes a warning only, since times can be measured again.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class Table:
     measured: dict[str, Measured] = field(default_factory=dict)
 
     def keep(self, identity: str, entry: Measured) -> None:
-        """Adds what was measured, and writes it down."""
+        """Add a measurement and save the table."""
         self.measured[identity] = entry
         rows = {name: asdict(row) for name, row in self.measured.items()}
         text = json.dumps({"format": FORMAT, **self.about, "measured": rows}, indent=1, ensure_ascii=False) + "\n"
@@ -66,17 +66,17 @@ class Table:
 
 
 def table_of(
-    program: Program, sizes: Mapping[str, int], contest: Contest, folder: str | os.PathLike[str] | None
+    program: Program, sizes: Mapping[str, int], comparison: Comparison, folder: str | os.PathLike[str] | None
 ) -> Table:
-    """The table of this program at these sizes under the conditions of the contest, read where there is one."""
-    about = {"program": str(program), "sizes": dict(sorted(sizes.items())), "conditions": dict(contest.conditions)}
+    """Return the table for a program at these sizes under the comparison's conditions, loaded if it exists."""
+    about = {"program": str(program), "sizes": dict(sorted(sizes.items())), "conditions": dict(comparison.conditions)}
     key = hashlib.sha256(json.dumps(about, ensure_ascii=False).encode()).hexdigest()[:24]
-    path = (contest.folder if folder is None else Path(folder)) / f"{program.name[:80]}-{key}.json"
+    path = (comparison.folder if folder is None else Path(folder)) / f"{program.name[:80]}-{key}.json"
     return Table(path, about, _read(path, about))
 
 
 def _read(path: Path, about: Mapping[str, Any]) -> dict[str, Measured]:
-    """What the file holds, if it is about the same."""
+    """Return the contents of the file if it is for the same key."""
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
         if read["format"] != FORMAT or any(read[name] != value for name, value in about.items()):
@@ -89,5 +89,5 @@ def _read(path: Path, about: Mapping[str, Any]) -> dict[str, Measured]:
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
     numbers = (row["speed"], row["low"], row["high"], row["ms"])
     if not isinstance(row["called"], str) or not all(isinstance(number, float) and number > 0 for number in numbers):
-        raise ValueError("no row of a table")
+        raise ValueError("invalid row")
     return row

@@ -1,9 +1,10 @@
-"""What autotuning found: every candidate with its time or the reason why it has none, the best, and why it ended."""
+"""Results of autotuning: every candidate with its time or the reason for having none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -13,19 +14,62 @@ from atl.errors import ATLError
 from atl.files.atomic import write_text
 from rewrites.kernel import Theorem
 from rewrites.session.tuning.measuring import Interval
-from rewrites.session.tuning.picture import Bar, drawn
 from rewrites.session.tuning.space import Parameters, called
+
+LINE: Final = 18
+LETTER: Final = 7
+BARS: Final = 420
+GAP: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of the chart: a candidate's name, time and interval; the chosen candidate is dark."""
+
+    name: str
+    time: float
+    low: float
+    high: float
+    chosen: bool = False
+
+
+def bar_chart(title: str, bars: Sequence[Bar], left_out: Sequence[str]) -> str:
+    """Return an SVG bar chart, the shortest bar first, with the untimed candidates listed below."""
+    ordered = sorted(bars, key=lambda bar: bar.time)
+    longest = max(bar.high for bar in ordered)
+    text = GAP + LETTER * max(len(bar.name) for bar in ordered)
+    body = [f'<text x="{GAP}" y="{LINE}">{escape(title)}</text>']
+    y = LINE + GAP
+    for bar in ordered:
+        scale = BARS / longest
+        x = text + GAP
+        ink = "#345" if bar.chosen else "#a9c6d9"
+        body.append(f'<text x="{text}" y="{y + 13}" text-anchor="end">{escape(bar.name)}</text>')
+        body.append(f'<rect x="{x}" y="{y + 2}" width="{bar.time * scale:.1f}" height="{LINE - 5}" fill="{ink}"/>')
+        ends = f"M{x + bar.low * scale:.1f} {y + 8} H{x + bar.high * scale:.1f}"
+        body.append(f'<path d="{ends}" stroke="#a33" stroke-width="2"/>')
+        body.append(f'<text x="{x + bar.high * scale + 5:.1f}" y="{y + 13}">{bar.time:.2f}</text>')
+        y += LINE
+    for line in left_out:
+        body.append(f'<text x="{GAP}" y="{y + 13}" fill="#777">{escape(line)}</text>')
+        y += LINE
+    width = max([text + BARS + 6 * GAP, *(2 * GAP + LETTER * len(line) for line in (title, *left_out))])
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y + GAP}" font-family="monospace" '
+        f'font-size="11">\n' + "\n".join(body) + "\n</svg>\n"
+    )
+
 
 Outcome: TypeAlias = Literal["measured", "remembered", "same", "refused", "wrong", "disturbed"]
 Stopped: TypeAlias = Literal["exhausted", "budget", "interrupted"]
 
-START: Final = "as it stands"
-"""What the program is called that the candidates are compared with."""
-WIDE: Final = 118
+START: Final = "start"
+"""Name of the program that the candidates are compared with, in tables."""
+WIDTH: Final = 118
 
 
 class Scheduled(Protocol):
-    """A session that stands at a candidate."""
+    """A session whose goal is a candidate."""
 
     @property
     def goal(self) -> Program:
@@ -33,7 +77,7 @@ class Scheduled(Protocol):
 
     @property
     def theorem(self) -> Theorem:
-        """That it equals the program at the start."""
+        """The theorem that it equals the program at the start."""
 
 
 S = TypeVar("S", bound=Scheduled)
@@ -41,37 +85,36 @@ S = TypeVar("S", bound=Scheduled)
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A candidate: its parameters, and how fast it is, or why that is not known.
+    """A candidate: its parameters, and its speed or the reason why it has none.
 
-    `speed` is how many times as fast as the start it is. Where it was measured that is by way of the best at that time,
-    which it took turns with. A refused candidate has its `error`; of one that is the same machine code as an earlier
-    one `said` names that.
+    `speed` is relative to the start; a measured one is the product of the ratio to the best at that time and that one's
+    speed. A refused candidate has its `error`. For machine code seen before, `note` names the earlier candidate.
     """
 
     parameters: Parameters
     outcome: Outcome
-    said: str = ""
+    note: str = ""
     speed: Interval | None = None
     ms: float | None = None
     error: ATLError | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
-        """Its parameters, as they are passed."""
+        """The parameters as keyword arguments."""
         return called(self.parameters) or START
 
     def __str__(self) -> str:
         if self.speed is None or self.ms is None:
-            return f"{self.name}: {self.outcome}: {self.said}"
+            return f"{self.name}: {self.outcome}: {self.note}"
         return f"{self.name}: {_speed(self.speed)} times as fast, {self.ms:.3f} ms{_more(self)}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuned(Generic[S]):
-    """What autotuning found. It prints as a table, the fastest first.
+    """The result of autotuning. It prints as a table, the fastest first.
 
-    `best` is None where nothing was faster than the start; `stopped` says why it ended: all candidates were tried
-    ("exhausted"), the seconds were over ("budget"), or it was interrupted. `waiting` have not been tried.
+    `best` is None if nothing was faster than the start. `stopped` is the reason for the end: all candidates were tried
+    ("exhausted"), the time was up ("budget"), or ctrl-C ("interrupted"). `waiting` have not been tried.
     """
 
     start: Program
@@ -85,11 +128,11 @@ class Tuned(Generic[S]):
     start_ms: float | None
     seconds: float
     table: Path
-    """The file of times, from which the next run goes on."""
+    """The file of times, from which the next run continues."""
 
     @property
     def theorem(self) -> Theorem | None:
-        """That the best candidate equals the start; None where nothing was faster."""
+        """The theorem that the best candidate equals the start; None if nothing was faster."""
         return None if self.session is None else self.session.theorem
 
     def __str__(self) -> str:
@@ -108,31 +151,31 @@ class Tuned(Generic[S]):
                 assert one.speed is not None
                 mark, ms = "*" if one is self.best else " ", "" if one.ms is None else f"{one.ms:.3f}"
                 lines.append(f"{mark}   {_speed(one.speed):<24}{ms:>10}  {one.name}{_more(one)}")
-        lines += [f"    {one.outcome:<8}{one.name}: {one.said}"[:WIDE] for one in self.tried if one.speed is None]
+        lines += [f"    {one.outcome:<8}{one.name}: {one.note}"[:WIDTH] for one in self.tried if one.speed is None]
         return "\n".join(lines)
 
     __repr__ = __str__
 
     @property
     def ranked(self) -> tuple[Tried, ...]:
-        """The candidates whose speed is known, the fastest first."""
+        """The candidates with known speed, the fastest first."""
         known = [one for one in self.tried if one.speed is not None]
         return tuple(sorted(known, key=lambda one: -one.speed.middle if one.speed is not None else 0.0))
 
     def picture(self, path: str | PathLike[str]) -> None:
-        """Writes the candidates by their times as SVG: a bar for each with the ends of its interval; the best is dark.
+        """Write an SVG bar chart of the times with their intervals; the best is dark.
 
-        Raises `InvalidArgument` where it cannot be written.
+        Raises `InvalidArgument` if the file cannot be written.
         """
         bars = [Bar(START, 1.0, 1.0, 1.0, chosen=self.best is None)]
         for one in self.ranked:
             assert one.speed is not None
-            # Times, as parts of the one at the start: the ends of speeds change places.
+            # Times relative to the start are reciprocals of speeds, so the interval's ends swap.
             ends = 1 / one.speed.middle, 1 / one.speed.high, 1 / one.speed.low
             bars.append(Bar(one.name, *ends, chosen=one is self.best))
         left_out = [f"{one.name}: {one.outcome}" for one in self.tried if one.speed is None]
-        text = drawn(f"{self.start.name}: time, as part of that of the start", bars, left_out)
-        write_text(path, text, what="the picture", required='a place for a file: "tuned.svg"')
+        text = bar_chart(f"{self.start.name}: relative time (start = 1)", bars, left_out)
+        write_text(path, text, what="the picture", required='the path of a file: "tuned.svg"')
 
 
 def _speed(speed: Interval) -> str:
@@ -140,4 +183,4 @@ def _speed(speed: Interval) -> str:
 
 
 def _more(one: Tried) -> str:
-    return f" ({one.said})" if one.said else ""
+    return f" ({one.note})" if one.note else ""

@@ -1,4 +1,4 @@
-"""Tactics for programs that become kernels of a GPU."""
+"""Tactics for GPU kernels."""
 
 from rewrites.tactics.gpu.mapping import coalesce, gpu_map, stage_registers, stage_shared
 from rewrites.tactics.gpu.storage import pad_rows, store_transposed

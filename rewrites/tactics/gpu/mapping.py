@@ -1,4 +1,4 @@
-"""Loops as the blocks and threads of a GPU, and operands that a block shares, or its threads keep in registers."""
+"""Mapping of loops to GPU blocks and threads, and of operands to shared memory and registers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, chosen, nothing_chosen
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
-from rewrites.tactics.inwards import operand_called, reads_of
 from rewrites.tactics.loops import as_bound, first_possible
 from rewrites.tactics.nests.accumulation import accumulate
-from rewrites.tactics.nests.tiling import loops_meant, nested, one_tile, tile
-from rewrites.tactics.simplification import lets_called, simplify_guards
+from rewrites.tactics.nests.tiling import as_targets, nested_loops, tile, tile_loop
+from rewrites.tactics.operand_reads import operand_name, reads_of
+from rewrites.tactics.simplification import find_lets, simplify_guards
 from rewrites.tactics.storage.packing import pack
 from rewrites.tactics.storage.staging import stage
 
@@ -29,12 +29,12 @@ from rewrites.tactics.storage.staging import stage
 
 
 def gpu_map(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
-    """Runs loops in tiles, a block of threads for each tile: the loops over tiles are blocks, those within are threads.
+    """Tile loops and map the tiles to thread blocks: loops over tiles become blocks, loops within tiles become threads.
 
     ⊞[i < n] ⊞[j < m] e  →  … ⊞[io < _ | block.y] … ⊞[jo < _ | block.x] ⊞[ii < a | thread.y] ⊞[ji < b | thread.x] e
 
-    The loops stand directly one within the other, at most three, and the last one runs along x. `by` are the sizes of
-    the tiles. Of a list [64, 4] for a loop the blocks are of 64 iterations, of which each thread has 4 side by side.
+    At most three directly nested loops are mapped; the last one runs along x. `by` are the tile sizes. A list [64, 4]
+    for a loop makes blocks of 64 iterations, of which each thread runs 4 adjacent ones.
 
     >>> s = reschedule(atl.parse("f (x : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * x[i, j]"))
     >>> s.gpu_map(["i", "j"], [8, 32])
@@ -43,7 +43,7 @@ def gpu_map(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
       flatten ⊞[jo < ⌈m / 32⌉ | block.x] transpose ⊞[ii < 8 | thread.y] ⊞[ji < 32 | thread.x]
       [32*jo + ji < m ∧ 8*io + ii < n] · 2 * x[8*io + ii, 32*jo + ji]
     """
-    names = loops_meant(name)
+    names = as_targets(name)
     if not 1 <= len(names) <= len(BLOCKS):
         raise InvalidArgument(f"{len(names)} loops", required=f"one loop to {len(BLOCKS)}, the last one along x")
     factors = list(by) if len(names) > 1 and isinstance(by, list | tuple) else [by]
@@ -54,7 +54,7 @@ def gpu_map(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
     def mapped(cursor: Cursor) -> None:
         tile(work, [cursor.path, *names[1:]] if len(names) > 1 else cursor.path, by)
         marks = _marks_of_levels(levels)
-        for path, mark in zip(nested(work, cursor.path, len(marks)), marks, strict=True):
+        for path, mark in zip(nested_loops(work, cursor.path, len(marks)), marks, strict=True):
             if mark is not LoopMark.NONE:
                 work.mark(path, mark)
 
@@ -62,10 +62,10 @@ def gpu_map(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
 
 
 def _marks_of_levels(levels: Sequence[int]) -> list[LoopMark]:
-    """The marks of loops in tiles, in the order of `tile`: how often each loop is tiled, the last one runs along x."""
+    """Return the marks of tiled loops in the order of `tile`, given the number of tile levels of each loop."""
     axes = list(range(len(levels)))[::-1]
     marks: list[LoopMark] = [BLOCKS[axis] for axis in axes]
-    # Loops side by side that are tiled once more are tiled together: their threads come first, then what a thread does.
+    # Adjacent loops with a second level are tiled together: first their threads, then the loops within a thread.
     for _, run in groupby(zip(axes, levels, strict=True), key=lambda loop: loop[1] > 1):
         together = list(run)
         marks += [THREADS[axis] for axis, _ in together]
@@ -74,12 +74,11 @@ def _marks_of_levels(levels: Sequence[int]) -> list[LoopMark]:
 
 
 def coalesce(work: Derivation, what: Target) -> None:
-    """Gives the threads along x to the loop along which what is read lies side by side in memory.
+    """Map the x threads to the loop along which a read is contiguous in memory (memory coalescing).
 
     ⊞[i < 32 | thread.x] ⊞[j < 8 | thread.y] A[i, j]  →  ⊞[i < 32 | thread.y] ⊞[j < 8 | thread.x] A[i, j]
 
-    The read is an element, chosen by a pattern. The loop that had the threads along x before has the mark that this
-    one had.
+    The read is an element, selected by a pattern. The loop that had the x threads gets the mark of the new one.
 
     >>> s = reschedule(atl.parse(
     ...     "f (A : float32[n, 8]) : float32[n, 8] "
@@ -94,21 +93,23 @@ def coalesce(work: Derivation, what: Target) -> None:
     elements = [cursor for cursor in found if isinstance(cursor.term, Access) and not cursor.term.type.rank]
     if not elements:
         raise DoesNotApply(
-            f"{what} is no element", place=place_of(work.goal, found[0].path), required="a pattern as A[_, _]"
+            f"{what} is not an element",
+            place=place_of(work.goal, found[0].path),
+            required="a pattern such as A[_, _]",
         )
     for cursor in elements:
-        loop = _side_by_side(cursor)
+        loop = _contiguous_loop(cursor)
         if loop is None:
             raise DoesNotApply(
                 f"no loop runs along the last index of {what}",
                 place=place_of(work.goal, cursor.path),
-                required="a loop around it within a block, whose variable is added to that index once",
+                required="a loop inside a block whose index has coefficient 1 in that index",
             )
         _along_x(work, cursor, loop)
 
 
-def _side_by_side(cursor: Cursor) -> Cursor | None:
-    """The loop around an element along which its neighbours in memory are read."""
+def _contiguous_loop(cursor: Cursor) -> Cursor | None:
+    """Return the loop around an element along which adjacent memory is read."""
     assert isinstance(cursor.term, Access)
     around = [at for at in cursor.spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
     for position, at in enumerate(around):
@@ -131,16 +132,15 @@ def _along_x(work: Derivation, cursor: Cursor, loop: Cursor) -> None:
 
 
 def stage_shared(work: Derivation, what: Target, *, at: Target, name: str | None = None) -> None:
-    """Copies what a block reads of an operand in each iteration of a loop to a tile in shared memory, by all threads.
+    """Copy the part of an operand that a block reads per iteration of a loop to shared memory (cache_read "shared").
 
     ⊞[io < _ | block.x] … A[16*io + ii, p] …  →
     ⊞[io < _ | block.x] let Ap | shared := … ⊞[p < _ | thread.x] [_] · A[16*io + ii, p] in … Ap[ii, p] …
 
-    It is packed in the order in which it is read (`pack`): guards that speak of the operand become zeros of the tile,
-    and go from what is computed with it. Threads along x fill it along the loop whose elements lie side by side in
-    memory, those along y along the longest of the others; both in tiles where these loops may be longer than the
-    block. Of reads that lie apart, as x[i] and x[i + 1], it copies the first one: a tile with a border, for a stencil,
-    is made by `pad`.
+    All threads of the block fill the tile. The operand is packed in reading order (`pack`): guards on the operand
+    become zeros in the tile and are removed from the computation. The x threads fill along the loop that is contiguous
+    in memory, the y threads along the longest other loop. A loop that may be longer than the block is tiled. If reads
+    differ by a shift, such as x[i] and x[i + 1], only the first is copied; use `pad` for a tile with a border.
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n, 16], y : float32[16, n]) : float32[n] := ⊞[i < n] Σ[p < 16] x[i, p] * y[p, i]"))
@@ -156,26 +156,26 @@ def stage_shared(work: Derivation, what: Target, *, at: Target, name: str | None
     threads = _threads(work)
     if not threads:
         raise DoesNotApply(
-            "no loop is one of threads", required='loops of threads: s.gpu_map("i", 32), or marks, first'
+            "no loop is mapped to threads", required='loops mapped to threads: s.gpu_map("i", 32), or marks, first'
         )
     _need_name(name)
-    called = name or f"{operand_called(reads_of(work, what, ())[0])}p"
+    called = name or f"{operand_name(reads_of(work, what, ())[0])}p"
     pack(work, what, at=at, name=called)
-    let = lets_called(work, called)[-1]
+    let = find_lets(work, called)[-1]
     _check_shared(work, let)
     work.mark(let.path, LetMark.SHARED)
-    _filled_by_threads(work, let, threads)
+    _map_fill_to_threads(work, let, threads)
 
 
 def _check_shared(work: Derivation, let: Cursor) -> None:
-    """Raises where a tile is no tensor that all threads of a block could have in common."""
+    """Raise `DoesNotApply` if the tile cannot be shared by all threads of a block."""
     assert isinstance(let.term, Let)
     called, place = let.term.name, place_of(work.goal, let.path)
     if not let.term.value.type.rank:
         raise DoesNotApply(
-            f"{called} is a single number: of the operand one element is read in each iteration",
+            f"{called} is a single element, since each iteration reads one element",
             place=place,
-            required="a loop outside of those that read the tile: at=… names it",
+            required="at=… with a loop outside the loops that read the tile",
         )
     around = [at.term for at in let.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
     threads = next((loop for loop in around if loop.mark in THREADS), None)
@@ -185,24 +185,22 @@ def _check_shared(work: Derivation, let: Cursor) -> None:
     total = next((loop.name for loop in around if isinstance(loop, Reduce) and loop.mark not in THREADS), None)
     advice = [f'at="{block}"'] if block else []
     if block and total:
-        advice.append(
-            f's.stage_registers("{total}", at="{block}") first: the sum then goes round outside of the threads'
-        )
+        advice.append(f's.stage_registers("{total}", at="{block}") first: the sum is then outside the threads')
     raise DoesNotApply(
-        f"{called} would stand within the loop {threads.name} of threads, each of which would have one of its own",
+        f"{called} would be inside the thread loop {threads.name}, so that each thread would have its own copy",
         place=place,
-        required="a place outside of all loops of threads: those of a block fill the tile together",
+        required="a place outside all thread loops, since the threads of a block fill the tile together",
         suggestions=tuple(advice),
     )
 
 
 def _need_name(name: object) -> None:
     if name is not None and type(name) is not str:
-        raise InvalidArgument(f"name={brief(name)}", required="a text, which the tensor is called by, or nothing")
+        raise InvalidArgument(f"name={brief(name)}", required="a name, as a string, or None")
 
 
 def _threads(work: Derivation) -> dict[LoopMark, int]:
-    """How many threads a block has along each axis."""
+    """Return the number of threads of a block along each axis."""
     found: dict[LoopMark, int] = {}
     for cursor in work.cursors(()):
         if isinstance(cursor.term, Gen | Reduce) and cursor.term.mark in THREADS:
@@ -211,8 +209,8 @@ def _threads(work: Derivation) -> dict[LoopMark, int]:
     return found
 
 
-def _filled_by_threads(work: Derivation, let: Cursor, threads: dict[LoopMark, int]) -> None:
-    """Gives the loops that fill a let to the threads of a block."""
+def _map_fill_to_threads(work: Derivation, let: Cursor, threads: dict[LoopMark, int]) -> None:
+    """Map the loops that fill a let to the threads of a block."""
     fill: list[tuple[Path, float]] = []
     path = (*let.path, 0)
     while isinstance(term := work.term(path), Gen | Guard | Reshape):
@@ -222,27 +220,28 @@ def _filled_by_threads(work: Derivation, let: Cursor, threads: dict[LoopMark, in
             fill.append((path, inf if count is None else count))
         path = (*path, 0)
     reads = [cursor for cursor in work.cursors(path) if isinstance(cursor.term, Access) and not cursor.term.type.rank]
-    first = next((loop.path for cursor in reads if (loop := _side_by_side(cursor)) is not None), None)
+    first = next((loop.path for cursor in reads if (loop := _contiguous_loop(cursor)) is not None), None)
     along = next((each for each in fill if each[0] == first), fill[-1] if fill else None)
     rest = sorted((each for each in fill if each is not along), key=lambda each: -each[1])
     axes = [mark for mark in THREADS if threads.get(mark, 1) > 1]
-    dealt = list(zip(([along] if along else []) + rest, axes, strict=False))
-    # Inner loops first: tiling them moves nothing that stands outside of them.
-    for (at, most), mark in sorted(dealt, key=lambda each: -len(each[0][0])):
+    assigned = list(zip(([along] if along else []) + rest, axes, strict=False))
+    # Inner loops first, since tiling them does not move outer nodes.
+    for (at, most), mark in sorted(assigned, key=lambda each: -len(each[0][0])):
         inner = at
         if most > threads[mark]:
-            inner = one_tile(work, at, as_bound(threads[mark], work.cursor(at)))
+            inner = tile_loop(work, at, as_bound(threads[mark], work.cursor(at)))
         work.mark(inner, mark)
     simplify_guards(work, (*let.path, 0))
 
 
 def stage_registers(work: Derivation, what: Target, *, at: Target, name: str | None = None) -> None:
-    """Keeps a sum, or what is read, in the registers of the threads, within each iteration of a loop.
+    """Keep a sum or a read operand in thread registers within each iteration of a loop (cache_write, cache_read
+    "local").
 
     ⊞[ii < 4] ⊞[ji < 4] Σp e  →  let acc | registers := Σp ⊞[ii < 4] ⊞[ji < 4] e in ⊞[ii < 4] ⊞[ji < 4] acc[ii, ji]
 
-    Sums are accumulated side by side (`accumulate`); of anything else the buffer is computed ahead (`stage`). How its
-    elements are dealt to the threads is found when the goal is lowered: the same way wherever they are accessed.
+    Sums are accumulated in the buffer (`accumulate`); anything else is staged (`stage`). Lowering distributes the
+    elements over the threads, the same way at every access.
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] x[i, j]")).gpu_map("i", [64, 2])
@@ -264,4 +263,4 @@ def stage_registers(work: Derivation, what: Target, *, at: Target, name: str | N
         accumulate(work, what, at=at, name=called)
     else:
         stage(work, what, at=at, name=called)
-    work.mark(lets_called(work, called)[-1].path, LetMark.REGISTERS)
+    work.mark(find_lets(work, called)[-1].path, LetMark.REGISTERS)

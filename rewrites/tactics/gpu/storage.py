@@ -1,4 +1,4 @@
-"""In which order a buffer is stored, and with how much room between its rows; what fills it stays as it is."""
+"""Storage order and row padding of buffers; the loops that fill a buffer do not change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.loops import as_bound
-from rewrites.tactics.simplification import lets_called, reduce_accesses
+from rewrites.tactics.simplification import find_lets, reduce_accesses
 from rewrites.tactics.storage.staging import stage_at
 
 
 def store_transposed(work: Derivation, name: Target) -> None:
-    """Stores a let of rank two or more with its last two dimensions exchanged; the loops that fill it stay as they are.
+    """Store a let of rank two or more with its last two dimensions exchanged; the loops that fill it do not change.
 
     let x := e in … x[i, j] …  →  let x := transpose e in … x[j, i] …
 
@@ -35,16 +35,16 @@ def store_transposed(work: Derivation, name: Target) -> None:
         work.rewrite("transpose_transpose", matrix, reverse=True)
         return (*matrix, 0)
 
-    _stored_anew(work, name, stored)
+    _rebind(work, name, stored)
 
 
 def pad_rows(work: Derivation, name: Target, by: Any = 1) -> None:
-    """Stores a let of rank two or more with room for `by` more elements after each row, which nobody reads.
+    """Store a let of rank two or more with `by` unused elements after each row, to avoid shared-memory bank conflicts.
 
-    let x := e in … x[i, j] …  →  let x := transpose padr 1 transpose e in … x[i, j] …, where rows are longer by 1
+    let x := e in … x[i, j] …  →  let x := transpose padr 1 transpose e in … x[i, j] …, with rows longer by 1
 
-    So the elements of a column lie in different banks of the shared memory of a GPU: without it, those of a column of
-    rows of 32 numbers are all in one. The loops that fill the let stay as they are.
+    Elements of a column then lie in different banks; without padding, a column of rows of 32 numbers is in one bank.
+    The loops that fill the let do not change.
 
     >>> s = reschedule(atl.parse(
     ...     "f (A : float32[4, 8]) : float32[8] := "
@@ -57,7 +57,7 @@ def pad_rows(work: Derivation, name: Target, by: Any = 1) -> None:
     def stored(matrix: Path) -> Path:
         more = as_bound(by, work.cursor(matrix))
         if (more.constant or 0) < 1:
-            raise InvalidArgument(f"rows padded by {brief(by)}", required="a number from 1 on")
+            raise InvalidArgument(f"rows padded by {brief(by)}", required="a positive number")
         work.rewrite("transpose_transpose", matrix, reverse=True)
         columns = (*matrix, 0)
         work.rewrite("truncr_padr", columns, reverse=True, k=more)
@@ -65,18 +65,18 @@ def pad_rows(work: Derivation, name: Target, by: Any = 1) -> None:
         work.rewrite("transpose_transpose", padded, reverse=True)
         return (*padded, 0)
 
-    _stored_anew(work, name, stored)
+    _rebind(work, name, stored)
 
 
-def _stored_anew(work: Derivation, name: Target, stored: Callable[[Path], Path]) -> None:
-    """Binds another form of a let's value in its place; `stored` makes it of a matrix, and tells the path of it."""
+def _rebind(work: Derivation, name: Target, stored: Callable[[Path], Path]) -> None:
+    """Bind another form of a let's value; `stored` rewrites a matrix to that form and returns its path."""
 
     def bound(let: Cursor) -> None:
         assert isinstance(let.term, Let)
         path, called, mark = let.path, let.term.name, let.term.mark
         matrix = (*path, 0)
         while work.term(matrix).type.rank > 2:
-            # The outer dimensions stay, and are those of loops.
+            # The outer dimensions are unchanged, and become loops.
             if not isinstance(work.term(matrix), Gen):
                 work.rewrite("gen_eta", matrix, reverse=True)
             matrix = (*matrix, 0)
@@ -91,4 +91,4 @@ def _stored_anew(work: Derivation, name: Target, stored: Callable[[Path], Path])
         work.rewrite("unfold_let", (*path, 1))
         reduce_accesses(work, (*path, 1))
 
-    work.try_each(lets_called(work, name), bound)
+    work.try_each(find_lets(work, name), bound)

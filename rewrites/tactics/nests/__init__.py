@@ -1,1 +1,1 @@
-"""Tactics on nests of loops: their order, tiles, and the guards that become their bounds."""
+"""Tactics on loop nests: order, tiling, and turning guards into loop bounds."""

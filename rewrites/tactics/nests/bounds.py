@@ -1,4 +1,4 @@
-"""Guards that become bounds: the conditions of a guard solved for a loop's index."""
+"""Guard-to-bound conversion: solving the conditions of a guard for a loop's index."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from atl.prove import Facts, proves, simplify
 from rewrites.cursors.cursor import Cursor
 from rewrites.derivation import Derivation
 from rewrites.tactics.indices import closed
-from rewrites.tactics.nests.guards import apart
+from rewrites.tactics.nests.guards import split_guard
 from rewrites.tactics.simplification import linear_in
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """A condition, solved for a loop's index: it holds from `at` on, or, if it `ends`, before it.
+class LoopBound:
+    """A condition solved for a loop's index: it holds from `at` on or, if `ends`, before `at`.
 
-    Where it is not the loop's own, but that of loops inside, it holds there for all of their iterations.
+    If not `own`, the condition depends on inner loops as well, and `at` is where it holds for all of their iterations.
     """
 
     at: Index
@@ -29,8 +29,8 @@ class Limit:
     own: bool = True
 
 
-def bounded(work: Derivation, path: Path) -> Path:
-    """Makes of a guard that is a loop's body bounds of the loop. The path of the loop afterwards.
+def guard_to_bound(work: Derivation, path: Path) -> Path:
+    """Turn a guard that is a loop's body into bounds of the loop. Return the path of the loop.
 
     ⊞[i < n] [a <= i < b] · e → padl a (padr (n - b) ⊞[a <= i < b] e); Σ[i < n] [a <= i < b] · e → Σ[a <= i < b] e
     """
@@ -40,11 +40,11 @@ def bounded(work: Derivation, path: Path) -> Path:
         return path
     if isinstance(term, Reduce) and term.monoid != "sum":
         return path
-    own, rest = list[Limit](), list[Predicate]()
-    for part in spread(inner.term.predicate):
+    own, rest = list[LoopBound](), list[Predicate]()
+    for part in split_extrema(inner.term.predicate):
         opened = inner.scope.predicate(part)
         variable = inner.scope.indices[-1]
-        found = list(solved(inner.scope.facts, opened, variable)) if isinstance(part, NonNegative) else []
+        found = list(solve(inner.scope.facts, opened, variable)) if isinstance(part, NonNegative) else []
         own, rest = (own + found, rest) if found else (own, [*rest, part])
     if not own:
         return path
@@ -54,26 +54,26 @@ def bounded(work: Derivation, path: Path) -> Path:
     if not work.attempt("guard_equivalent", inner.path, q=conjunction([*before, *after, *rest])):
         return path
     if isinstance(term, Reduce):
-        apart(work, inner.path, [*before, *after])
+        split_guard(work, inner.path, [*before, *after])
         work.rewrite("sum_restrict", path, lo=term.low, hi=term.high, a=low, b=high)
         return path
     if not (before or after or rest):
-        # It holds for the whole range, which stays as it is: the guard is true, and stands in the way.
+        # The condition holds for the whole range, so the guard can be removed.
         work.rewrite("guard_true", inner.path)
         return path
     if before:
-        apart(work, inner.path, before)
+        split_guard(work, inner.path, before)
         work.rewrite("padr_of_gen", path, reverse=True, k=term.high - high, lo=term.low, hi=high)
         path = (*path, 0)
     if after:
-        apart(work, (*path, 0), after)
+        split_guard(work, (*path, 0), after)
         work.rewrite("padl_of_gen", path, reverse=True, k=low - term.low, lo=low, hi=high)
         path = (*path, 0)
     return path
 
 
-def spread(condition: Predicate) -> list[Predicate]:
-    """The conjuncts of a condition, of which one on a minimum is one for each choice: j < min(n, m) → j < n, j < m."""
+def split_extrema(condition: Predicate) -> list[Predicate]:
+    """Return the conjuncts, with one on a minimum or maximum split by choice: j < min(n, m) → j < n, j < m."""
     out: list[Predicate] = []
     for part in conjuncts(condition):
         if not isinstance(part, NonNegative):
@@ -83,15 +83,15 @@ def spread(condition: Predicate) -> list[Predicate]:
             (atom, *others) = monomial or (None,)
             if isinstance(atom, Extremum) and not others and (atom.kind == "min") == (coefficient > 0):
                 without = part.expression - index(atom) * coefficient
-                out += spread(conjunction([at_most(ZERO, without + at * coefficient) for at in atom.choices]))
+                out += split_extrema(conjunction([at_most(ZERO, without + at * coefficient) for at in atom.choices]))
                 break
         else:
             out.append(part)
     return out
 
 
-def _new_range(cursor: Cursor, limits: Sequence[Limit]) -> tuple[Index, Index]:
-    """The part of a loop's range that is within some limits, written as the loop's bounds are."""
+def _new_range(cursor: Cursor, limits: Sequence[LoopBound]) -> tuple[Index, Index]:
+    """Return the loop's range restricted to some bounds, in terms of the loop's scope."""
     assert isinstance(cursor.term, Gen | Reduce)
     facts = cursor.scope.facts
     first, last = cursor.scope.index(cursor.term.low), cursor.scope.index(cursor.term.high)
@@ -103,20 +103,20 @@ def _new_range(cursor: Cursor, limits: Sequence[Limit]) -> tuple[Index, Index]:
     return closed(low, cursor.scope), closed(high, cursor.scope)
 
 
-def solved(facts: Facts, part: Predicate, variable: Index, *, steep: bool = False) -> Iterator[Limit]:
-    """A condition as limits of a variable; if they are to be `steep`, only where its factor is more than one."""
+def solve(facts: Facts, part: Predicate, variable: Index, *, steep: bool = False) -> Iterator[LoopBound]:
+    """Yield a condition as bounds of a variable; with `steep`, only if the variable's factor is more than one."""
     for factor, remainder in linear_in(part, variable):
         if not proves(facts, at_most(ONE, factor)) or (steep and factor == ONE):
             continue
         match part:
             case Zero() | NonZero() if factor == ONE:
-                yield Limit(-remainder, ends=False)
-                yield Limit(1 - remainder, ends=False)
+                yield LoopBound(-remainder, ends=False)
+                yield LoopBound(1 - remainder, ends=False)
                 return
             case NonNegative(expression) if expression == factor * variable + remainder:
-                yield Limit(simplify(facts, ceildiv(-remainder, factor, positive=True)), ends=False)
+                yield LoopBound(simplify(facts, ceildiv(-remainder, factor, positive=True)), ends=False)
             case NonNegative():
-                # remainder stands for minus the rest: the condition is 0 <= -(factor * variable + remainder).
-                yield Limit(simplify(facts, floordiv(-remainder, factor, positive=True) + 1), ends=True)
+                # The signs are negated: the condition is 0 <= -(factor * variable + remainder).
+                yield LoopBound(simplify(facts, floordiv(-remainder, factor, positive=True) + 1), ends=True)
             case _:
                 pass

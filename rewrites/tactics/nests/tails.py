@@ -1,4 +1,4 @@
-"""Loops without tests: guards become bounds of loops, and loops are cut where a condition begins or ceases to hold."""
+"""Removal of guards from loops: guards become loop bounds, and loops are split where a condition changes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.indices import closed
-from rewrites.tactics.loops import loops, pieces
-from rewrites.tactics.nests.bounds import Limit, bounded, solved, spread
+from rewrites.tactics.loops import find_loops, split_at
+from rewrites.tactics.nests.bounds import LoopBound, guard_to_bound, solve, split_extrema
 from rewrites.tactics.nests.guards import lift_guards
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.padding import cuts_only_padding
@@ -28,14 +28,15 @@ Strategy: TypeAlias = Literal["min", "split"]
 
 
 def tails(work: Derivation, name: Target | None = None, *, strategy: Strategy | None = None) -> None:
-    """Takes the tests out of a nest of loops, or of the whole goal: guards become bounds, by "min" or by "split".
+    """Remove guards from a loop nest or the whole goal (tail strategies): guards become bounds, by "min" or by "split".
 
     ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e  →  ⊞[io < ⌈n/k⌉] padr (k - m) ⊞[ii < m] e, where m is min(k, n - io*k)
 
-    Guards leave the loops on whose indices they do not depend. One that is all of a loop's body bounds the loop; a loop
-    is cut where a condition within it, say of one addend, begins or ceases to hold. By "split", loops over tiles are
-    first cut into full tiles and the last one: ⊞[io < n//k] ⊞[ii < k] e, without a bound to compute, and a tail. Loops
-    of full tiles that are to be written out stay so marked, those of the tail have no constant extent and lose it.
+    Guards are lifted out of loops on whose indices they do not depend. A guard that is a loop's whole body becomes a
+    bound. Otherwise the loop is split where a condition inside it changes, such as one of an addend (index-set
+    splitting). With "split", loops over tiles are first peeled into full tiles, ⊞[io < n//k] ⊞[ii < k] e, which need no
+    bound, and the last tile. Full tiles keep the mark `unroll`; the last tile loses it, since its extent is not
+    constant.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")).tile("i", 8)
     >>> s.tails()
@@ -45,52 +46,52 @@ def tails(work: Derivation, name: Target | None = None, *, strategy: Strategy | 
     """
     chosen = "min" if strategy is None else checked_strategy("strategy", strategy)
     before = work.taken
-    tails_below(work, () if name is None else loops(work, name)[0].path, chosen)
+    tails_below(work, () if name is None else find_loops(work, name)[0].path, chosen)
     if work.taken == before:
         raise DoesNotApply(
             f"no guard {'in the goal' if name is None else f'in the loop {name}'} can become a bound of a loop",
-            required="a guard within a loop, by conditions in which the loop's index is a multiple and a rest",
+            required="a guard inside a loop, with conditions that are linear in the loop's index",
         )
 
 
 def checked_strategy(name: str, strategy: object) -> Strategy:
-    """What becomes of tails, as a person says it. Raises `InvalidArgument`."""
-    # Arrays answer `==` for each element: only a text is compared.
+    """Return a tail strategy passed by the user. Raises `InvalidArgument`."""
+    # Compare strings only, since `==` on arrays is element-wise.
     if isinstance(strategy, str) and strategy == "min":
         return "min"
     if isinstance(strategy, str) and strategy == "split":
         return "split"
     raise InvalidArgument(
         f"{name}={brief(strategy)}",
-        required='"min", which bounds the loops of each tile, or "split", which cuts off the last tile',
+        required='"min", which bounds the loops of each tile, or "split", which peels the last tile',
     )
 
 
 def tails_below(work: Derivation, path: Path, strategy: Strategy) -> None:
-    """Makes bounds of the guards below a place, as far as they can be."""
+    """Turn the guards below a place into bounds, as far as possible."""
     simplify_guards(work, path)
     lift_guards(work, path)
     _Tails(work, strategy, splits=strategy == "split").visit(path)
 
 
 def extent_of(work: Derivation, path: Path) -> int | None:
-    """How many iterations a loop has, where that is constant."""
+    """Return the trip count of a loop, if it is constant."""
     loop = work.term(path)
     assert isinstance(loop, Gen | Reduce)
     return (loop.high - loop.low).constant
 
 
-# -- bounds and cuts --------------------------------------------------------------------------------------------------
+# -- bounds and splits ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Tails:
-    """Visits the loops of a goal from the outside in. `tried` are indices at which the nearest loop has been cut.
+    """Visits the loops of a goal from the outside in. `tried` are indices at which the nearest loop was already split.
 
-    Where a cut is brought within a range it is written with that range, otherwise for each piece: what it was before
-    tells that it has been made.
+    A split index is recorded both before and after clamping to the loop's range, since the range changes with each
+    split.
 
-    `splits` is what was asked for; the strategy for a tail that has been cut off is "min".
+    `splits` is true if the user chose "split"; within a peeled tail the strategy is "min".
     """
 
     work: Derivation
@@ -99,13 +100,13 @@ class _Tails:
     tried: frozenset[Index] = frozenset()
 
     def visit(self, path: Path) -> None:
-        """Bounds and cuts the loops below a place."""
+        """Bound and split the loops below a place."""
         term = self.work.term(path)
         if not isinstance(term, Gen | Reduce):
             for position in positions(term):
                 self.visit((*path, position))
             return
-        path = bounded(self.work, path)
+        path = guard_to_bound(self.work, path)
         if self.splits and term.mark is LoopMark.UNROLL and extent_of(self.work, path) is None:
             self.work.mark(path, LoopMark.NONE)
         for limit in self._limits(path):
@@ -113,8 +114,8 @@ class _Tails:
                 return
         replace(self, tried=frozenset()).visit((*path, 0))
 
-    def _cut(self, path: Path, limit: Limit) -> bool:
-        """Cuts a loop in two where a condition begins or ceases to hold, and goes on with both parts."""
+    def _cut(self, path: Path, limit: LoopBound) -> bool:
+        """Split a loop where a condition changes, and visit both parts."""
         work, term = self.work, self.work.term(path)
         assert isinstance(term, Gen | Reduce)
         where = _within(work.cursor(path), limit.at)
@@ -122,15 +123,15 @@ class _Tails:
             return False
         before = work.checkpoint
         try:
-            parts = pieces(work, path, [where])
+            parts = split_at(work, path, [where])
         except ATLError:
-            return False  # a fold of which one part may be empty
+            return False  # a fold with a part that may be empty
         if isinstance(term, Reduce) and not cuts_only_padding(work, path):
-            # An addition is stored in full, also where the sum was padding, which something around it cuts.
+            # Unlike the sum, the addition of its parts is never padding, so an outer truncation may cut values.
             work.rollback(before)
             if cuts_only_padding(work, path):
                 return False
-            parts = pieces(work, path, [where])
+            parts = split_at(work, path, [where])
         for part in parts:
             work.rename(part, term.name)
             work.mark(part, term.mark)
@@ -143,8 +144,8 @@ class _Tails:
             rest.visit(part)
         return True
 
-    def _limits(self, path: Path) -> list[Limit]:
-        """Where conditions within a loop begin or cease to hold: first those between which all tiles are full."""
+    def _limits(self, path: Path) -> list[LoopBound]:
+        """Return the indices where conditions inside a loop change, first those that delimit full tiles."""
         outer = self.work.cursor(path)
         found = [
             limit
@@ -155,12 +156,12 @@ class _Tails:
         ]
         starts = [limit.at for limit in found if not limit.own and not limit.ends]
         ends = [limit.at for limit in found if not limit.own and limit.ends]
-        full = [Limit(imin(*ends), ends=True, own=False)] if ends else []
-        full += [Limit(imax(*starts), ends=False, own=False)] if starts else []
+        full = [LoopBound(imin(*ends), ends=True, own=False)] if ends else []
+        full += [LoopBound(imax(*starts), ends=False, own=False)] if starts else []
         return full + [limit for limit in found if limit.own]
 
-    def _limits_of(self, part: Predicate, outer: Cursor, cursor: Cursor) -> Iterator[Limit]:
-        """The indices of the loop `outer` that matter for a condition at a place inside of it."""
+    def _limits_of(self, part: Predicate, outer: Cursor, cursor: Cursor) -> Iterator[LoopBound]:
+        """Yield the indices of the loop `outer` where a condition at a place inside it changes."""
         inner = outer.child(0)
         variable = inner.scope.indices[-1]
         between = [at for at in cursor.spine()[len(inner.spine()) - 1 : -1] if isinstance(at.term, Gen | Reduce)]
@@ -168,17 +169,17 @@ class _Tails:
         if not _mentions(part, variable):
             return
         if not any(_mentions(part, index(each)) for each, _, _ in ranges):
-            if not _holds_loops(between[-1] if between else outer):
-                yield from solved(inner.scope.facts, part, variable)
+            if not _contains_loops(between[-1] if between else outer):
+                yield from solve(inner.scope.facts, part, variable)
         elif self.strategy == "split" and isinstance(part, NonNegative):
             worst = lower_bound(inner.scope.facts, part.expression, ranges)
             if worst is not None:
-                for limit in solved(inner.scope.facts, NonNegative(worst), variable, steep=True):
+                for limit in solve(inner.scope.facts, NonNegative(worst), variable, steep=True):
                     yield replace(limit, own=False)
 
 
 def _within(cursor: Cursor, at: Index) -> Index | None:
-    """An index at which a loop can be cut: within its range, and not known to be at one of its ends."""
+    """Clamp a split index to the loop's range; None if it is known to be at or beyond an end."""
     assert isinstance(cursor.term, Gen | Reduce)
     facts = cursor.scope.facts
     low, high = cursor.scope.index(cursor.term.low), cursor.scope.index(cursor.term.high)
@@ -190,18 +191,18 @@ def _within(cursor: Cursor, at: Index) -> Index | None:
 
 
 def _parts(predicate: Predicate) -> Iterator[Predicate]:
-    """The conditions on single expressions that a condition is made of."""
+    """Yield the conditions on single expressions in a condition."""
     if isinstance(predicate, All | Any):
         for part in predicate.parts:
             yield from _parts(part)
     else:
-        yield from spread(predicate)
+        yield from split_extrema(predicate)
 
 
 def _mentions(part: Predicate, variable: Index) -> bool:
     return any(variable.atom == atom for expression in expressions(part) for atom in atoms(expression))
 
 
-def _holds_loops(loop: Cursor) -> bool:
-    """Whether other loops stand inside of a loop."""
+def _contains_loops(loop: Cursor) -> bool:
+    """Return True if there are loops inside a loop."""
     return any(isinstance(cursor.term, Gen | Reduce) for cursor in walk(loop.child(0)))

@@ -1,4 +1,4 @@
-"""Tiling of one loop, or of loops that are nested directly, whichever of them are generations and which are sums."""
+"""Tiling of one loop or of directly nested loops, generations and sums alike."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
-from rewrites.tactics.loops import as_bound, first_possible, from_zero, loops
-from rewrites.tactics.nests.order import swap
+from rewrites.tactics.loops import as_bound, find_loops, first_possible, rebase
+from rewrites.tactics.nests.interchange import swap
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.binding import binders_between
 
 
 def tile(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
-    """Runs a loop in tiles of `by` iterations; the loops of i are called io and ii.
+    """Tile a loop by `by` iterations (loop tiling, strip-mining); the loops of i are called io and ii.
 
     ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii))
 
-    A sum becomes two nested sums. So does a maximum, minimum or product, by a bound: what a guard leaves out would be
-    zero there.
+    A sum becomes two nested sums. A maximum, minimum or product gets a bound instead of a guard, since a false guard
+    would count as zero.
 
     max[i < n] e(i)  →  max[io < ⌈n/k⌉] max[ii < min(k, n - io*k)] e(io*k + ii)
 
-    Of several loops, each directly inside of the one before, those over tiles come first, then those within tiles, in
-    their order: b, i and j become bo, io, jo, bi, ii, ji.
+    For several directly nested loops, the loops over tiles come first, then those within tiles: b, i and j become bo,
+    io, jo, bi, ii, ji.
 
-    On several levels, the factors of a loop are a list, from the outermost tiles on: with [64, 8] for i and 32 for j
-    they become io, jo, iio, iii, ji. On each level loops that are nested directly are tiled together.
+    For multi-level tiling, the factors of a loop are a list, outermost first. With [64, 8] for i and 32 for j, the
+    loops become io, jo, iio, iii, ji. On each level, adjacent loops are tiled together.
 
-    Marks of threads and blocks, such as `parallel`, go to the loop over tiles; `vector`, `unroll` and those of the
-    threads of a block go to the one within a tile.
+    The marks `parallel` and those of GPU blocks move to the loop over tiles. The marks `vector`, `unroll` and those of
+    GPU threads move to the loop within a tile.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.tile("i", 8)
     f (x : float32[n]) : float32[n] :=
       truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · 2 * x[8*io + ii]
     """
-    names = loops_meant(name)
+    names = as_targets(name)
     factors = _factors(name, by, len(names))
-    inner = [{cursor.path for cursor in loops(work, each)} for each in names[1:]]
+    inner = [{cursor.path for cursor in find_loops(work, each)} for each in names[1:]]
 
     def tiled(cursor: Cursor) -> None:
         _check_nested(work, cursor, names, inner)
@@ -65,7 +65,7 @@ def tile(work: Derivation, name: Target | Sequence[Target], by: Any) -> None:
 
 
 def _factors(name: Target | Sequence[Target], by: Any, count: int) -> list[list[Any]]:
-    """The factors of each loop, from the outermost tiles on."""
+    """Return the factors of each loop, outermost tiles first."""
     alone = count == 1 and (isinstance(name, str | Handle) or _is_path(name))
     each = [by] if alone else list(by) if isinstance(by, list | tuple) else [by] * count
     if count != len(each):
@@ -73,28 +73,28 @@ def _factors(name: Target | Sequence[Target], by: Any, count: int) -> list[list[
     levels = [list(factors) if isinstance(factors, list | tuple) else [factors] for factors in each]
     if not all(levels):
         raise InvalidArgument(
-            "a loop without a factor", required="a factor for each loop, or several from the outermost on"
+            "a loop without a factor", required="a factor for each loop, or a list with the outermost first"
         )
     return levels
 
 
 def _tile_levels(work: Derivation, path: Path, factors: Sequence[Sequence[Any]]) -> None:
-    """Tiles the loops nested at a path by their first factors, and then those within tiles by what is left of them."""
+    """Tile the loops nested at a path by their first factors, then the inner loops by the remaining factors."""
     sizes = [as_bound(levels[0], work.cursor(path)) for levels in factors]
     if len(sizes) == 1:
-        one_tile(work, path, sizes[0])
+        tile_loop(work, path, sizes[0])
     else:
         _Nest(work, path, sizes).tiled()
-    within = nested(work, path, 2 * len(sizes))[len(sizes) :]
+    within = nested_loops(work, path, 2 * len(sizes))[len(sizes) :]
     rest = [(at, levels[1:]) for at, levels in zip(within, factors, strict=True)]
-    # Inner loops first: tiling them moves nothing that stands outside of them.
+    # Inner loops first, since tiling them does not move outer nodes.
     for deeper, run in reversed([(key, list(run)) for key, run in groupby(rest, key=lambda loop: bool(loop[1]))]):
         if deeper:
             _tile_levels(work, run[0][0], [levels for _, levels in run])
 
 
-def nested(work: Derivation, path: Path, count: int) -> list[Path]:
-    """The first loops from the one at a path on, with guards and reshape operators between: so many of them."""
+def nested_loops(work: Derivation, path: Path, count: int) -> list[Path]:
+    """Return the first `count` loops from the one at a path on, with guards and reshape operators between."""
     found: list[Path] = []
     while len(found) < count:
         if isinstance(work.term(path), Gen | Reduce):
@@ -103,8 +103,8 @@ def nested(work: Derivation, path: Path, count: int) -> list[Path]:
     return found
 
 
-def loops_meant(name: Target | Sequence[Target]) -> list[Target]:
-    """One loop, or several; a tuple of positions is a path."""
+def as_targets(name: Target | Sequence[Target]) -> list[Target]:
+    """Convert the argument `name` of a tactic to a list of targets; a tuple of integers is a path."""
     if isinstance(name, str | Handle) or not isinstance(name, list | tuple):
         return [cast("Target", name)]
     if _is_path(name):
@@ -122,29 +122,29 @@ def _is_path(name: Target | Sequence[Target]) -> bool:
 
 
 def _check_nested(work: Derivation, cursor: Cursor, names: Sequence[Target], inner: Sequence[set[Path]]) -> None:
-    """Raises `DoesNotApply` unless each loop stands directly inside of the one before, with at most guards between."""
+    """Raise `DoesNotApply` unless each loop is directly inside the previous one, with at most guards between."""
     for outer, name, paths in zip(names, names[1:], inner, strict=False):
         below = cursor.child(0)
         while isinstance(below.term, Guard):
             below = below.child(0)
         if below.path not in paths:
             raise DoesNotApply(
-                f"the loop {name} does not stand directly inside of the loop {outer}",
+                f"the loop {name} is not directly inside the loop {outer}",
                 place=place_of(work.goal, below.path),
-                required="loops of which each is directly inside of the one before",
+                required="directly nested loops, in order",
                 suggestions=("s.interchange(…) changes the order of two loops; or tile them one by one",),
             )
         cursor = below
 
 
-def one_tile(work: Derivation, path: Path, by: Index) -> Path:
-    """Tiles the loop at a path. The path of the loop within a tile."""
+def tile_loop(work: Derivation, path: Path, by: Index) -> Path:
+    """Tile the loop at a path; return the path of the loop within a tile."""
     term = work.term(path)
     assert isinstance(term, Gen | Reduce)
     _check_size(work, path, by)
     hint, mark = term.name, term.mark
     if isinstance(term, Reduce):
-        from_zero(work, path)
+        rebase(work, path)
         work.rewrite(f"tile_{term.monoid}", path, k=by)
         outer = path
     else:
@@ -168,9 +168,9 @@ def one_tile(work: Derivation, path: Path, by: Index) -> Path:
 
 
 def marks_of_tiles(mark: LoopMark) -> tuple[LoopMark, LoopMark]:
-    """What becomes of a loop's mark when it is tiled: the marks of the loop over tiles and of the one within a tile.
+    """Return the marks of the loop over tiles and of the loop within a tile for a loop's mark.
 
-    Threads and blocks take a tile each; lanes, the threads of a block and what is written out are within one.
+    CPU threads and blocks run whole tiles; vector lanes, GPU threads and unrolling apply within a tile.
     """
     match mark:
         case LoopMark.NONE | LoopMark.PARALLEL | LoopMark.MERGE | LoopMark.RUNS:
@@ -193,35 +193,35 @@ def _check_size(work: Derivation, path: Path, by: Index) -> None:
         known = set(work.goal.sizes)
         new = [at.name for at in atoms(by) if isinstance(at, Size) and at.minimum and at.name not in known]
         known_inside = any(isinstance(at, Bound) for at in atoms(by))
-        why = f"; min= of {new[0]} counts in programs with this size, and {work.goal.name} is not one" if new else ""
+        why = f"; min= of {new[0]} has no effect, since {new[0]} is not a size of {work.goal.name}" if new else ""
         raise DoesNotApply(
             f"a tile of {shown} iterations may be empty",
             required=f"{shown} > 0{why}",
-            suggestions=() if known_inside else (f"state it at the start: reschedule(…, given=[{shown} > 0])",),
+            suggestions=() if known_inside else (f"assume it at the start: reschedule(…, given=[{shown} > 0])",),
         )
 
 
 def _seen_from(work: Derivation, outer: Path, inside: Path, size: Index) -> Index:
-    """An index that is written at a place, as it is written at one inside of it."""
+    """Rewrite an index for use at a place inside another one."""
     return shift(size, binders_between(work.term(outer), inside[len(outer) :])[0])
 
 
-# -- two loops and more -----------------------------------------------------------------------------------------------
+# -- several loops ----------------------------------------------------------------------------------------------------
 
 
 class _Nest:
-    """Loops that are nested directly, on the way to tiles: those over tiles in their order, then those within tiles.
+    """Tiles directly nested loops: first the loops over tiles in order, then the loops within tiles.
 
-    A sum changes places with any loop inside of it, and leaves nothing behind. When two generations change places, a
-    transpose is left around them, and a transpose reaches the outermost two dimensions only: so while further loops are
-    tiled, those within tiles are joined into one loop, which is taken apart at the end.
+    A sum can be interchanged with any loop inside it. Interchanging two generations leaves a transpose around them, and
+    a transpose affects only the outermost two dimensions. So while further loops are tiled, the loops within tiles are
+    fused into one loop, which is unfused at the end.
     """
 
-    # Three generations, of i, j and k, in tiles of 4. Each line stands inside of the one before, its path longer by
-    # zeros; guards and truncations are left out. The arrow is the path `within`, that of the loop within tiles, which
-    # is b where it holds several; each swap brings it one loop further in.
+    # Example: three generations i, j and k with tiles of 4. Each line is the child of the line above; guards and
+    # truncations are omitted. The arrow marks the path `within` of the loop within tiles, which is called b if it is
+    # the fusion of several. Each swap moves it one loop inward.
     #
-    #     i tiled     i swapped    j tiled      joined            b swapped         k tiled      taken apart
+    #     i tiled     i swapped    j tiled      fused             b swapped         k tiled      unfused
     #
     #     flatten     flatten      flatten      flatten           flatten           flatten      flatten
     #     ⊞[io]       ⊞[io]        ⊞[io]        ⊞[io]             ⊞[io]             ⊞[io]        ⊞[io]
@@ -256,11 +256,11 @@ class _Nest:
         self.sums = [loop for loop, is_gen in enumerate(self.is_gen) if not is_gen]
 
     def tiled(self) -> None:
-        """Tiles all of the loops."""
+        """Tile all loops."""
         for done, loop in enumerate(self.sums):
             self._tile_sum(loop, done)
         if self.gens:
-            self._in_order(self._tile_generations())
+            self._restore_order(self._tile_generations())
         self.work.sweep(["guard_guard"], self.path)
 
     def _past_guards(self, path: Path) -> Path:
@@ -269,7 +269,7 @@ class _Nest:
         return path
 
     def _swap(self, path: Path) -> Path:
-        """Exchanges the loop at a path with the one inside of it. The path of the loop that was outside."""
+        """Interchange the loop at a path with the one inside it; return the new path of the loop."""
         outer = self.work.term(path)
         inner = self.work.term(self._past_guards((*path, 0)))
         try:
@@ -277,40 +277,40 @@ class _Nest:
         except ATLError as error:
             pair = [at.name if isinstance(at, Gen | Reduce) else "?" for at in (outer, inner)]
             raise DoesNotApply(
-                f"the loops {pair[0]} and {pair[1]} cannot change places, as these tiles need: {error.summary}",
+                f"tiling must interchange the loops {pair[0]} and {pair[1]}, but cannot: {error.summary}",
                 place=error.place,
                 required="generations and sums whose bounds do not depend on each other",
                 suggestions=("tile the loops one by one",),
             ) from error
 
     def _tile_sum(self, loop: int, done: int) -> None:
-        """Tiles a sum while the generations still are whole, and brings the sum within a tile to the very inside."""
+        """Tile a sum before the generations are tiled, and move the sum within a tile innermost."""
         at = self.path
         for _ in range(loop):
             at = self._past_guards((*at, 0))
-        inner = one_tile(self.work, at, _seen_from(self.work, self.path, at, self.sizes[loop]))
+        inner = tile_loop(self.work, at, _seen_from(self.work, self.path, at, self.sizes[loop]))
         for _ in range(len(self.sizes) - 1 - loop + done):
             inner = self._swap(inner)
 
     def _tile_generations(self) -> Path:
-        """Tiles the generations, from the outermost on. The path of the first loop within tiles."""
+        """Tile the generations, outermost first; return the path of the first loop within tiles."""
         last, at, within = self.gens[-1], self.path, self.path
         for loop in range(last + 1):
             at = self._past_guards(at)
             if not self.is_gen[loop]:
                 at = (*at, 0)
                 continue
-            within = one_tile(self.work, at, _seen_from(self.work, self.path, at, self.sizes[loop]))
+            within = tile_loop(self.work, at, _seen_from(self.work, self.path, at, self.sizes[loop]))
             rest = last - loop
             if loop != self.gens[0]:
-                within = self._joined(within, rest) if rest else self._apart(within)
+                within = self._fuse_tiles(within, rest) if rest else self._unfuse_tiles(within)
             at = (*within, 0) if not rest else within
             for _ in range(rest):
                 within = self._swap(within)
         return self._sums_outside(within)
 
-    def _joined(self, inner: Path, rest: int) -> Path:
-        """Joins the loop within a tile with the one that holds those before it: ⊞ii … ⊞b e → … split ⊞[b] e."""
+    def _fuse_tiles(self, inner: Path, rest: int) -> Path:
+        """Fuse the loop within a tile with the one that contains the previous ones: ⊞ii … ⊞b e → … split ⊞[b] e."""
         path = (*inner, 0)
         found = []
         for _ in range(rest):
@@ -326,8 +326,8 @@ class _Nest:
         self.work.rewrite("gen_collapse", within)
         return (*within, 0)
 
-    def _apart(self, inner: Path) -> Path:
-        """Takes apart the loop that holds all those within tiles but the last: ⊞ii ⊞[b] e → … ⊞bi … ⊞ii e."""
+    def _unfuse_tiles(self, inner: Path) -> Path:
+        """Split the fused loop into the loops within tiles, except the last: ⊞ii ⊞[b] e → … ⊞bi … ⊞ii e."""
         first = swap(self.work, inner)
         for count in range(len(self.gens) - 2, 0, -1):
             sizes = [_seen_from(self.work, self.path, first, self.sizes[loop]) for loop in self.gens[: count + 1]]
@@ -342,7 +342,7 @@ class _Nest:
         return first
 
     def _split(self, path: Path, rows: Index, by: Index) -> None:
-        """⊞[p < n*k] e(p) → flatten ⊞[q < n] ⊞[r < k] e(q*k + r)."""
+        """Split a loop: ⊞[p < n*k] e(p) → flatten ⊞[q < n] ⊞[r < k] e(q*k + r)."""
         term = self.work.term(path)
         assert isinstance(term, Gen)
         arguments: dict[str, Argument] = {
@@ -355,15 +355,15 @@ class _Nest:
         simplify_conditions(self.work, (*path, 0))
 
     def _sums_outside(self, first: Path) -> Path:
-        """Brings the sums over tiles that follow the last generation out of the generations within tiles."""
+        """Move the sums over tiles that follow the last generation out of the generations within tiles."""
         for _ in range(len(self.sizes) - 1 - self.gens[-1]):
             nest = [(*first, *(0,) * depth) for depth in range(len(self.gens))]
             for path in reversed(nest):
                 first = self._swap(path)
         return first
 
-    def _in_order(self, first: Path) -> None:
-        """Within tiles, the generations come before the sums: each sum moves out to where it stood among them."""
+    def _restore_order(self, first: Path) -> None:
+        """Move each sum within tiles outwards to its original position among the generations."""
         for moved, loop in enumerate(self.sums):
             behind = sum(gen > loop for gen in self.gens)
             start = len(self.gens) + moved
@@ -372,7 +372,7 @@ class _Nest:
 
 
 def _digits(by: Index, leaf: Leaf, depth: int) -> Index:
-    """The index of a loop as a number of two digits, which are the indices of two loops in its place."""
+    """Express a loop's index by the indices of the two loops that replace it."""
     if not isinstance(leaf, Bound) or leaf.position < depth:
         return index(leaf)
     if leaf.position == depth:

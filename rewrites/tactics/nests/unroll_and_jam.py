@@ -1,4 +1,4 @@
-"""Iterations of a loop side by side inside of the loop within it, with what they share computed once."""
+"""Unroll-and-jam, with optional staging of values that the jammed iterations share."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
 from rewrites.tactics.loops import as_bound, first_possible
-from rewrites.tactics.nests.order import interchanged
-from rewrites.tactics.nests.tiling import nested, one_tile
+from rewrites.tactics.nests.interchange import interchange_at
+from rewrites.tactics.nests.tiling import nested_loops, tile_loop
 from rewrites.tactics.simplification import simplify_guards
 from rewrites.tactics.storage.staging import stage_below
 
 
 def unroll_and_jam(work: Derivation, name: Target, by: Any, *, share: Target | None = None) -> None:
-    """Runs `by` iterations of a loop at a time inside of the loop within it, and keeps there what they `share`.
+    """Unroll a loop by `by` and jam the copies into the loop inside it; optionally stage the values they `share`.
 
     ⊞[y < n] ⊞[x < m] e(y, x)  →  truncr _ flatten ⊞[yo < ⌈n/k⌉] transpose ⊞[x < m] ⊞[yi < k] [_] · e(k*yo + yi, x)
 
-    The inner loop may be a sum. What is shared is a let around the loop, an input, or a subterm: in each iteration of
-    the inner loop what is read of it there is computed into a small buffer, as `stage` does.
+    The inner loop may be a sum. `share` selects a let around the loop, an input, or a subterm; the part read in each
+    iteration of the inner loop is staged in a small buffer, like `stage`.
 
     >>> s = reschedule(atl.parse(
     ...     "f (v : float32[n + 2, m]) : float32[n, m] := let half := ⊞[y < n + 2] ⊞[x < m] v[y, x] / 2.0 in "
@@ -33,10 +33,10 @@ def unroll_and_jam(work: Derivation, name: Target, by: Any, *, share: Target | N
     """
 
     def jammed(cursor: Cursor) -> None:
-        inner = one_tile(work, cursor.path, as_bound(by, cursor))
+        inner = tile_loop(work, cursor.path, as_bound(by, cursor))
         simplify_guards(work, cursor.path)
-        interchanged(work, inner)
-        _, around, _ = nested(work, cursor.path, 3)
+        interchange_at(work, inner)
+        _, around, _ = nested_loops(work, cursor.path, 3)
         if share is not None:
             stage_below(work, share, (*around, 0), None)
 

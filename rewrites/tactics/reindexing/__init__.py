@@ -1,1 +1,1 @@
-"""Tactics about where elements are stored, and in which order loops run: by index functions with a way back."""
+"""Tactics on storage layouts and loop orders, given by invertible index functions."""

@@ -1,4 +1,4 @@
-"""Elements met by an equation: a sum over all of them of the one that is wanted, and a place read where it was put."""
+"""Introduction of Kronecker deltas: an element as a sum over all elements, and as a read of a scattered value."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
 
 
-def summed(work: Derivation, at: Path, extent: Index, wanted: Index, element: Function, name: str) -> None:
-    """e(a) → Σ[i < n] [i = a] · e(i), where a is within n."""
+def to_delta_sum(work: Derivation, at: Path, extent: Index, wanted: Index, element: Function, name: str) -> None:
+    """Rewrite e(a) → Σ[i < n] [i = a] · e(i), where a is within n."""
     arguments: dict[str, Argument] = {"lo": ZERO, "hi": extent, "a": wanted, "e": element}
     work.apply(work.rule("sum_delta_within"), at, arguments, reverse=True)
     work.rename(at, name)
 
 
-def guards_joined(work: Derivation, at: Path, count: int) -> None:
-    """Σ[i] [p] · Σ[j] [q] · e → Σ[i] Σ[j] [p ∧ q] · e, of so many sums; from the outermost of them on."""
+def merge_sum_guards(work: Derivation, at: Path, count: int) -> None:
+    """Merge the guards of `count` nested sums: Σ[i] [p] · Σ[j] [q] · e → Σ[i] Σ[j] [p ∧ q] · e."""
     inside = (*at, 0)
     for _ in range(count - 1):
         work.rewrite("sum_guard", inside)
@@ -24,7 +24,7 @@ def guards_joined(work: Derivation, at: Path, count: int) -> None:
         work.rewrite("guard_guard", inside)
 
 
-def placed(work: Derivation, at: Path, extent: Index, place: Index, wanted: Index) -> None:
-    """[k = i] · e → (place n i e)[k]."""
+def to_place(work: Derivation, at: Path, extent: Index, place: Index, wanted: Index) -> None:
+    """Rewrite [k = i] · e → (place n i e)[k]."""
     arguments: dict[str, Argument] = {"n": extent, "i": place, "e": work.term((*at, 0)), "k": wanted}
     work.apply(work.rule("place_access"), at, arguments, reverse=True)

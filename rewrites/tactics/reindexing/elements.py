@@ -1,4 +1,4 @@
-"""Loops over elements: a tensor as the sum of its elements, each placed where it goes, whatever is at other places."""
+"""Loops over elements: a tensor as the sum of its elements, each scattered to its place in a layout."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
-from rewrites.tactics.reindexing.delta import guards_joined, placed, summed
+from rewrites.tactics.reindexing.delta import merge_sum_guards, to_delta_sum, to_place
 from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate
 from rewrites.tactics.reindexing.variables import element_variables
 
 
 def in_fewer_digits(made: Reindexing, most: int) -> Reindexing:
-    """The layout with places of so many digits: the last ones are one, row by row."""
+    """Return the layout with at most `most` digits per place, by flattening the last ones row-major."""
     kept, joined = made.places[: most - 1], made.places[most - 1 :]
     back = made.inverse
 
@@ -31,18 +31,18 @@ def in_fewer_digits(made: Reindexing, most: int) -> Reindexing:
             flat = flat * extent + digit
         return (*place[: most - 1], flat)
 
-    def led_back(*at: IndexExpr) -> Sequence[Index]:
+    def inverse(*at: IndexExpr) -> Sequence[Index]:
         rest, digits = at[-1], list[IndexExpr]()
         for extent in reversed(joined[1:]):
             digits.insert(0, rest % IndexExpr(extent))
             rest = rest // IndexExpr(extent)
         return made.origin([x.node for x in (*at[:-1], rest, *digits)])
 
-    return Reindexing(made.shape, (*kept, product(joined)), to, None if back is None else led_back)
+    return Reindexing(made.shape, (*kept, product(joined)), to, None if back is None else inverse)
 
 
 def product(extents: Sequence[Index]) -> Index:
-    """The extents multiplied."""
+    """Return the product of the extents."""
     found = ONE
     for extent in extents:
         found = found * extent
@@ -50,7 +50,7 @@ def product(extents: Sequence[Index]) -> Index:
 
 
 class Elements:
-    """v[x] is read of the sum of all elements at the place p, where that is the place of x alone.
+    """Rewrites the read v[x] to a read, at the place of x, of the sum of all scattered elements.
 
     v[x, y]  →  (Σ[i < n] Σ[j < m] place P to₀(i, j) place Q to₁(i, j) v[i, j])[p, q]
     """
@@ -76,8 +76,8 @@ class Elements:
             value = value.tensor
         self.value = value
 
-    def taken(self) -> Path:
-        """Takes the steps. The way from the element to the sum."""
+    def run(self) -> Path:
+        """Rewrite, and return the path from the element to the sum."""
         self._summed()
         body = (*self.at, *(0,) * self.rank)
         self._placed(body)
@@ -87,17 +87,17 @@ class Elements:
         return (0,) * len(self.places)
 
     def _summed(self) -> None:
-        """v[x, y] → Σ[i < n] Σ[j < m] [i = x ∧ j = y] · v[i, j]."""
+        """Rewrite v[x, y] → Σ[i < n] Σ[j < m] [i = x ∧ j = y] · v[i, j]."""
         for r in reversed(range(self.rank)):
             own = index(self.own[r])
             extent = closed_formula(self.made.shape[r], self.scope, ())
             wanted = closed_formula(self.origin[r], self.scope, ())
             element = Function(("index",), self._term(r + 1, [*self.origin[:r], own], [self.own[r]]))
-            summed(self.work, self.at, extent, wanted, element, self.own[r].name)
-        guards_joined(self.work, self.at, self.rank)
+            to_delta_sum(self.work, self.at, extent, wanted, element, self.own[r].name)
+        merge_sum_guards(self.work, self.at, self.rank)
 
     def _term(self, r: int, at: Sequence[Index], inside: Sequence[Var]) -> Expr:
-        """Σ[j < m] [j = y] · v[at, j], for the dimensions from r on, under binders of these variables."""
+        """Return Σ[j < m] [j = y] · v[at, j], for the dimensions from r on, under binders of these variables."""
         if r == self.rank:
             value: Expr = shift_term(self.value, len(inside))
             for x in at:
@@ -110,22 +110,22 @@ class Elements:
         return Reduce("sum", ZERO, extent, body, self.own[r].name)
 
     def _placed(self, at: Path) -> None:
-        """[i = x ∧ j = y] · e → (place P to₀(i, j) place Q to₁(i, j) e)[p, q]."""
+        """Rewrite [i = x ∧ j = y] · e → (place P to₀(i, j) place Q to₁(i, j) e)[p, q]."""
         scope = self.work.cursor(at).scope
         to = self.made.place(scope.indices[len(scope.indices) - self.rank :])
-        met = [closed_predicate(equal(p, own), scope, ()) for p, own in zip(self.places, to, strict=True)]
-        self.work.rewrite("guard_equivalent", at, q=conjunction(met))
-        for k in range(len(met) - 1):
-            self._taken_apart((*at, *(0,) * k), met[k], conjunction(met[k + 1 :]))
-        for k in reversed(range(len(met))):
+        equal_places = [closed_predicate(equal(p, own), scope, ()) for p, own in zip(self.places, to, strict=True)]
+        self.work.rewrite("guard_equivalent", at, q=conjunction(equal_places))
+        for k in range(len(equal_places) - 1):
+            self._taken_apart((*at, *(0,) * k), equal_places[k], conjunction(equal_places[k + 1 :]))
+        for k in reversed(range(len(equal_places))):
             guard = (*at, *(0,) * k)
-            for _ in range(len(met) - 1 - k):
+            for _ in range(len(equal_places) - 1 - k):
                 self.work.rewrite("guard_access", guard, reverse=True)
                 guard = (*guard, 0)
             extent, place, wanted = (closed_formula(x, scope, ()) for x in (self.made.places[k], to[k], self.places[k]))
-            placed(self.work, guard, extent, place, wanted)
+            to_place(self.work, guard, extent, place, wanted)
 
     def _taken_apart(self, at: Path, first: Predicate, rest: Predicate) -> None:
-        """[p ∧ q] · e → [p] · [q] · e."""
+        """Split a guard: [p ∧ q] · e → [p] · [q] · e."""
         arguments: dict[str, Argument] = {"p": first, "q": rest, "e": self.work.term((*at, 0))}
         self.work.apply(self.work.rule("guard_guard"), at, arguments, reverse=True)

@@ -1,4 +1,4 @@
-"""The formulas of a reindexing as they are written at a place of a program."""
+"""Formulas of a reindexing at a place of a program."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ from atl.text.printing import show_index
 from rewrites.tactics.reindexing.wellformed import check_reindexing
 
 Storable: TypeAlias = Arrangement | Reindexing | Callable[..., Arrangement]
-"""Where the elements of a tensor are stored, or that as a function of its shape."""
+"""A layout of a tensor, or a function from its shape to a layout."""
 
 
 def reindexing_at(layout: object, shape: tuple[Index, ...], facts: Facts, *, copies: bool = False) -> Reindexing:
-    """Where the elements of a tensor of this shape go, each proved to have a place: of its own, but for copies.
+    """Return the layout of a tensor of this shape, proved injective, or only within its extents if `copies`.
 
-    Raises `InvalidArgument` for what is no layout or one of another shape, and what `check_reindexing` raises.
+    Raises `InvalidArgument` for an object that is not a layout or for another shape, and the errors of
+    `check_reindexing`.
     """
     made = layout if isinstance(layout, Reindexing) else _stored(layout, shape, copies=copies)
     if len(made.shape) != len(shape):
         raise InvalidArgument(
-            f"the layout is one of tensors with {len(made.shape)} dimensions, this one has {len(shape)}",
+            f"the layout is for tensors with {len(made.shape)} dimensions, this one has {len(shape)}",
             required="a layout with one index for each dimension",
         )
     for own, extent in zip(made.shape, shape, strict=True):
         if not isinstance(prove(facts, equal(own, extent)), Proved):
             raise InvalidArgument(
-                f"the layout is one of {_by(made.shape)} elements, the tensor has {_by(shape)}",
+                f"the layout is for {_by(made.shape)} elements, the tensor has {_by(shape)}",
                 required=f"{show_index(own)} = {show_index(extent)}",
-                suggestions=("a layout that is made of the shape: s.store(name, layouts.column_major)",),
+                suggestions=("a layout that is a function of the shape: s.store(name, layouts.column_major)",),
             )
     check_reindexing(made, facts, copies=copies)
     return made
@@ -61,9 +62,9 @@ def _stored(layout: object, shape: tuple[Index, ...], *, copies: bool) -> Reinde
     made = stored(shape, copies=copies) if callable(stored) else None
     if not isinstance(made, Reindexing):
         raise InvalidArgument(
-            f"{brief(layout)} says of no tensor where its elements are stored",
+            f"{brief(layout)} is not a layout",
             required="a layout: one of `layouts`, or a Reindexing",
-            suggestions=('s.interchange("i") swaps a loop with the one inside of it',) if type(layout) is str else (),
+            suggestions=('s.interchange("i") swaps a loop with the one inside it',) if type(layout) is str else (),
         )
     return made
 
@@ -72,7 +73,7 @@ def _stored(layout: object, shape: tuple[Index, ...], *, copies: bool) -> Reinde
 
 
 def over_bound(formulas: Sequence[Index], variables: Sequence[Var]) -> tuple[Index, ...]:
-    """Formulas over variables that are the innermost bound indices, the last one at position 0."""
+    """Replace variables by the innermost bound indices, the last variable at position 0."""
     places: dict[Leaf, Index] = {each: bound(len(variables) - 1 - k) for k, each in enumerate(variables)}
 
     def leaf(at: Leaf) -> Index:
@@ -81,16 +82,18 @@ def over_bound(formulas: Sequence[Index], variables: Sequence[Var]) -> tuple[Ind
     return tuple(map_leaves(formula, leaf) for formula in formulas)
 
 
-def put(place: Var, wanted: Index, leaf: Leaf) -> Index:
+def substitute_leaf(place: Var, wanted: Index, leaf: Leaf) -> Index:
+    """Replace the leaf `place` by an expression."""
     return wanted if leaf == place else index(leaf)
 
 
 def closed_formula(expression: Index, scope: Scope, inside: Sequence[Var]) -> Index:
-    """The expression as it is written at a place of this scope, under binders of these variables."""
+    """Return the expression as written at a place of this scope, under binders of these variables."""
     return map_leaves(expression, partial(_leaf, scope, inside))
 
 
 def closed_predicate(predicate: Predicate, scope: Scope, inside: Sequence[Var]) -> Predicate:
+    """Return the predicate as written at a place of this scope, under binders of these variables."""
     return substitute(predicate, partial(_leaf, scope, inside))
 
 

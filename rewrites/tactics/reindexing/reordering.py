@@ -1,4 +1,4 @@
-"""Permuted loops (§6.5, E34): nested loops that run in the order of places, each place led back to their indices."""
+"""Permuted loops (§6.5, E34): nested loops in the order of a layout's places, with indices computed by its inverse."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Function
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
-from rewrites.tactics.loops import first_possible, loops
-from rewrites.tactics.nests.tiling import loops_meant
-from rewrites.tactics.reindexing.delta import guards_joined, summed
+from rewrites.tactics.loops import find_loops, first_possible
+from rewrites.tactics.nests.tiling import as_targets
+from rewrites.tactics.reindexing.delta import merge_sum_guards, to_delta_sum
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, reindexing_at
 from rewrites.tactics.reindexing.variables import place_variables
 from rewrites.tactics.simplification import simplify_guards
 
 
 def reorder(work: Derivation, name: Target | Sequence[Target], layout: Storable) -> None:
-    """Runs a loop, or loops nested directly, in the order of the places of a layout.
+    """Run a loop, or directly nested loops, in the order of a layout's places.
 
-    Σ[i < n] Σ[j < m] e(i, j)  →  Σ[p < P] Σ[q < Q] [hit(p, q)] · e(back(p, q))
+    Σ[i < n] Σ[j < m] e(i, j)  →  Σ[p < P] Σ[q < Q] [hit(p, q)] · e(inverse(p, q))
 
-    A generation is stored where its elements belong, in the order of the places:
+    The elements of a generation are scattered to their positions, in the order of the places:
 
-    ⊞[i < n] e(i)  →  Σ[p < P] [hit(p)] · place n back(p) e(back(p))
+    ⊞[i < n] e(i)  →  Σ[p < P] [hit(p)] · place n inverse(p) e(inverse(p))
 
-    The layout is proved to give each iteration a place of its own; places that none has are left out by the guard.
+    The layout is proved to map each iteration to a separate place; the guard skips places without an iteration.
 
     >>> import layouts
     >>> s = reschedule(atl.parse("f (A : float32[n, m]) : float32 := Σ[i < n] Σ[j < m] A[i, j]"))
@@ -45,13 +45,13 @@ def reorder(work: Derivation, name: Target | Sequence[Target], layout: Storable)
       Σ[p0 < ⌈n / 8⌉] Σ[p1 < ⌈m / 8⌉] Σ[p2 < 8] Σ[p3 < 8] [8*p0 + p2 < n ∧ 8*p1 + p3 < m] ·
         A[8*p0 + p2, 8*p1 + p3]
     """
-    names = loops_meant(name)
-    inner = [{cursor.path for cursor in loops(work, each)} for each in names[1:]]
-    first_possible(work, names[0], lambda cursor: Order(work, cursor, inner, layout).taken())
+    names = as_targets(name)
+    inner = [{cursor.path for cursor in find_loops(work, each)} for each in names[1:]]
+    first_possible(work, names[0], lambda cursor: Reordering(work, cursor, inner, layout).run())
 
 
-class Order:
-    """One nest of loops: sums over the places are put in, change places with the loops, and take their indices away."""
+class Reordering:
+    """Reorders one loop nest: introduces sums over the places, moves them out, and eliminates the loops' indices."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Order:
         self.made = reindexing_at(layout, tuple(self.ranges), cursor.scope.facts)
         if self.made.inverse is None:
             raise InvalidArgument(
-                "no way is known that leads back from the places of this layout to the indices of the loops",
-                required="a layout with a way back: strides in order, each more than those before it span, or back=",
+                "this layout has no known inverse from its places to the loop indices",
+                required="a layout with an inverse: strides in order, each more than those before it span, or back=",
             )
         self.places = place_variables(self.made.names[1])
         self.rank = len(self.ranges)
 
     def _nest(self, cursor: Cursor, inner: Sequence[set[Path]]) -> list[Index]:
-        """The extents of the loops, which are of one kind, nested directly, from zero on, and of no other's index."""
+        """Return the extents of the loops, which must be of one kind, directly nested, zero-based and independent."""
         extents: list[Index] = []
         for position in range(len(inner) + 1):
             path = (*cursor.path, *(0,) * position)
@@ -80,19 +80,19 @@ class Order:
             term = at.term
             if not isinstance(term, Gen | Reduce) or (position and path not in inner[position - 1]):
                 raise DoesNotApply(
-                    "these loops do not stand directly inside of one another",
+                    "these loops are not directly nested",
                     place=place_of(self.work.goal, path),
-                    required="loops in their order, from the outermost on, with nothing between them",
+                    required="loops in order, outermost first, with nothing between them",
                 )
             if isinstance(term, Reduce) and term.monoid != "sum":
                 raise DoesNotApply(
-                    f"{at.called[0]} folds by {term.monoid}",
+                    f"{at.called[0]} is a {term.monoid}",
                     place=place_of(self.work.goal, path),
-                    required="sums or generations: what a place without an element adds is zero",
+                    required="sums or generations, since a place without an element adds zero",
                 )
             if type(term) is not type(cursor.term):
                 raise DoesNotApply(
-                    "a sum and a generation have no common order",
+                    "a sum and a generation cannot be reordered together",
                     place=place_of(self.work.goal, path),
                     required="sums only, or generations only",
                     suggestions=(f's.interchange("{cursor.called[0]}")',),
@@ -101,28 +101,28 @@ class Order:
             own = [each.atom for each in at.scope.indices[len(cursor.scope.indices) :]]
             if low != ZERO or any(atom in own for atom in atoms(high)):
                 raise DoesNotApply(
-                    f"the range of {at.called[0]} does not begin at zero, or depends on another of these loops",
+                    f"the range of {at.called[0]} does not start at zero, or depends on another of these loops",
                     place=place_of(self.work.goal, path),
                     required="a box: ranges from 0 to an extent each",
                 )
             extents.append(high)
         return extents
 
-    def taken(self) -> None:
-        """Takes the steps."""
+    def run(self) -> None:
+        """Apply the rewrites."""
         if isinstance(self.work.term(self.path), Gen):
             self._scattered()
         at = (*self.path, *(0,) * self.rank)
         scope = self.work.cursor(at).scope
         self._summed_over_places(at, scope)
         self._places_outside()
-        self._led_back()
+        self._substitute_inverse()
         simplify_guards(self.work, self.path)
         simplify_conditions(self.work, self.path)
         simplify_indices(self.work, self.path)
 
     def _scattered(self) -> None:
-        """⊞[i < n] ⊞[j < m] e → Σ[i < n] Σ[j < m] place n i (place m j e)."""
+        """Rewrite ⊞[i < n] ⊞[j < m] e → Σ[i < n] Σ[j < m] place n i (place m j e)."""
         for position in reversed(range(self.rank)):
             at = (*self.path, *(0,) * position)
             self.work.rewrite("gen_scatter", at)
@@ -133,27 +133,27 @@ class Order:
         self._placed_within()
 
     def _placed_within(self) -> None:
-        """place n i (Σ[j < m] e) → Σ[j < m] place n i e, until the sums stand directly inside of one another."""
+        """Rewrite place n i (Σ[j < m] e) → Σ[j < m] place n i e, until the sums are directly nested."""
         while self.work.sweep(["place_of_sum"], self.path):
             pass
 
     def _summed_over_places(self, at: Path, scope: Scope) -> None:
-        """e → Σ[p < P] Σ[q < Q] [p = to(i, j) ∧ …] · e, which holds as the places are within their extents."""
+        """Rewrite e → Σ[p < P] Σ[q < Q] [p = to(i, j) ∧ …] · e, using that the places are within their extents."""
         to = self.made.place(scope.indices[len(scope.indices) - self.rank :])
         for position in reversed(range(len(self.places))):
             extent, wanted = (closed_formula(x, scope, ()) for x in (self.made.places[position], to[position]))
             element = Function(("index",), shift_term(self.work.term(at), 1))
-            summed(self.work, at, extent, wanted, element, self.places[position].name)
-        guards_joined(self.work, at, len(self.places))
+            to_delta_sum(self.work, at, extent, wanted, element, self.places[position].name)
+        merge_sum_guards(self.work, at, len(self.places))
 
     def _places_outside(self) -> None:
-        """Σi Σj Σp Σq e → Σp Σq Σi Σj e."""
+        """Rewrite Σi Σj Σp Σq e → Σp Σq Σi Σj e."""
         for position in range(len(self.places)):
             for depth in reversed(range(position, position + self.rank)):
                 self.work.rewrite("sum_swap", (*self.path, *(0,) * depth))
 
-    def _led_back(self) -> None:
-        """Σi Σj [p = to(i, j)] · e → [hit(p)] · e(back(p))."""
+    def _substitute_inverse(self) -> None:
+        """Rewrite Σi Σj [p = to(i, j)] · e → [hit(p)] · e(inverse(p))."""
         count = len(self.places)
         around = (*self.path, *(0,) * count)
         at = (*around, *(0,) * self.rank)

@@ -1,4 +1,4 @@
-"""Segments, packed: what is stored by a key and a position is stored one segment after the other."""
+"""Packed segments: elements addressed by a key and a position, with the segments stored consecutively."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from atl.core.traversal import Path
 from atl.surface.reindexing import Packing
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Function
-from rewrites.tactics.reindexing.delta import guards_joined, placed, summed
+from rewrites.tactics.reindexing.delta import merge_sum_guards, to_delta_sum, to_place
 from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate
 
 
 def in_segments(work: Derivation, path: Path, packing: Packing, keys: Index) -> Path:
-    """A box of keys and positions is read of its segments, one after the other; the way from there to these.
+    """Rewrite a box of keys and positions to reads of consecutive segments; return the path to the segments.
 
     ⊞[k < K] ⊞[q < Q] [hit] · e(k, q)
     →  ⊞[k < K] ⊞[q < Q] [q < length(k)] · (Σ[l < K] Σ[r < length(l)] place P at(l, r) e(l, r))[at(k, q)]
@@ -33,20 +33,20 @@ def in_segments(work: Derivation, path: Path, packing: Packing, keys: Index) -> 
 
 
 def _summed_by_segment(work: Derivation, at: Path, packing: Packing, keys: Index) -> None:
-    """e(k, q) → Σ[l < K] Σ[r < length(l)] [l = k ∧ r = q] · e(l, r)."""
+    """Rewrite e(k, q) → Σ[l < K] Σ[r < length(l)] [l = k ∧ r = q] · e(l, r)."""
     scope = work.cursor(at).scope
     key = scope.indices[-2]
     names = [getattr(each.atom, "name", "") for each in scope.indices[-2:]]
     for position, extent in ((0, packing.count(key)), (1, keys)):
         element = Function(("index",), _abstracted(work.term(at), position))
-        summed(work, at, closed_formula(extent, scope, ()), bound(position), element, names[-1 - position])
-    guards_joined(work, at, 2)
+        to_delta_sum(work, at, closed_formula(extent, scope, ()), bound(position), element, names[-1 - position])
+    merge_sum_guards(work, at, 2)
 
 
 def _placed_in_segment(work: Derivation, at: Path, packing: Packing) -> None:
-    """[l = k ∧ r = q] · e(l, r) → (place P at(l, r) e(l, r))[at(k, q)]: of two segments the one ends before the other.
+    """Rewrite [l = k ∧ r = q] · e(l, r) → (place P at(l, r) e(l, r))[at(k, q)].
 
-    That is said beside the equation first: each of the three questions is easy by itself.
+    The order of two segments is added to the condition first, since the two proofs are easier than one.
     """
     scope = work.cursor(at).scope
     key, position, own_key, own_position = scope.indices[-4:]
@@ -56,11 +56,11 @@ def _placed_in_segment(work: Derivation, at: Path, packing: Packing) -> None:
     for condition in (conjunction([met, *in_order]), met):
         work.rewrite("guard_equivalent", at, q=closed_predicate(condition, scope, ()))
     extent, place, read = (closed_formula(x, scope, ()) for x in (packing.places, own, wanted))
-    placed(work, at, extent, place, read)
+    to_place(work, at, extent, place, read)
 
 
 def _abstracted(term: Expr, position: int) -> Expr:
-    """The term under one more binder, whose index stands where the one at this position stood."""
+    """Abstract the term over the index at this position, under one more binder."""
 
     def moved(leaf: Leaf, depth: int) -> Index:
         if not isinstance(leaf, Bound) or leaf.position < depth:

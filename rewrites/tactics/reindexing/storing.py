@@ -1,4 +1,4 @@
-"""Storing a tensor of a program through a layout: its elements at other places, read back by where they went."""
+"""Storing a tensor through a layout, and reading it back through the same layout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from rewrites.statement import MAX_ELEMENT_RANK
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
 from rewrites.tactics.reindexing.elements import Elements, in_fewer_digits
-from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, put, reindexing_at
+from rewrites.tactics.reindexing.formulas import (
+    Storable,
+    closed_formula,
+    closed_predicate,
+    reindexing_at,
+    substitute_leaf,
+)
 from rewrites.tactics.reindexing.segments import in_segments
 from rewrites.tactics.reindexing.variables import place_variables
 from rewrites.tactics.reindexing.wellformed import check_reindexing
@@ -32,21 +38,22 @@ from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, check_name
 
 Loops: TypeAlias = Literal["places", "elements"]
-"""Over what the loops run that fill a stored tensor."""
+"""The kind of loops that fill a stored tensor."""
 
 
 def store(
     work: Derivation, what: Target, layout: Storable, *, name: str | None = None, loops: Loops = "places"
 ) -> None:
-    """Stores a let, or a copy of an input, through a layout: what is read of it is read where it went.
+    """Store a let, or a copy of an input, through a layout, and redirect all reads.
 
-    let y := e in … y[i, j] …  →  let y := ⊞[p < P] ⊞[q < Q] [hit(p, q)] · e[back(p, q)] in … y[to(i, j)] …
+    let y := e in … y[i, j] …  →  let y := ⊞[p < P] ⊞[q < Q] [hit(p, q)] · e[inverse(p, q)] in … y[to(i, j)] …
 
-    The layout is proved to give every element a place of its own: its places are within its extents, and the way back
-    from the place of an element leads to that element. Places that no element has are padding.
+    The layout is proved injective: places are within its extents, and its inverse maps the place of an element to that
+    element. Places without an element are padding.
 
-    With `loops="elements"` the loops stay those over the elements, each stored where it goes: for threads that read
-    neighbours. So they are, too, where a layout has no way back: that no two elements meet is then proved by itself.
+    With `loops="elements"` the loops remain those over the elements, which are scattered to their places; this keeps
+    adjacent reads in adjacent threads. The same happens for a layout without a known inverse, whose injectivity is then
+    proved directly.
 
     let y := e in …  →  let y := Σ[i < n] Σ[j < m] place P to(i, j) e[i, j] in …
 
@@ -73,9 +80,9 @@ def store(
     if loops == "elements" or made.inverse is None:
         made = _for_elements(made, value.scope.facts)
     if made.inverse is None:
-        inner = _without_way_back(work, (*path, 0), made, called_loops)
+        inner = _without_inverse(work, (*path, 0), made, called_loops)
     else:
-        inner = _Steps(work, (*path, 0), made).taken()
+        inner = _Steps(work, (*path, 0), made).run()
         if made.packing is not None:
             inner = (*inner, *in_segments(work, (*path, 0, *inner), made.packing, made.places[0]))
         elif loops == "elements":
@@ -93,13 +100,13 @@ def store(
 
 
 def _let_of(work: Derivation, what: Target, name: str | None) -> Path:
-    """The let that is meant; of an input, one that copies it around the whole program."""
+    """Return the path of the selected let; for an input, of a new let around the program that copies it."""
     cursor = every(work.goal, what)[0]
     if isinstance(cursor.term, Let):
         if name is not None:
             raise InvalidArgument(
                 f"name={brief(name)} for the let {cursor.called[0]}",
-                required="no name: it keeps its own; s.rename gives it another one",
+                required="no name=, since a let keeps its name; s.rename changes it",
             )
         return cursor.path
     if not isinstance(cursor.term, Input):
@@ -107,14 +114,14 @@ def _let_of(work: Derivation, what: Target, name: str | None) -> Path:
             f"{what} is neither a let nor an input",
             place=place_of(work.goal, cursor.path),
             required="the name of a let or of an input",
-            suggestions=("s.lbind(…), or s.stage(…), keeps a subterm in a let",),
+            suggestions=("s.lbind(…) or s.stage(…) binds a subterm to a let",),
         )
     bind(work, (), cursor.path, name or f"{cursor.term.array.name}s")
     return ()
 
 
 def _loops_of(value: Expr, made: Reindexing) -> list[str]:
-    """What the loops over the elements are called: as those of a generation are, where there is one."""
+    """Return names for the loops over the elements, taken from generations where possible."""
     names = list(made.names[0])
     for position in range(len(names)):
         if not isinstance(value, Gen):
@@ -124,11 +131,11 @@ def _loops_of(value: Expr, made: Reindexing) -> list[str]:
 
 
 def _for_elements(made: Reindexing, facts: Facts) -> Reindexing:
-    """The layout with no more digits of a place than rules reach through, for loops over the elements."""
+    """Return the layout for loops over the elements, with at most as many digits as the rules support."""
     if made.packing is not None:
         raise InvalidArgument(
-            'loops="elements" for places in segments, one after the other',
-            required='loops="places", which run over the segments',
+            'loops="elements" is not supported for packed segments',
+            required='loops="places", which runs over the segments',
         )
     if len(made.places) <= MAX_ELEMENT_RANK:
         return made
@@ -138,25 +145,28 @@ def _for_elements(made: Reindexing, facts: Facts) -> Reindexing:
 
 
 def _over_elements(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> Path:
-    """⊞[p < P] [hit(p)] · e[back(p)] → ⊞[p < P] [hit(p)] · (Σ[i < n] place P to(i) e[i])[p]; the way to the sum."""
+    """Rewrite ⊞[p < P] [hit(p)] · e[inverse(p)] → ⊞[p < P] [hit(p)] · (Σ[i < n] place P to(i) e[i])[p].
+
+    Returns the path to the sum.
+    """
     at = (*path, *(0,) * len(made.places))
     if isinstance(work.term(at), Guard):
         at = (*at, 0)
     scope = work.cursor(at).scope
     places = scope.indices[len(scope.indices) - len(made.places) :]
-    return (*at[len(path) :], *Elements(work, at, made, origin=made.origin(places), places=places, names=names).taken())
+    return (*at[len(path) :], *Elements(work, at, made, origin=made.origin(places), places=places, names=names).run())
 
 
-def _without_way_back(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> Path:
-    """v → ⊞[i < n] (Σ[j < n] place P to(j) v[j])[to(i)]: of two at one place it is proved that they are one."""
+def _without_inverse(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> Path:
+    """Rewrite v → ⊞[i < n] (Σ[j < n] place P to(j) v[j])[to(i)], by a proof that elements with one place are equal."""
     at = _elements(work, path, made)
     scope = work.cursor(at).scope
     own = scope.indices[len(scope.indices) - len(made.shape) :]
-    return (*at[len(path) :], *Elements(work, at, made, origin=own, places=made.place(own), names=names).taken())
+    return (*at[len(path) :], *Elements(work, at, made, origin=own, places=made.place(own), names=names).run())
 
 
 def _elements(work: Derivation, path: Path, made: Reindexing) -> Path:
-    """v → ⊞[i < n] … v[i] …: the path of the element."""
+    """Rewrite v → ⊞[i < n] … v[i] …; return the path of the element."""
     at = path
     for extent, name in zip(work.term(at).type.shape, made.names[0], strict=True):
         depth = len(at) - len(path)
@@ -167,10 +177,10 @@ def _elements(work: Derivation, path: Path, made: Reindexing) -> Path:
 
 
 class _Steps:
-    """v → ⊞[i < n] … (⊞[p < P] … [hit] · v[back])[to], one place after the other; all of it is known where v stands.
+    """Rewrites v → ⊞[i < n] … (⊞[p < P] … [hit] · v[inverse])[to], one digit of the place after the other.
 
-    What is stored is a term over the places. The element that is wanted of it is put in for one place after the other,
-    from the outermost on, so that each stage is the body of the next generation at that place, to the letter.
+    The stored term is a function of the place's digits. The wanted digits are substituted one after the other,
+    outermost first, so that each stage is exactly the body of the next generation applied to that digit.
     """
 
     def __init__(self, work: Derivation, path: Path, made: Reindexing) -> None:
@@ -183,8 +193,8 @@ class _Steps:
         self.to = made.place(self.scope.indices[len(self.scope.indices) - rank :])
         self.stages = self._stages()
 
-    def taken(self) -> Path:
-        """Takes the steps. The way from the tensor to what is stored."""
+    def run(self) -> Path:
+        """Apply the rewrites; return the path from the tensor to the stored term."""
         at = self.at
         condition, origin = self.stages[-1]
         if self.guarded:
@@ -207,11 +217,11 @@ class _Steps:
 
     @property
     def guarded(self) -> bool:
-        """Whether there are places that no element has."""
+        """True if there are places without an element."""
         return self.stages[0][0] != TRUE
 
     def _stages(self) -> list[tuple[Predicate, tuple[Index, ...]]]:
-        """The condition that a place is hit, and where its element comes from, with 0, 1, … places that are wanted."""
+        """Return the hit condition and the origin with the first 0, 1, … digits replaced by the wanted ones."""
         places = [index(place) for place in self.places]
         limits = zip(places, self.made.places, strict=True)
         facts = self.scope.facts.assume(*(within(ZERO, place, extent) for place, extent in limits))
@@ -219,14 +229,14 @@ class _Steps:
         condition, origin = conjunction(open_), self.made.origin(places)
         stages = [(condition, origin)]
         for place, wanted in zip(self.places, self.to, strict=True):
-            placed = partial(put, place, wanted)
+            placed = partial(substitute_leaf, place, wanted)
             condition = substitute(condition, placed)
             origin = tuple(map_leaves(part, placed) for part in origin)
             stages.append((condition, origin))
         return stages
 
     def _come_from(self, origin: Sequence[Index], at: Path) -> None:
-        """v[i] → v[back(to(i))], in each dimension."""
+        """Rewrite v[i] → v[inverse(to(i))], in each dimension."""
         for position, came in enumerate(origin):
             access = (*at, *(0,) * (len(origin) - 1 - position))
             term, wanted = self.work.term(access), closed_formula(came, self.scope, ())
@@ -235,7 +245,7 @@ class _Steps:
                 self.work.rewrite("access_at", access, j=wanted)
 
     def _body(self, position: int) -> Expr:
-        """What is stored, from this place on, as a function of it; those outside of it are those that are wanted."""
+        """Return the stored term as a function of the digits from `position` on, with earlier digits as wanted."""
         condition, origin = self.stages[position]
         own = self.places[position:]
         body: Expr = shift_term(self.value, len(own))
@@ -253,5 +263,5 @@ class _Steps:
 
 
 def _read_through(work: Derivation, below: Path) -> None:
-    """(⊞[i < n] ⊞[j < m] y[to(i, j)])[a][b] → y[to(a, b)], for each read of a view."""
+    """Rewrite (⊞[i < n] ⊞[j < m] y[to(i, j)])[a][b] → y[to(a, b)], for each read."""
     work.repeat(["get_gen", "guard_access", "get_gen_guarded"], below)

@@ -1,4 +1,4 @@
-"""The variables in which a reindexing is looked at: they are no person's, so that none of them is met twice."""
+"""Fresh internal variables for a reindexing, which cannot clash with the user's."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _KEYS: Final = _ELEMENTS + (3 << 10)
 
 
 def element_variables(names: Sequence[str]) -> list[Var]:
-    """The indices of an element."""
+    """Return variables for the indices of an element."""
     return [Var(_ELEMENTS + k, name) for k, name in enumerate(names)]
 
 
 def other_variables(names: Sequence[str]) -> list[Var]:
-    """The indices of another element, beside those."""
+    """Return variables for the indices of a second element."""
     return [Var(_OTHERS + k, f"{name}'") for k, name in enumerate(names)]
 
 
 def place_variables(names: Sequence[str]) -> list[Var]:
-    """The digits of a place."""
+    """Return variables for the digits of a place."""
     return [Var(_PLACES + k, name) for k, name in enumerate(names)]
 
 
 def segment_variables() -> tuple[Index, Index, Index]:
-    """The keys of two segments, and a position."""
+    """Return variables for the keys of two segments and for a position."""
     one, other, position = (index(Var(_KEYS + k, name)) for k, name in enumerate(("key", "later", "position")))
     return one, other, position

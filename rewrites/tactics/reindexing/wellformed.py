@@ -1,4 +1,4 @@
-"""Whether a reindexing stores every element at a place of its own: its bounds, and its way back, are proved."""
+"""Well-formedness of reindexings: proofs of bounds and injectivity."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ from atl.text.printing import show_predicate
 from rewrites.errors import NotInjective
 from rewrites.tactics.reindexing.variables import element_variables, other_variables, segment_variables
 
-MOST_ELEMENTS: Final = 2**14
-"""Of a tensor of so many elements, at the sizes of a counterexample, it is looked which two of them meet."""
-_Refusal: TypeAlias = Callable[[Model], NotInjective]
+MAX_ELEMENTS: Final = 2**14
+"""Maximum size of a tensor whose elements are searched for a collision at a counterexample's sizes."""
+_MakeError: TypeAlias = Callable[[Model], NotInjective]
 
 
 def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) -> None:
-    """Proves that every element has a place of its own within the extents: bounds, and `back(to(x)) = x`.
+    """Prove that every element has a separate place within the extents: bounds, and `back(to(x)) = x`.
 
-    With `copies`, elements may share a place: then only the bounds are proved.
+    With `copies`, elements may share a place, and only the bounds are proved.
 
-    Raises `NotInjective`: with two elements that meet, or one that is lost, or with what could not be proved.
+    Raises `NotInjective` with two colliding elements, a lost element, or the unproved condition.
     """
-    for goal in _of_extents(made):
+    for goal in _extent_goals(made):
         _need(facts, goal, "that the places have extents", partial(_without_extents, goal))
     variables = element_variables(made.names[0])
     at = [index(variable) for variable in variables]
     inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
     if made.inverse is None and not copies:
         _check_pairs(made, inside, variables)
-    what = f"that each element {'has a place within the extents' if copies else 'is stored at a place of its own'}"
-    for goal in (*_of_places(made, at), *(() if copies or made.inverse is None else _of_way_back(made, at))):
-        _need(inside, goal, what, partial(_refused, made, variables, goal, copies=copies))
+    what = f"that each element {'has a place within the extents' if copies else 'has a separate place'}"
+    for goal in (*_place_goals(made, at), *(() if copies or made.inverse is None else _inverse_goals(made, at))):
+        _need(inside, goal, what, partial(_not_injective, made, variables, goal, copies=copies))
     if made.packing is not None:
         _check_packing(made, made.packing, facts, at)
 
 
-def _need(facts: Facts, goal: Predicate, what: str, refused: _Refusal) -> None:
+def _need(facts: Facts, goal: Predicate, what: str, make_error: _MakeError) -> None:
     match prove(facts, goal):
         case Proved():
             pass
         case Refuted(model):
-            raise refused(model)
+            raise make_error(model)
         case Unknown():
             raise NotInjective(f"it is not proved {what}", required=show_predicate(goal), suggestions=_stating(goal))
 
 
 def _check_pairs(made: Reindexing, inside: Facts, variables: Sequence[Var]) -> None:
-    """Proves that no two elements meet, of two at any indices: slower than to be led back, and more seldom decided."""
+    """Prove injectivity directly for two arbitrary elements, which is slower and less complete than with an inverse."""
     others = other_variables([variable.name for variable in variables])
     one, two = ([index(variable) for variable in each] for each in (variables, others))
     limits = [within(ZERO, x, extent) for x, extent in zip(two, made.shape, strict=True)]
-    met = [equal(p, q) for p, q in zip(made.place(one), made.place(two), strict=True)]
+    same_place = [equal(p, q) for p, q in zip(made.place(one), made.place(two), strict=True)]
     goal = conjunction([equal(x, y) for x, y in zip(one, two, strict=True)])
-    what = "that each element is stored at a place of its own"
-    _need(inside.assume(*limits, *met), goal, what, partial(_refused, made, variables, goal, copies=False))
+    what = "that each element has a separate place"
+    _need(inside.assume(*limits, *same_place), goal, what, partial(_not_injective, made, variables, goal, copies=False))
 
 
 def _check_packing(made: Reindexing, packing: Packing, facts: Facts, at: Sequence[Index]) -> None:
-    """Proves that segments hold the elements, are within all the places, and each ends before the next begins."""
+    """Prove that segments contain their elements, are within the places, and do not overlap."""
     one, other, position = segment_variables()
     element = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
     segments = facts.assume(within(ZERO, one, made.places[0]))
@@ -84,23 +84,23 @@ def _check_packing(made: Reindexing, packing: Packing, facts: Facts, at: Sequenc
         _need(known, goal, what, partial(_wrong_segments, goal, what))
 
 
-def _of_extents(made: Reindexing) -> Iterator[Predicate]:
-    """What must hold of the extents of the places."""
+def _extent_goals(made: Reindexing) -> Iterator[Predicate]:
+    """Yield the conditions on the extents of the places."""
     for extent in made.places:
         yield from (needed.goal for needed in positive_divisors(extent))
     yield from (at_most(ZERO, extent) for extent in made.places)
 
 
-def _of_places(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
-    """What must hold of the place of the element at these indices."""
+def _place_goals(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
+    """Yield the conditions on the place of the element at these indices."""
     place = made.place(at)
     for formula in place:
         yield from (needed.goal for needed in positive_divisors(formula))
     yield from (within(ZERO, p, extent) for p, extent in zip(place, made.places, strict=True))
 
 
-def _of_way_back(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
-    """What must hold of the way from there."""
+def _inverse_goals(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
+    """Yield the conditions on the inverse."""
     origin = made.origin(made.place(at))
     for formula in origin:
         yield from (needed.goal for needed in positive_divisors(formula))
@@ -108,18 +108,18 @@ def _of_way_back(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
 
 
 def _stating(goal: Predicate) -> tuple[str, ...]:
-    """What to state of sizes that are declared with a minimum: it counts in programs with the size."""
+    """Suggest assumptions for sizes declared with a minimum, which only holds in programs with the size."""
     least = {at.name: at.minimum for at in atoms_of(goal) if isinstance(at, Size) and at.minimum}
     stated = [f"{name} >= {value}" for name, value in least.items()]
-    return (f"state what holds of the sizes: reschedule(program, given=[{', '.join(stated) or '…'}])",)
+    return (f"assume conditions on the sizes: reschedule(program, given=[{', '.join(stated) or '…'}])",)
 
 
-# -- what is wrong ----------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def _without_extents(goal: Predicate, model: Model) -> NotInjective:
     return NotInjective(
-        "the places have no extents",
+        "the extents of the places are not well-defined",
         required=show_predicate(goal),
         numbers=model.numbers,
         suggestions=_stating(goal),
@@ -128,26 +128,25 @@ def _without_extents(goal: Predicate, model: Model) -> NotInjective:
 
 def _wrong_segments(goal: Predicate, what: str, model: Model) -> NotInjective:
     return NotInjective(
-        f"the segments are wrong: it does not hold {what}", required=show_predicate(goal), numbers=model.numbers
+        f"the segments are wrong: it is false {what}", required=show_predicate(goal), numbers=model.numbers
     )
 
 
-def _refused(
+def _not_injective(
     made: Reindexing, variables: Sequence[Var], goal: Predicate, model: Model, *, copies: bool
 ) -> NotInjective:
-    """Two elements that meet at the sizes of a counterexample, or else the one that it names, which is lost.
+    """Return an error with two elements that collide at a counterexample's sizes, or else with the lost element.
 
-    With `copies` elements may meet, and that is not what is wrong.
+    With `copies`, elements may collide.
     """
     extents = [model.value(extent) for extent in made.shape]
     element = tuple(model.leaf(variable) for variable in variables)
     sizes = replace(model, leaves=tuple(each for each in model.leaves if each[0] not in variables)).numbers
-    found = None if copies else _meeting(made, variables, extents, model)
+    found = None if copies else _collision(made, variables, extents, model)
     if found is not None:
         one, other, place = found
         return NotInjective(
-            f"two elements meet: that at {_shown(one)} and that at {_shown(other)} would both be stored at "
-            f"{_shown(place)}",
+            f"the elements {_shown(one)} and {_shown(other)} would both be stored at {_shown(place)}",
             required=show_predicate(goal),
             numbers=sizes,
         )
@@ -158,11 +157,11 @@ def _refused(
     )
 
 
-def _meeting(
+def _collision(
     made: Reindexing, variables: Sequence[Var], extents: Sequence[int], model: Model
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """Two elements with one place."""
-    if prod(extents) > MOST_ELEMENTS:
+    """Return two elements with the same place, and the place; None if there are none or too many elements."""
+    if prod(extents) > MAX_ELEMENTS:
         return None
     formulas = made.place([index(variable) for variable in variables])
     seen: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -186,15 +185,13 @@ def _what_happens(made: Reindexing, variables: Sequence[Var], model: Model) -> s
     if not all(0 <= p < extent for p, extent in zip(place, extents, strict=True)):
         return f"its place {_shown(place)} is not within {' x '.join(map(str, extents))}"
     came = _values(made.origin(list(formulas)), variables, element, model)
-    return (
-        f"its place is {_shown(place)}, from where the way back leads to {'nothing' if came is None else _shown(came)}"
-    )
+    return f"its place is {_shown(place)}, which the inverse maps to {'no element' if came is None else _shown(came)}"
 
 
 def _values(
     formulas: Sequence[Index], variables: Sequence[Var], element: Sequence[int], model: Model
 ) -> tuple[int, ...] | None:
-    """What formulas are at an element, if they mean something there."""
+    """Return the values of formulas at an element; None where they are not well-defined."""
     leaves: dict[Leaf, int] = dict(model.leaves) | dict(zip(variables, element, strict=True))
     placed = Model(tuple(leaves.items()), model.elements)
     try:

@@ -1,1 +1,1 @@
-"""Tactics that derive sparse kernels: what is read of a decompressed operand is computed from its stored entries."""
+"""Derivation of sparse kernels: dense loops over a decompressed operand become loops over its stored entries."""

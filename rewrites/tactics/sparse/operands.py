@@ -1,4 +1,4 @@
-"""A program whose input is given by other arrays: it becomes what these mean, and the steps taken so far stay."""
+"""Replacing an input by the arrays of a format: the program is restated with their meaning, its steps are replayed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rewrites.tactics.storage.binding import abstracted
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What an input is made of: the inputs in its place, which a call passes, and the tensor that they mean."""
+    """The arrays that replace an input, and the tensor that they represent."""
 
     inputs: tuple[Array, ...]
     meaning: Expr
@@ -33,57 +33,59 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Operand(Given):
-    """An input that a call passes as one object."""
+    """The arrays of an input that a call passes as one object."""
 
     packed: SparseOperand
 
     @property
     def of_result(self) -> SparseOperand:
-        """The packed operand that says that the result is stored as it is.
+        """The packed operand for a result stored in the same format.
 
-        What values mean in the place of its own, the last of the inputs, is a body for the let that binds them.
+        Its `result` is the meaning of the operand with the values, the last array, replaced by a let-bound tensor.
         """
         return replace(self.packed, result=abstracted(self.meaning, Input(self.inputs[-1]), 0, 0))
 
 
 class InputForm(Protocol):
-    """How a tensor is given by arrays. A value from above: this room knows no format and no layout."""
+    """A representation of a tensor by arrays, such as a format or a layout."""
 
     def operand(self, array: Array, taken: Collection[str]) -> Given:
-        """The arrays for an input, with names that are not taken, and what they mean."""
+        """Return the arrays for an input, with names not in `taken`, and their meaning."""
 
 
 class OperandFormat(Protocol):
-    """How a tensor is given by arrays that a call passes as one object."""
+    """A representation of a tensor by arrays that a call passes as one object."""
 
     def operand(self, array: Array, taken: Collection[str], *, distinct: bool = False) -> Operand:
-        """The arrays for an input, with names that are not taken, what they mean, and how a call passes them.
+        """Return the arrays for an input, with names not in `taken`, their meaning, and how a call passes them.
 
         If `distinct` is true, they are declared such that no two entries share a position.
         """
 
 
 @dataclass(frozen=True, slots=True)
-class OfResult:
-    """A format in which the result is stored too, as the operand is."""
+class ResultForm:
+    """A format that is used for the result as well as for the operand."""
 
     form: OperandFormat
 
     def operand(self, array: Array, taken: Collection[str]) -> Operand:
-        """As that of the format; no two entries have one position."""
+        """Return the format's operand, with distinct positions and the result's representation."""
         made = self.form.operand(array, taken, distinct=True)
         return replace(made, packed=made.of_result)
 
 
-def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, Rule]) -> Theorem:
-    """The theorem about the program in which the input `name` is what the arrays of a format mean.
+def with_input_form(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, Rule]) -> Theorem:
+    """Restate a theorem for the program in which the input `name` is represented by the arrays of a format.
 
-    f (A) = g (A) becomes  let A := meaning in f (A)  =  g (meaning): the let is unfolded, then the steps are taken
-    again. A closed term in the place of an input moves no path.
+    f (A) = g (A) becomes  let A := meaning in f (A)  =  g (meaning): the let is unfolded, then the steps are replayed.
+    Their paths stay valid, since an input is replaced by a closed term.
     """
     if not isinstance(name, str):
-        raise InvalidArgument(f"{brief(name)} names no input", required="the name of an input, a text")
-    if not callable(getattr(form.form if isinstance(form, OfResult) else form, "operand", None)):
+        raise InvalidArgument(
+            f"{brief(name)} is not the name of an input", required="the name of an input, as a string"
+        )
+    if not callable(getattr(form.form if isinstance(form, ResultForm) else form, "operand", None)):
         raise InvalidArgument(f"{brief(form)} is not a sparse format", required="a format, such as sparse.CSR")
     start = theorem.lhs
     array = next((each for each in start.inputs if each.name == name), None)
@@ -93,7 +95,7 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     if holder is not None:
         raise InvalidArgument(
             f"{name} is one of the arrays of {holder.name}, which a call passes as one object",
-            required="an input that is passed by itself",
+            required="an input that is passed separately",
         )
     _check_not_read(theorem, array)
     made = form.operand(array, {*start.sizes, *(each.name for each in start.inputs)})
@@ -108,12 +110,12 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     for step in theorem.steps:
         arguments = {key: _argument(argument, array, made.meaning) for key, argument in step.arguments.items()}
         out = kernel.rewrite(out, step.rule, step.path, arguments, reverse=step.reverse)
-    # With the names and marks that have been given since.
+    # Restore the current names and marks.
     return kernel.with_names_and_marks(out, _replaced(theorem.rhs.body, array, made.meaning))
 
 
 def _check_not_read(theorem: Theorem, array: Array) -> None:
-    """Raises `DoesNotApply` where an index or a condition speaks of the input's elements: they are no tensor there."""
+    """Raise `DoesNotApply` if an index or a condition reads the input's elements, where it cannot be a tensor."""
     stated = [*(e for each in theorem.lhs.assumptions for e in expressions(each))]
     stated += [extent for result in theorem.lhs.results for extent in result.shape]
     stated += [e for program in (theorem.lhs, theorem.rhs) for term in subterms(program.body) for e in indices_in(term)]
@@ -123,15 +125,15 @@ def _check_not_read(theorem: Theorem, array: Array) -> None:
     if array.dtype == "bool":
         raise DoesNotApply(
             f"the truth values of {name} are read in conditions",
-            required="an input of numbers, of which elements are only computed with",
+            required="an input of numbers that is only used in arithmetic",
             suggestions=(
-                f'declare it of numbers, dtype="float64", with {name}[…] * e in the place of guard({name}[…], e)',
-                f"a call is passed {name}.astype(np.float64) then",
+                f'declare it with dtype="float64", and write {name}[…] * e instead of guard({name}[…], e)',
+                f"then pass {name}.astype(np.float64)",
             ),
         )
     raise DoesNotApply(
         f"elements of {name} are used as indices, or in conditions",
-        required="an input of which elements are only computed with",
+        required="an input that is only used in arithmetic",
     )
 
 
@@ -143,7 +145,7 @@ def _argument(argument: Argument, array: Array, meaning: Expr) -> Argument:
 
 
 def _replaced(term: Expr, array: Array, meaning: Expr) -> Expr:
-    """The term with the input replaced by what it means, which is closed."""
+    """Replace the input by its meaning, which is closed."""
     if isinstance(term, Input):
         return meaning if term.array == array else term
     found = children(term)
@@ -151,4 +153,4 @@ def _replaced(term: Expr, array: Array, meaning: Expr) -> Expr:
     return term if all(a is b.expr for a, b in zip(parts, found, strict=True)) else with_children(term, parts)
 
 
-__all__ = ["Given", "InputForm", "Operand", "OperandFormat", "given_as"]
+__all__ = ["Given", "InputForm", "Operand", "OperandFormat", "with_input_form"]

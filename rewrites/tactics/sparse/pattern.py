@@ -1,7 +1,7 @@
-"""Results on the pattern of an operand: their values, of which the decompression is the dense result.
+"""Results with the sparsity pattern of an operand: only their values are stored, and decompression gives the result.
 
-A sparse goal computes a term for each stored entry and places it where that entry belongs. Where it does so at the very
-coordinates of one operand's entries, the terms are the values of a tensor in that operand's format.
+A sparse goal computes a term for each stored entry and scatters it to that entry's position. If these are exactly the
+coordinates of one operand, the terms are the values of a tensor in that operand's format.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.tactics.nests.guards import conditions
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
-from rewrites.tactics.sparse.deriving import sparsify
+from rewrites.tactics.sparse.sparsification import sparsify
 
 OUTWARDS: Final = ("gen_scatter", "gen_rebase", "place_of_sum", "place_of_guard", "sum_guard", "guard_guard")
-"""What brings sums to the outside, then conditions, then placed terms."""
+"""Rules that move sums outermost, then conditions, then scatters."""
 READ: Final = (*OF_ACCESSES, "place_access", "guard_guard")
 REQUIRED: Final = "a result with a value for each entry of the operand, at that entry's coordinates, and nothing else"
 
 
 @dataclass(frozen=True, slots=True)
 class _Scattered:
-    """Σ … Σ [condition] · place … place e: the sums, the condition, where e is placed, and e."""
+    """A term Σ … Σ [condition] · place … place e: the sums, the condition, the places, and the leaf e."""
 
     sums: tuple[Reduce, ...]
     condition: Predicate
@@ -38,7 +38,7 @@ class _Scattered:
 
     @staticmethod
     def of(term: Expr) -> _Scattered:
-        """The parts of a term, as far as it has this form; what is left is the leaf."""
+        """Return the parts of a term, as far as it has this form; the rest is the leaf."""
         sums: list[Reduce] = []
         while isinstance(term, Reduce) and term.monoid == "sum" and term.type.rank:
             sums.append(term)
@@ -54,16 +54,17 @@ class _Scattered:
 
     @property
     def leaf_path(self) -> Path:
-        """Where the leaf stands in the term."""
+        """The path of the leaf in the term."""
         return (0,) * (len(self.sums) + (self.condition != TRUE) + len(self.places))
 
 
-def stored_as(work: Derivation) -> None:
-    """As `sparsify`; then makes of the goal `let values := … in D(values)`, where D(A) is what the last operand means.
+def sparsify_result(work: Derivation) -> None:
+    """Sparsify the goal, and rewrite it to `let values := … in D(values)`, where D(A) is the meaning of the last
+    operand.
 
-    Σp place n crd[p] (A_val[p] * e) → let A_out := ⊞[p < nnz] A_val[p] * e in Σp place n crd[p] A_out[p]. That the
-    decompression of the values is the goal is proved from the values' side: each is read where it was placed, which
-    asks that no two entries stand at one position. Raises `DoesNotApply` where the goal is on no such pattern.
+    Σp place n crd[p] (A_val[p] * e) → let A_out := ⊞[p < nnz] A_val[p] * e in Σp place n crd[p] A_out[p]. The proof
+    starts from the let: each value is read where it was scattered, which requires distinct positions. Raises
+    `DoesNotApply` if the goal does not have the pattern of the operand.
     """
     sparsify(work)
     packed = work.goal.packed[-1]
@@ -85,7 +86,7 @@ def stored_as(work: Derivation) -> None:
 
 
 def _scatter(work: Derivation) -> None:
-    """Brings a goal to the form Σ … Σ [condition] · place … place e, as far as rules do."""
+    """Rewrite a goal to the form Σ … Σ [condition] · place … place e, as far as possible."""
 
     def stored(path: Path) -> bool:
         return all(work.term(path[:length]).type.rank for length in range(len(path) + 1))
@@ -95,7 +96,7 @@ def _scatter(work: Derivation) -> None:
 
 
 def _align(work: Derivation, pattern: _Scattered, name: str) -> None:
-    """Brings the sums into the order of the pattern's. Raises `DoesNotApply` where the goal places its terms elsewhere."""
+    """Reorder the sums like those of the pattern. Raises `DoesNotApply` if the goal scatters its terms elsewhere."""
     for number, wanted in enumerate(pattern.sums):
         sums = _Scattered.of(work.goal.body).sums
         at = next((k for k in range(number, len(sums)) if _same_range(sums[k], wanted, k - number)), None)
@@ -106,27 +107,27 @@ def _align(work: Derivation, pattern: _Scattered, name: str) -> None:
                 raise _off_pattern(work, name, "its sums are in an order that cannot be changed")
     found = _Scattered.of(work.goal.body)
     if len(found.sums) > len(pattern.sums):
-        raise _off_pattern(work, name, "an element of it is a sum over entries of several operands")
+        raise _off_pattern(work, name, "an element is a sum over entries of several operands")
     if found.places != pattern.places or found.leaf.type.rank:
-        raise _off_pattern(work, name, f"its elements are placed elsewhere than those of {name}")
+        raise _off_pattern(work, name, f"its elements are not at the positions of those of {name}")
     both = conjunction(dict.fromkeys((*conjuncts(pattern.condition), *conjuncts(found.condition))))
     if both != found.condition and not work.attempt("guard_equivalent", (0,) * len(found.sums), q=both):
         raise _off_pattern(work, name, f"it has elements where {name} has no entries")
 
 
 def _same_range(found: Reduce, wanted: Reduce, further: int) -> bool:
-    """Whether a sum that stands so many sums further in has the range that is wanted."""
+    """Return True if a sum, `further` binders further in, has the wanted range."""
     return (found.low, found.high) == (shift(wanted.low, further), shift(wanted.high, further))
 
 
 def _off_pattern(work: Derivation, name: str, why: str) -> DoesNotApply:
     return DoesNotApply(
-        f"the result is not stored as {name} is: {why}", place=place_of(work.goal, ()), required=REQUIRED
+        f"the result does not have the pattern of {name}: {why}", place=place_of(work.goal, ()), required=REQUIRED
     )
 
 
 def _values(found: _Scattered, pattern: _Scattered, count: Index) -> Expr:
-    """The values: each term at the position that the operand's own value has."""
+    """Return the values: each term at the position of the operand's own value."""
     assert isinstance(pattern.leaf, Access)
     at = pattern.leaf.index
     if len(found.sums) == 1 and found.condition == TRUE and at == bound(0) and found.sums[0].low == ZERO:
@@ -141,7 +142,7 @@ def _values(found: _Scattered, pattern: _Scattered, count: Index) -> Expr:
 
 
 def _unfolded(work: Derivation, wanted: _Scattered, name: str) -> Derivation:
-    """From the let of the values to the terms, placed: each value is read where it was placed."""
+    """Rewrite the let of the values to the scattered terms, by reading each value where it was scattered."""
     work.rewrite("unfold_let", ())
     _scatter(work)
     path = _Scattered.of(work.goal.body).leaf_path
@@ -156,7 +157,7 @@ def _unfolded(work: Derivation, wanted: _Scattered, name: str) -> Derivation:
 
 
 def _sums_that_meet(work: Derivation, path: Path, count: int, name: str) -> None:
-    """Σp' [position(p') = position(p) ∧ q(p')] · e(p') → [q(p)] · e(p), where p' = p follows from equal positions."""
+    """Eliminate sums by injectivity: Σp' [position(p') = position(p) ∧ q(p')] · e(p') → [q(p)] · e(p)."""
     inner = 0
     while isinstance(work.term((*path, *(0,) * inner)), Reduce) and inner < count:
         inner += 1
@@ -167,14 +168,14 @@ def _sums_that_meet(work: Derivation, path: Path, count: int, name: str) -> None
     parts = conditions(work, inside)
     if not work.attempt("guard_equivalent", inside, q=conjunction((*met, *parts))):
         raise DoesNotApply(
-            f"two entries of {name} may have one position: that none do is not proved",
+            f"it is not proved that the entries of {name} have distinct positions",
             place=place_of(work.goal, inside),
-            required="an operand in which each position belongs to one entry",
+            required="an operand in which each position has at most one entry",
         )
     for length in range(inner - 1, -1, -1):
         at = (*path, *(0,) * length)
         outer = bound(count - 1)
         if not (work.attempt("sum_delta", at, a=outer) or work.attempt("sum_delta_only", at, a=outer)):
             raise DoesNotApply(
-                f"the sum over entries of {name} stays", place=place_of(work.goal, at), required=REQUIRED
+                f"the sum over entries of {name} cannot be eliminated", place=place_of(work.goal, at), required=REQUIRED
             )

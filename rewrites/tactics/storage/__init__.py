@@ -1,1 +1,1 @@
-"""Tactics about what is kept: bound, hoisted, staged, packed and padded."""
+"""Tactics on storage: binding, hoisting, staging, packing and padding."""

@@ -1,4 +1,4 @@
-"""Binding of subterms: what a let is made of."""
+"""Binding subterms to lets."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from rewrites.instantiation import Function
 def lbind(
     work: Derivation, what: Target, name: str = "x", *, over: Target | None = None, nth: int | None = None
 ) -> None:
-    """Binds a subterm to a name: … e … → let x := e in … x …, at the place `over`, or else where the subterm stands.
+    """Bind a subterm to a name: … e … → let x := e in … x …, at the place `over`, or else at the subterm.
 
-    All subterms below that place that equal it are bound together. Without `over` that is the smallest place around
-    all equal ones which no loop, let or guard parts from it; with `nth` it is where that one stands of those that are
-    meant, counted from 0.
+    All equal subterms below that place are bound together. Without `over`, the place is the smallest one around all
+    equal subterms with no loop, let or guard between. With `nth`, it is the match number `nth`, counted from 0.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] exp(x[i]) * exp(x[i])"))
     >>> s.lbind("exp(_)", "power", over="exp(_) * exp(_)")
@@ -46,13 +45,13 @@ def lbind(
     pairs = [(a.path, f.path) for a in above for f in found if f.path[: len(a.path)] == a.path]
     if not pairs:
         raise DoesNotApply(
-            "the place of the let is not around the subterm that it binds", required=f"a place around {what}"
+            "the place of the let does not contain the subterm to bind", required=f"a place around {what}"
         )
     work.try_each(pairs, lambda pair: bind(work, pair[0], pair[1][len(pair[0]) :], name))
 
 
 def _around_equals(work: Derivation, path: Path) -> Path:
-    """The smallest place around all subterms that equal this one, of those that nothing parts from it."""
+    """Return the smallest place around all subterms equal to this one, with no loop, let or guard between."""
     value, place = work.term(path), path
     for length in range(len(path) - 1, -1, -1):
         around = work.term(path[:length])
@@ -69,25 +68,25 @@ def _around_equals(work: Derivation, path: Path) -> Path:
 
 
 def nth_of(found: list[Cursor], nth: int | None, what: Target) -> list[Cursor]:
-    """All of the places that are meant, or only that one of them. Raises `DoesNotApply` where there are not so many."""
+    """Return all selected places, or only the `nth`. Raises `DoesNotApply` if it is out of range."""
     if nth is None:
         return found
     if nth >= len(found):
         count = f"{len(found)} place{'' if len(found) == 1 else 's'}"
         raise DoesNotApply(
-            f"{what} means {count}; nth={brief(nth)} is beyond", required=f"nth from 0 to {len(found) - 1}"
+            f"{what} selects {count}; nth={brief(nth)} is out of range", required=f"nth from 0 to {len(found) - 1}"
         )
     return [found[nth]]
 
 
 def check_nth(nth: object) -> None:
-    """Raises `InvalidArgument` if that counts no places."""
+    """Raise `InvalidArgument` if `nth` is not a position."""
     if nth is not None and not is_position(nth):
-        raise InvalidArgument(f"nth={brief(nth)}", required="which of the places is meant, counted from 0")
+        raise InvalidArgument(f"nth={brief(nth)}", required="the number of the place, counted from 0")
 
 
 def check_name(name: str | None) -> None:
-    """Raises `InvalidArgument` if a let cannot be called so."""
+    """Raise `InvalidArgument` if a let cannot have this name."""
     if name is not None and not (isinstance(name, str) and is_name(name)):
         raise InvalidArgument(
             f"{brief(name)} cannot name a let", required="letters, digits and _, not starting with a digit"
@@ -95,7 +94,7 @@ def check_name(name: str | None) -> None:
 
 
 def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = LetMark.NONE) -> None:
-    """let name := e in … at a path, where e is the subterm at `inner` from there."""
+    """Introduce let name := e in … at a path, where e is the subterm at `inner` below it."""
     around, value = work.term(path), work.term((*path, *inner))
     indices, tensors = binders_between(around, inner)
     check_free(work, path, inner)
@@ -110,24 +109,26 @@ def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = L
 
 
 def check_free(work: Derivation, path: Path, inner: Path, *, of_lets: bool = False) -> None:
-    """Raises `DoesNotApply` if the subterm at `inner` depends on a loop or a let between it and `path`, or on a let only."""
+    """Raise `DoesNotApply` if the subterm at `inner` depends on a loop or let between it and `path`; with `of_lets`, on
+    a let.
+    """
     cursor = work.cursor((*path, *inner))
     used, tensors_used = free_positions(cursor.term)
-    in_the_way, indices, tensors = list[Cursor](), 0, 0
+    blocking, indices, tensors = list[Cursor](), 0, 0
     for at, position in zip(cursor.spine()[-2 : len(path) - 1 if path else None : -1], inner[::-1], strict=True):
         child = children(at.term)[position]
         inside = used & set(range(indices, indices + child.indices))
         if (inside and not of_lets) or tensors_used & set(range(tensors, tensors + child.tensors)):
-            in_the_way.insert(0, at)
+            blocking.insert(0, at)
         indices, tensors = indices + child.indices, tensors + child.tensors
-    if in_the_way:
-        raise _depends(cursor, in_the_way)
+    if blocking:
+        raise _depends(cursor, blocking)
 
 
-def _depends(cursor: Cursor, in_the_way: Sequence[Cursor]) -> DoesNotApply:
-    kinds = [f"the {'let' if isinstance(at.term, Let) else 'loop'} {at.called[0]}" for at in in_the_way]
-    lets = [at for at in in_the_way if isinstance(at.term, Let)]
-    suggestions = ["s.stage(…, at=…) keeps it for every iteration of the loops between"] if not lets else []
+def _depends(cursor: Cursor, blocking: Sequence[Cursor]) -> DoesNotApply:
+    kinds = [f"the {'let' if isinstance(at.term, Let) else 'loop'} {at.called[0]}" for at in blocking]
+    lets = [at for at in blocking if isinstance(at.term, Let)]
+    suggestions = ["s.stage(…, at=…) makes a buffer for all iterations of the loops between"] if not lets else []
     if lets:
         let = lets[0]
         within = any(isinstance(at.term, Gen | Reduce) for at in let.spine())
@@ -137,12 +138,13 @@ def _depends(cursor: Cursor, in_the_way: Sequence[Cursor]) -> DoesNotApply:
     return DoesNotApply(
         f"{text_at(cursor.program, cursor.path)} depends on {listed} between it and the place of the binding",
         place=place_of(cursor.program, cursor.path),
-        required="a subterm that means the same at both places",
+        required="a subterm that does not depend on loops or lets between",
         suggestions=tuple(suggestions),
     )
 
 
 def parameters_of_let(work: Derivation) -> tuple[str, str]:
+    """Return the names of the value and the body in the rule that unfolds a let."""
     kinds = work.rule("unfold_let").metavariables
     (of_value,) = (name for name, kind in kinds.items() if not kind.parameters)
     (of_body,) = (name for name, kind in kinds.items() if kind.parameters)
@@ -150,7 +152,7 @@ def parameters_of_let(work: Derivation) -> tuple[str, str]:
 
 
 def abstracted(at: Expr, value: Expr, indices: int, tensors: int, *, only: Path | None = None) -> Expr:
-    """The term with the value, seen from under so many binders, replaced by the last let: everywhere, or at a path."""
+    """Replace the value, shifted by these binders, by the last let's tensor: everywhere, or only at a path."""
     if not only and at == shift_term(value, indices, tensors):
         return Local(tensors, map_type(value.type, lambda extent: shift(extent, indices)))
     parts = []
@@ -164,6 +166,7 @@ def abstracted(at: Expr, value: Expr, indices: int, tensors: int, *, only: Path 
 
 
 def binders_between(term: Expr, path: Path) -> tuple[int, int]:
+    """Return the number of indices and tensors bound on the path."""
     indices = tensors = 0
     for position in path:
         child = children(term)[position]
@@ -172,7 +175,7 @@ def binders_between(term: Expr, path: Path) -> tuple[int, int]:
 
 
 def first_path(term: Expr, value: Expr, path: Path) -> Path | None:
-    """The first place where a term holds a value, as it is seen from there."""
+    """Return the first path at which a term contains a value, which is shifted accordingly."""
     if term == value:
         return path
     for position, child in enumerate(children(term)):

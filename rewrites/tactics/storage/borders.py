@@ -1,4 +1,4 @@
-"""Borders: an operand copied with zeros around it, in the place of guards that keep reads within it."""
+"""Borders: copying an operand with zeros around it, to replace guards on its reads."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target, chosen
 from rewrites.derivation import Derivation
+from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
-from rewrites.obstacles import none_is_new, obstacles
-from rewrites.tactics.inwards import Inwards, operand_called, reads_of
 from rewrites.tactics.loops import first_possible
 from rewrites.tactics.nests.guards import lift_guards
+from rewrites.tactics.operand_reads import GuardMover, operand_name, reads_of
 from rewrites.tactics.storage.binding import check_name
 from rewrites.tactics.storage.staging import stage_below
 
-Dropped: TypeAlias = tuple[int, Predicate]
-"""A condition that is to go, and the number of the read around which it stands."""
+DroppedCondition: TypeAlias = tuple[int, Predicate]
+"""A condition to drop, with the number of the read that it guards."""
 
 
 def pad(work: Derivation, what: Target, *, at: Target | None = None, name: str | None = None) -> None:
-    """Copies what is read of an operand with zeros around it, so that guards that keep reads within it go.
+    """Copy an operand with a border of zeros, and drop the guards that keep its reads in range (halo padding).
 
     ⊞[p < n] Σ[r < 3] [p + r < n] · x[p + r] * w[r]  →
     let xp := ⊞[i < n + 2] [i < n] · x[i] in ⊞[p < n] Σ[r < 3] xp[p + r] * w[r]
 
-    The operand is an input or a let, or a pattern of what is read. Within each iteration of the loop `at` the part that
-    is read there is copied, else all of it, with as much around it as is read. A condition goes if it says no more than
-    that the element is there, and if the goal compiles without it: no truncation cuts what is computed then. Around a
-    sum of what is read, it goes if it says so of every addend: [i < n] · (x[i] * a + x[i] * b), not of x[i] + x[i + 1].
+    The operand is an input or a let, or a pattern of its reads. With `at`, each iteration of that loop copies the part
+    it reads; otherwise all of it is copied. A condition is dropped if it only states that the element is in range, and
+    if the goal compiles without it, so that no truncation cuts computed values. Around a sum of reads, the condition
+    must hold for every addend: it is dropped from [i < n] · (x[i] * a + x[i] * b), but not from a guard around x[i] +
+    x[i + 1].
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n]) : float32[n] given 2 <= n "
@@ -57,25 +58,25 @@ def pad(work: Derivation, what: Target, *, at: Target | None = None, name: str |
 
 def _pad_below(work: Derivation, what: Target, above: Path, name: str | None) -> None:
     reads = reads_of(work, what, above)
-    called = name or f"{operand_called(reads[0])}p"
+    called = name or f"{operand_name(reads[0])}p"
     before = work.checkpoint
-    # Through additions first, if any stand on the way: then the conditions around them go as well.
+    # If there are additions, move conditions through them first, so that the conditions around them are dropped too.
     for addends in (True, False) if any(_around_additions(work, read.path, above) for read in reads) else (False,):
         if _Border(work, what, above, called, addends).made():
             return
         work.rollback(before)
     raise DoesNotApply(
-        f"no guard around a read of {operand_called(reads[0])} says only that the element is there",
+        f"no guard around a read of {operand_name(reads[0])} only states that the element is in range",
         place=place_of(work.goal, reads[0].path),
-        required="a guard by the range of the operand, around a product of what is read, or a sum of such products, "
+        required="a guard by the range of the operand, around a product with the read or a sum of such products, "
         "that no truncation needs",
-        suggestions=("s.stage(…) copies what is read as it is guarded, s.pack(…) in the order of the loops",),
+        suggestions=("s.stage(…) copies the operand with its guards, s.pack(…) in the order of the loops",),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Border:
-    """An operand that is to be copied with zeros around it; conditions go through additions if `addends` says so."""
+    """An operand to be copied with a border of zeros; conditions move through additions if `addends` is true."""
 
     work: Derivation
     what: Target
@@ -84,46 +85,46 @@ class _Border:
     addends: bool
 
     def made(self) -> bool:
-        """Drops all the conditions that can go, and copies; says whether there are any."""
+        """Drop all conditions that can be dropped, and copy the operand; return whether any was dropped."""
         work = self.work
-        before, in_the_way, guards = work.checkpoint, obstacles(work.goal), _guards(work)
+        before, blocking, guards = work.checkpoint, diagnostics(work.goal), _guards(work)
 
-        def without(gone: Sequence[Dropped]) -> bool:
+        def without(dropped: Sequence[DroppedCondition]) -> bool:
             work.rollback(before)
             try:
                 for number in range(len(reads)):
-                    conditions = [condition for at, condition in gone if at == number]
+                    conditions = [condition for at, condition in dropped if at == number]
                     if conditions:
-                        # What was dropped before may have moved this one.
+                        # An earlier drop may have moved this read.
                         self._drop(self._reads()[number].path, conditions)
                 if self.addends:
                     lift_guards(work, self.above)
-                    # Some addends without a condition are worth nothing while others have it still.
+                    # Dropping a condition from some addends only does not help.
                     if _guards(work) > guards:
                         return False
                 stage_below(work, self.what, self.above, self.called)
             except ATLError:
                 return False
-            return none_is_new(in_the_way, obstacles(work.goal))
+            return not new_diagnostics(blocking, diagnostics(work.goal))
 
         reads = self._reads()
         found = [(number, part) for number, read in enumerate(reads) for part in self._droppable(read.path)]
         if found and without(found):
             return True
-        gone: list[Dropped] = []
+        dropped: list[DroppedCondition] = []
         for each in found:
-            if without([*gone, each]):
-                gone.append(each)
-        return bool(gone) and without(gone)
+            if without([*dropped, each]):
+                dropped.append(each)
+        return bool(dropped) and without(dropped)
 
     def _reads(self) -> list[Cursor]:
         return reads_of(self.work, self.what, self.above)
 
     def _droppable(self, read: Path) -> list[Predicate]:
-        """The conditions around a product each of which holds wherever the element that is read is there."""
+        """Return the conditions around a product that hold wherever the element is in range."""
         work = self.work
         before, found = work.checkpoint, []
-        for condition in Inwards(work, read, self.above, (), addends=self.addends).own():
+        for condition in GuardMover(work, read, self.above, (), addends=self.addends).operand_conditions():
             try:
                 self._drop(read, [condition])
             except ATLError:
@@ -133,10 +134,10 @@ class _Border:
             work.rollback(before)
         return found
 
-    def _drop(self, read: Path, gone: Sequence[Predicate]) -> None:
-        """[q] · a * x[k] → a * x[k], where q holds for all k of the range of x: elsewhere x[k] is zero."""
+    def _drop(self, read: Path, dropped: Sequence[Predicate]) -> None:
+        """Rewrite [q] · a * x[k] → a * x[k], where q holds for all k in the range of x; elsewhere x[k] is zero."""
         work = self.work
-        at = Inwards(work, read, self.above, gone, addends=self.addends).moved()
+        at = GuardMover(work, read, self.above, dropped, addends=self.addends).move()
         element, start = (*at, 0), work.taken
         _guarded_by_range(work, element)
         there = [theorem.steps[-1] for theorem in work.theorems[start + 1 :]]
@@ -150,18 +151,20 @@ class _Border:
 
 
 def _around_additions(work: Derivation, read: Path, above: Path) -> bool:
-    """Whether conditions that speak of a read stand around an addition of which it is an addend."""
-    within, through = (Inwards(work, read, above, (), addends=addends).own() for addends in (False, True))
+    """Return True if conditions on a read are around an addition that contains it."""
+    within, through = (
+        GuardMover(work, read, above, (), addends=addends).operand_conditions() for addends in (False, True)
+    )
     return within != through
 
 
 def _guards(work: Derivation) -> int:
-    """How many conditions stand in guards of the goal."""
+    """Return the number of conditions in guards of the goal."""
     return sum(len(conjuncts(cursor.term.predicate)) for cursor in work.cursors() if isinstance(cursor.term, Guard))
 
 
 def _guarded_by_range(work: Derivation, path: Path) -> None:
-    """x[i, j] → [0 <= i < n ∧ 0 <= j < m] · x[i, j], where the extents of x are n and m."""
+    """Rewrite x[i, j] → [0 <= i < n ∧ 0 <= j < m] · x[i, j], where n and m are the extents of x."""
     work.rewrite("access_guard", path)
     if isinstance(work.term((*path, 0, 0)), Access):
         _guarded_by_range(work, (*path, 0, 0))

@@ -1,4 +1,4 @@
-"""Packing: an operand copied in the order in which loops read it, padded where their last tiles stick out."""
+"""Packing: copying an operand in the order in which loops read it, with zero padding for partial tiles."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from atl.text.printing import place_of
 from rewrites.cursors.cursor import Cursor
 from rewrites.cursors.targets import Target
 from rewrites.derivation import Derivation
+from rewrites.diagnostics import diagnostics, new_diagnostics
 from rewrites.errors import DoesNotApply
-from rewrites.obstacles import none_is_new, obstacles
-from rewrites.tactics.inwards import Inwards, operand_called, reads_of
-from rewrites.tactics.loops import first_possible, loops
+from rewrites.tactics.loops import find_loops, first_possible
+from rewrites.tactics.operand_reads import GuardMover, operand_name, reads_of
 from rewrites.tactics.storage.binding import check_name, check_nth, nth_of
 from rewrites.tactics.storage.staging import below_lets, loops_between, stage_at
 
@@ -33,16 +33,16 @@ def pack(
     order: Sequence[Target] | None = None,
     nth: int | None = None,
 ) -> None:
-    """Copies what is read of an operand in the order of the loops that read it: within the loop `at`, or before all.
+    """Copy an operand in the order of the loops that read it (packing), inside the loop `at` or before everything.
 
     ⊞jo ⊞i Σ[p < k] ⊞[ji < 8] [8*jo + ji < m] · a(i, p) * B[p, 8*jo + ji]  →
     let Bp := ⊞jo ⊞[p < k] ⊞[ji < 8] [8*jo + ji < m] · B[p, 8*jo + ji] in ⊞jo ⊞i Σp ⊞[ji < 8] a(i, p) * Bp[jo, p, ji]
 
-    The operand is an input or a let, or a pattern of what is read; of several reads it is the first one that computes
-    something, or the one with the number `nth`. `order` names the loops in another order, from the outside in.
+    The operand is an input or a let, or a pattern of a read. Of several reads, the first one used in a computation is
+    packed, or number `nth`. `order` lists the loops in another order, outermost first.
 
-    Conditions of the guards between that speak of loops of the operand only become padding of the blocks. They go from
-    the product where the goal compiles without them: where other operands are read safely, and no truncation cuts it.
+    Guards on the operand's loops become zero padding of the blocks. They are removed from the product if the goal
+    compiles without them: other operands must be read safely, and no truncation may cut computed values.
 
     >>> s = reschedule(atl.parse(
     ...     "f (A : float32[n, m], x : float32[m]) : float32[n] "
@@ -74,7 +74,7 @@ def _pack_below(
         positions = None if order is None else _positions(work, read.path, place, order)
 
         def staged(at: Path) -> None:
-            use = stage_at(work, at, place, name or f"{operand_called(read)}p", order=positions)
+            use = stage_at(work, at, place, name or f"{operand_name(read)}p", order=positions)
             work.sweep(["guard_guard"], (*use[: len(place)], 0))
 
         _padded(work, read.path, place, staged)
@@ -82,24 +82,26 @@ def _pack_below(
     work.try_each(reads, packed)
 
 
-# -- the order of the loops ------------------------------------------------------------------------------------------
+# -- loop order -------------------------------------------------------------------------------------------------------
 
 
 def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Target]) -> list[int]:
-    """The de Bruijn positions of the loops of the operand, in the order that is wanted."""
+    """Return the de Bruijn positions of the operand's loops in the requested order."""
     used = free_positions(work.term(read))[0]
     around = [cursor for cursor in work.cursor(read).spine()[:-1] if isinstance(cursor.term, Gen | Reduce)][::-1]
     between = [position for position, _, _ in loops_between(work, read, above) if position in used]
     found: list[int] = []
     for each in order:
-        paths = {cursor.path for cursor in loops(work, each)}
+        paths = {cursor.path for cursor in find_loops(work, each)}
         found += [position for position in between if around[position].path in paths][:1]
     if len(found) != len(order) or sorted(found) != sorted(between):
         names = ", ".join(around[position].called[0] for position in reversed(between))
         raise DoesNotApply(
             f"order={brief(list(order))} does not name each loop of the operand once",
             place=place_of(work.goal, read),
-            required=f"the loops {names}, in some order" if names else "no order: the operand depends on no loop there",
+            required=f"the loops {names}, in some order"
+            if names
+            else "no order=, since the operand does not depend on a loop there",
         )
     return found
 
@@ -108,28 +110,28 @@ def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Target
 
 
 def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], None]) -> None:
-    """[p ∧ q] · a * b → [p] · a * ([q] · b), where q speaks of loops of b only; then [q] · b is staged.
+    """Rewrite [p ∧ q] · a * b → [p] · a * ([q] · b), where q depends only on loops of b, and stage [q] · b.
 
-    Conditions stay around the product, too, where it would not compile without them.
+    Conditions are also kept around the product if the goal would not compile without them.
     """
-    before, in_the_way = work.checkpoint, obstacles(work.goal)
+    before, blocking = work.checkpoint, diagnostics(work.goal)
 
-    def without(gone: Collection[Predicate]) -> bool:
+    def without(dropped: Collection[Predicate]) -> bool:
         work.rollback(before)
         try:
-            staged(Inwards(work, read, above, gone).moved())
+            staged(GuardMover(work, read, above, dropped).move())
         except ATLError:
             return False
-        return none_is_new(in_the_way, obstacles(work.goal))
+        return not new_diagnostics(blocking, diagnostics(work.goal))
 
-    candidates = Inwards(work, read, above, ()).own()
+    candidates = GuardMover(work, read, above, ()).operand_conditions()
     if without(candidates):
         return
-    gone: list[Predicate] = []
+    dropped: list[Predicate] = []
     for candidate in candidates:
-        if without([*gone, candidate]):
-            gone.append(candidate)
-    if not gone or not without(gone):
-        # The guards stay as they are: `stage_at` pads the buffer with what of them matters.
+        if without([*dropped, candidate]):
+            dropped.append(candidate)
+    if not dropped or not without(dropped):
+        # Keep the guards; `stage_at` pads the buffer by the relevant ones.
         work.rollback(before)
         staged(read)

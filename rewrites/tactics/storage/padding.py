@@ -1,4 +1,4 @@
-"""Padding that a buffer would lose: where a truncation cuts it, reads of the buffer are guarded as its elements are."""
+"""Preserving padding when a tensor is bound: under a truncation, reads of the buffer get the guards of its elements."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from atl.prove import Proved, upper_bound
 from padtypes import truncation_at
 from rewrites.derivation import Derivation
 from rewrites.tactics.indices import closed
-from rewrites.tactics.nests.bounds import spread
-from rewrites.tactics.nests.guards import moved_out, used_positions
+from rewrites.tactics.nests.bounds import split_extrema
+from rewrites.tactics.nests.guards import lift_guard, used_positions
 from rewrites.tactics.simplification import reduce_accesses
 from rewrites.tactics.storage.binding import bind
 
 
-def padding_kept(work: Derivation, path: Path) -> bool:
-    """Binds a tensor whose elements are guarded, and which is truncated, with the guard around each element's use.
+def keep_padding(work: Derivation, path: Path) -> bool:
+    """Bind a truncated tensor with guarded elements, keeping the guard around each element's use.
 
-    e  →  let x := e in ⊞[i < n] [p(i)] · x[i], where e is Σ[k < m] ⊞[i < n] [p(i)] · a(i, k), say.
+    e  →  let x := e in ⊞[i < n] [p(i)] · x[i], where e is for example Σ[k < m] ⊞[i < n] [p(i)] · a(i, k).
 
-    Says whether it did: the value of the let stands at `path + (0,)` then.
+    Returns True if it did; the value of the let is then at `path + (0,)`.
     """
     rank = work.term(path).type.rank
     if not _is_truncated(work, path) or not (rank or isinstance(work.term(path), Guard)):
@@ -32,7 +32,7 @@ def padding_kept(work: Derivation, path: Path) -> bool:
         if _bound(work, path, rank):
             return True
     except ATLError:
-        pass  # the element's form is one that cannot be taken back
+        pass  # a step on the element cannot be inverted
     work.rollback(before)
     return False
 
@@ -51,7 +51,7 @@ def _bound(work: Derivation, path: Path, rank: int) -> bool:
     term = work.term(element)
     if not guarded or not isinstance(term, Guard):
         return False
-    # The element is guarded; within one more guard that is the same, it is taken back to what it was made of.
+    # Duplicate the guard, and undo the steps inside the outer one.
     work.rewrite("guard_twice", element)
     for step in reversed(there):
         below = (*element, 0, *step.path[len(element) :])
@@ -61,7 +61,7 @@ def _bound(work: Derivation, path: Path, rank: int) -> bool:
 
 
 def _names_of(term: Expr) -> list[str]:
-    """The names of the generations that a tensor is made by, below its sums and its addends."""
+    """Return the names of a tensor's generations, below sums and addends."""
     names = []
     while children(term):
         if isinstance(term, Gen):
@@ -71,7 +71,7 @@ def _names_of(term: Expr) -> list[str]:
 
 
 def _is_truncated(work: Derivation, path: Path) -> bool:
-    """Whether elements at this place are elements of what is truncated, with nothing computed from them in between."""
+    """Return True if elements at this place are elements of a truncated tensor, with no computation between."""
     for length in range(len(path) - 1, -1, -1):
         match work.term(path[:length]):
             case Reshape(TruncateRight() | TruncateLeft()):
@@ -86,7 +86,7 @@ def _is_truncated(work: Derivation, path: Path) -> bool:
 
 
 def cuts_only_padding(work: Derivation, path: Path) -> bool:
-    """Whether every truncation around a place is proved to cut only padding."""
+    """Return True if every truncation around a place is proved to cut only padding."""
     for length in range(len(path)):
         cursor = work.cursor(path[:length])
         found = truncation_at(cursor.term, cursor.scope, cursor.path)
@@ -96,7 +96,7 @@ def cuts_only_padding(work: Derivation, path: Path) -> bool:
 
 
 def _pulled_out(work: Derivation, path: Path) -> bool:
-    """Brings guards out of sums and additions, as far as they go. Says whether a guard stands at the place then."""
+    """Move guards out of sums and additions as far as possible; return True if the place then is a guard."""
     match work.term(path):
         case Guard():
             _pulled_out(work, (*path, 0))
@@ -108,22 +108,25 @@ def _pulled_out(work: Derivation, path: Path) -> bool:
             _pulled_out(work, (*path, 1))
         case _:
             return False
-    moved_out(work, path)
+    lift_guard(work, path)
     return isinstance(work.term(path), Guard)
 
 
 def _weakened(work: Derivation, path: Path) -> None:
-    """Σ[q < m] [i + q < n] · e → Σ[q < m] [i + q < n ∧ i < n] · e: with what holds outside where any term is there."""
+    """Add the implied outer condition to a sum's guard, which holds wherever any term is present.
+
+    Σ[q < m] [i + q < n] · e → Σ[q < m] [i + q < n ∧ i < n] · e
+    """
     cursor, inner = work.cursor(path), work.cursor((*path, 0))
     if not isinstance(inner.term, Guard):
         return
-    known = spread(inner.term.predicate)
+    known = split_extrema(inner.term.predicate)
     new = []
     for part in known:
         if isinstance(part, NonNegative) and 0 in used_positions(part):
             most = upper_bound(cursor.scope.facts, inner.scope.index(part.expression), [cursor.loop])
             weaker = None if most is None else at_most(ZERO, closed(most, inner.scope))
-            # One of sizes alone, such as that there are terms at all, tells elements of the tile not apart.
+            # Skip a condition on sizes only, which is the same for all elements of the tile.
             if weaker is not None and used_positions(weaker):
                 new.append(weaker)
     if new:

@@ -1,4 +1,4 @@
-"""Tactics on what is stored: producers computed where they are used, or kept in a buffer at a chosen loop."""
+"""Fusing, staging and hoisting: computing producers at their uses, or in a buffer at a chosen loop."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rewrites.derivation import Derivation
 from rewrites.errors import DoesNotApply
 from rewrites.instantiation import Argument, Function
 from rewrites.tactics.indices import closed
-from rewrites.tactics.loops import first_possible, loops
+from rewrites.tactics.loops import find_loops, first_possible
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.regions import note_growth, stage_input, stage_region
-from rewrites.tactics.simplification import guard_reads, lets_called, reduce_accesses, simplify_guards
+from rewrites.tactics.simplification import find_lets, guard_reads, reduce_accesses, simplify_guards
 from rewrites.tactics.storage.binding import (
     abstracted,
     bind,
@@ -33,13 +33,14 @@ from rewrites.tactics.storage.binding import (
     nth_of,
     parameters_of_let,
 )
-from rewrites.tactics.storage.padding import padding_kept
+from rewrites.tactics.storage.padding import keep_padding
 
-# -- computing where it is used ---------------------------------------------------------------------------------------
+# -- fusing -----------------------------------------------------------------------------------------------------------
 
 
 def fuse(work: Derivation, name: Target) -> None:
-    """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; guards simplify.
+    """Fuse a producer into its consumer (compute_at): let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; simplify
+    guards.
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n]) : float32[n] "
@@ -48,7 +49,7 @@ def fuse(work: Derivation, name: Target) -> None:
     f (x : float32[n]) : float32[n] :=
       ⊞[i < n] 2 * x[i] + 1.0
     """
-    path = lets_called(work, name)[0].path
+    path = find_lets(work, name)[0].path
     work.rewrite("unfold_let", path)
     reduce_accesses(work, path)
     simplify_guards(work, path)
@@ -60,21 +61,20 @@ def fuse(work: Derivation, name: Target) -> None:
 def stage(
     work: Derivation, what: Target, *, at: Target | None = None, name: str | None = None, nth: int | None = None
 ) -> None:
-    """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
+    """Stage a subterm in a buffer at each iteration of the loop `at`, or before everything (cache_read, compute_at).
 
     ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
 
-    The buffer has a dimension for each loop between that the subterm depends on; where the range of such a loop depends
-    on one that the subterm does not depend on, as in a triangle, the buffer is as long as the longest. The guards
-    between are kept around its elements unless they always hold, or speak of other loops. It serves all equal subterms,
-    or, with `nth`, only that one of those that are meant, counted from 0.
+    The buffer has a dimension for each loop in between on which the subterm depends. If the range of such a loop
+    depends on a loop that the subterm does not use, as in a triangle, the dimension has the maximal extent. Guards in
+    between are kept around the elements, unless they always hold or are on other loops. The buffer serves all equal
+    subterms, or only match number `nth`, counted from 0.
 
-    Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size.
-    The let stays for what is read elsewhere, and goes when nothing is. Of an input, what is read inside of the loop is
-    copied; of a pattern that fits several reads of it, what those read. Reads that lie apart, as A[i, _] and A[j, _]
-    do, have a buffer each.
+    For a let around the loop, the part that is read inside the loop is computed there, in a buffer of that size. The
+    let remains for other reads, if any. For an input, the part read inside the loop is copied; for a pattern that
+    matches several reads, the part read by them. Disjoint reads, such as A[i, _] and A[j, _], get separate buffers.
 
-    Where the loops between only copy the buffer afterwards, those that fill it are marked as they are.
+    If the loops in between then only copy the buffer, the loops that fill it get the same marks.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] Σ[p < n] exp(x[p]) * x[i]"))
     >>> s.stage("exp(_)", at="i", name="power")
@@ -91,14 +91,14 @@ def stage(
 
 
 def stage_below(work: Derivation, what: Target, path: Path, name: str | None, nth: int | None = None) -> None:
-    """Computes a subterm ahead at a place, as `stage` does."""
+    """Stage a subterm at a place, like `stage`."""
     let = _let_around(work, what, path)
     if let is not None:
         if nth is not None:
             raise DoesNotApply(
-                f"{let.called[0]} is a let, of which all that is read there is staged together",
+                f"nth={nth} has no effect for the let {let.called[0]}, whose reads are staged together",
                 place=place_of(work.goal, let.path),
-                required="no nth=, or a pattern of what is read, of which there are several places",
+                required="no nth=, or a pattern of the reads",
             )
         stage_region(work, let.path, path, name or let.called[0])
         return
@@ -111,8 +111,8 @@ def stage_below(work: Derivation, what: Target, path: Path, name: str | None, nt
             stage_input(work, reads, path, name)
             return
     path = below_lets(work, cursor.path, path)
-    kept = padding_kept(work, cursor.path)
-    inner, wrapped = _highest(work, (*cursor.path, 0) if kept else cursor.path, path, alone=nth is not None)
+    kept = keep_padding(work, cursor.path)
+    inner, wrapped = _hoist_to_highest(work, (*cursor.path, 0) if kept else cursor.path, path, alone=nth is not None)
     if kept and wrapped:
         work.rewrite("unfold_let", (*inner[:-1], 1, *cursor.path[len(inner) - 1 :]))
     use = stage_at(work, inner, path, name or "buf", equals=nth is None)
@@ -121,7 +121,7 @@ def stage_below(work: Derivation, what: Target, path: Path, name: str | None, nt
 
 
 def _let_around(work: Derivation, what: Target, path: Path) -> Cursor | None:
-    """The let that is meant, if it stands around this place."""
+    """Return the selected let, if it is around this place."""
     return next(
         (
             cursor
@@ -133,7 +133,7 @@ def _let_around(work: Derivation, what: Target, path: Path) -> Cursor | None:
 
 
 def _producers(work: Derivation, what: Target, below: Path) -> list[Cursor]:
-    """What is meant below a place, from the outside in; of a let that is named, its value."""
+    """Return the selected terms below a place, from the outside in; for a let selected by name, its value."""
     everywhere = list(chosen(work.goal, what, top_down=True))
     found = [cursor for cursor in everywhere if cursor.path[: len(below)] == below]
     if everywhere and not found:
@@ -146,11 +146,11 @@ def _producers(work: Derivation, what: Target, below: Path) -> list[Cursor]:
 
 
 def _not_below(work: Derivation, what: Target, cursor: Cursor, below: Path) -> DoesNotApply:
-    """What to say of something that is not within a loop; it may be the let whose value the loop computes."""
+    """Return the error for a term that is not inside the loop, or for a let whose value the loop computes."""
     place = place_of(work.goal, below)
     if not isinstance(cursor.term, Let) or below[: len(cursor.path) + 1] != (*cursor.path, 0):
-        required = "a loop around it, or one inside of the let, if it is a let"
-        return DoesNotApply(f"{what} does not stand inside of that loop", place=place, required=required)
+        required = "a loop around it; for a let, a loop that reads it"
+        return DoesNotApply(f"{what} is not inside that loop", place=place, required=required)
     name = cursor.called[0]
     inside = (*cursor.path, 1)
     loops_inside = (
@@ -161,15 +161,15 @@ def _not_below(work: Derivation, what: Target, cursor: Cursor, below: Path) -> D
     firsts = ((loop, next(chosen(work.goal, loop.called[0], top_down=True))) for loop in loops_inside)
     names = [loop.called[0] for loop, first in firsts if loop.path == first.path]
     return DoesNotApply(
-        f"{name} is not read inside of that loop, which computes it",
+        f"that loop computes {name} and does not read it",
         place=place,
-        required=f"a loop that reads {name}; of several loops of one name, the first one is meant",
-        suggestions=(f's.stage("{name}", at="{names[0]}")',) if names else ("choose the loop by a pattern",),
+        required=f"a loop that reads {name}; of several loops with this name, the first one is selected",
+        suggestions=(f's.stage("{name}", at="{names[0]}")',) if names else ("select the loop by a pattern",),
     )
 
 
 def _input_read(work: Derivation, cursor: Cursor) -> Path | None:
-    """The place of the input of which an element, or a row, is read at a place, if one is."""
+    """Return the path of the input that is read by the access at a place, if any."""
     path, term = cursor.path, cursor.term
     while isinstance(term, Access):
         path, term = (*path, 0), term.tensor
@@ -177,7 +177,7 @@ def _input_read(work: Derivation, cursor: Cursor) -> Path | None:
 
 
 def below_lets(work: Derivation, path: Path, above: Path) -> Path:
-    """The place below the lets which stand at a place, and on which the subterm at a path depends."""
+    """Return the place below the lets at a place on which the subterm at a path depends."""
     while isinstance(work.term(above), Let) and path[: len(above) + 1] == (*above, 1):
         _, tensors = binders_between(work.term(above), path[len(above) :])
         if all(position >= tensors for position in free_positions(work.term(path))[1]):
@@ -196,10 +196,10 @@ def stage_at(
     order: Sequence[int] | None = None,
     guarded: bool = True,
 ) -> Path:
-    """Binds the subterm at a path at a place above it, with all `equals`. The path of the buffer's use in its place.
+    """Bind the subterm at a path, with all `equals`, at a place above it; return the path of the buffer's use.
 
-    The buffer's dimensions are those of the loops between, or of those at these de Bruijn positions, in this order. Its
-    elements are `guarded` as the subterm is, or else computed for all iterations of these loops.
+    The buffer's dimensions are the loops in between, or those at the de Bruijn positions `order`. Its elements are
+    `guarded` like the subterm, or else computed for all iterations of these loops.
     """
     check_free(work, above, path[len(above) :], of_lets=True)
     uses = [path, *(_equal_to(work, path, above) if equals else ())]
@@ -215,8 +215,8 @@ def stage_at(
 
 
 def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence[int] | None, *, guarded: bool) -> Path:
-    """e(i) → (⊞[i < n] [p(i)] · e(i))[i], over the loops between that it depends on. The path of the generation."""
-    for predicate in _that_matter(work, path, above) if guarded else ():
+    """Rewrite e(i) → (⊞[i < n] [p(i)] · e(i))[i] over the loops in between; return the path of the generation."""
+    for predicate in _relevant_guards(work, path, above) if guarded else ():
         work.rewrite("guard_true", path, reverse=True, p=predicate)
     at, between = path, _dimensions(work, path, above)
     if order is not None:
@@ -227,7 +227,7 @@ def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence
             "lo": low,
             "hi": high,
             "k": bound(position) - low,
-            "e": Function(("index",), transform(value, partial(_generalised, position))),
+            "e": Function(("index",), transform(value, partial(_abstract_index, position))),
         }
         work.apply(work.rule("get_gen"), at, arguments, reverse=True)
         work.rename((*at, 0), _loop_name(work, path, position))
@@ -236,16 +236,16 @@ def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence
 
 
 def _buffer(work: Derivation, path: Path, above: Path) -> Expr | None:
-    """What the buffer for the subterm at a path would hold, as seen from the place above, if it can stand there."""
+    """Return the buffer's value for the subterm at a path, in the scope of `above`; None if it is not closed there."""
     value = work.term(path)
-    for predicate in _that_matter(work, path, above):
+    for predicate in _relevant_guards(work, path, above):
         value = Guard(predicate, value)
     try:
         dimensions = _dimensions(work, path, above)
     except DoesNotApply:
         return None
     for position, low, high in dimensions:
-        value = Gen(low, high, transform(value, partial(_generalised, position)))
+        value = Gen(low, high, transform(value, partial(_abstract_index, position)))
     indices, tensors = binders_between(work.term(above), path[len(above) :])
     used, tensors_used = free_positions(value)
     if any(position < indices for position in used) or any(position < tensors for position in tensors_used):
@@ -254,7 +254,7 @@ def _buffer(work: Derivation, path: Path, above: Path) -> Expr | None:
 
 
 def _equal_to(work: Derivation, path: Path, above: Path) -> list[Path]:
-    """The other places for which the buffer of the subterm at a path would hold the same."""
+    """Return the other places whose buffer would have the same value."""
     term = work.term(path)
     wanted = _buffer(work, path, above)
     return [
@@ -269,12 +269,12 @@ def _equal_to(work: Derivation, path: Path, above: Path) -> list[Path]:
 
 
 def _only_copied(work: Derivation, path: Path, above: Path) -> bool:
-    """Whether nothing is computed between two places: whether the loops there copy the buffer, once there is one."""
+    """Return True if there is no computation between two places, so that the loops only copy the buffer."""
     return all(isinstance(term, Gen | Guard | Reshape) for term, _ in _between(work, path, above))
 
 
 def _marks_between(work: Derivation, path: Path, above: Path) -> list[LoopMark]:
-    """The marks of the generations between two places on which the subterm depends, from the outside in."""
+    """Return the marks of the generations between two places on which the subterm depends, outermost first."""
     used = free_positions(work.term(path))[0]
     found = [(term.mark, below) for term, below in _between(work, path, above) if isinstance(term, Gen)]
     return [mark for mark, position in found if position in used][::-1]
@@ -286,11 +286,11 @@ def _mark_loops(work: Derivation, path: Path, marks: Sequence[LoopMark]) -> None
         path = (*path, 0)
 
 
-def _highest(work: Derivation, path: Path, above: Path, *, alone: bool) -> tuple[Path, bool]:
-    """Brings the subterm to the highest place where it means the same and is not guarded by less.
+def _hoist_to_highest(work: Derivation, path: Path, above: Path, *, alone: bool) -> tuple[Path, bool]:
+    """Move the subterm to the highest place where it is well-defined and has the same guards.
 
-    Unless it stands there itself, it becomes the value of a let, with or without those that equal it: whether it did is
-    told too.
+    Unless it already is there, it becomes the value of a let, with or without equal subterms. Returns the path, and
+    whether there is a let.
     """
     value, inside = work.term(path), path
     while len(path) > len(above):
@@ -314,8 +314,8 @@ def _highest(work: Derivation, path: Path, above: Path, *, alone: bool) -> tuple
     return (*path, 0), True
 
 
-def _generalised(position: int, leaf: Leaf, depth: int) -> Index:
-    """One more binder: the index at `place` becomes its own, all others are one further out."""
+def _abstract_index(position: int, leaf: Leaf, depth: int) -> Index:
+    """Abstract over the index at `position`: it becomes the new innermost index, and all others shift by one."""
     if not isinstance(leaf, Bound) or leaf.position < depth:
         return index(leaf)
     if leaf.position - depth == position:
@@ -324,7 +324,7 @@ def _generalised(position: int, leaf: Leaf, depth: int) -> Index:
 
 
 def _between(work: Derivation, path: Path, above: Path) -> Iterator[tuple[Expr, int]]:
-    """The terms between two places, from the inside out, with how many index binders stand below each."""
+    """Yield the nodes between two places, inside out, with the number of index binders below each."""
     below = 0
     for length in range(len(path) - 1, len(above) - 1, -1):
         term = work.term(path[:length])
@@ -333,7 +333,7 @@ def _between(work: Derivation, path: Path, above: Path) -> Iterator[tuple[Expr, 
 
 
 def loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
-    """The loops between two places, from the inside out: their de Bruijn position at the inner, and their bounds."""
+    """Return the loops between two places, inside out: de Bruijn position at the inner place, and bounds."""
     out = []
     for term, below in _between(work, path, above):
         if isinstance(term, Gen | Reduce):
@@ -342,10 +342,10 @@ def loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, 
 
 
 def _dimensions(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
-    """Those of the loops between on which the subterm depends, which are the dimensions of its buffer, inside out.
+    """Return the loops in between on which the subterm depends, inside out: the dimensions of its buffer.
 
-    Of a range that depends on another loop, on which the subterm does not, all that any iteration of that loop runs
-    over: the buffer for Σ[jo < io] e(jo) in ⊞[io < n] holds e(jo) for all jo < n - 1.
+    If a range depends on a loop that the subterm does not use, the result is the union over that loop's iterations: the
+    buffer for Σ[jo < io] e(jo) in ⊞[io < n] holds e(jo) for all jo < n - 1.
     """
     cursor, used = work.cursor(path), free_positions(work.term(path))[0]
     between = loops_between(work, path, above)
@@ -375,7 +375,7 @@ def _positions_in(*expressions: Index) -> set[int]:
 
 
 def _ragged(work: Derivation, path: Path, inner: int, outer: int) -> DoesNotApply:
-    """What to say where a buffer would have rows of different lengths: the range of a loop depends on an outer one."""
+    """Return the error for a buffer with rows of different lengths."""
     around = [at for at in work.cursor(path).spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
     name, depends_on = around[inner].called[0], around[outer].called[0]
     return DoesNotApply(
@@ -383,7 +383,7 @@ def _ragged(work: Derivation, path: Path, inner: int, outer: int) -> DoesNotAppl
         f"the loop {name} depends on {depends_on}",
         place=place_of(work.goal, around[inner].path),
         required="loops between whose ranges do not depend on each other",
-        suggestions=(f"keep it within each iteration of {depends_on}: at={depends_on!r}, in s.stage or s.pack",),
+        suggestions=(f"stage it in each iteration of {depends_on}: at={depends_on!r}, in s.stage or s.pack",),
     )
 
 
@@ -399,7 +399,7 @@ def _loop_name(work: Derivation, path: Path, position: int) -> str:
 
 
 def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate]:
-    """The conditions of the guards between two places, as they are written at the inner one."""
+    """Return the conditions of the guards between two places, as written at the inner one."""
     out = []
     for length in range(len(path) - 1, len(above) - 1, -1):
         term = work.term(path[:length])
@@ -409,10 +409,10 @@ def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate
     return out
 
 
-def _that_matter(work: Derivation, path: Path, above: Path) -> list[Predicate]:
-    """The conditions of the guards between, without those that speak of loops on which the subterm does not depend.
+def _relevant_guards(work: Derivation, path: Path, above: Path) -> list[Predicate]:
+    """Return the conditions of the guards in between, except those on loops that the subterm does not use.
 
-    Those would make the buffer larger by a dimension, in which all is the same. They stay where it is read.
+    Those would add a dimension to the buffer along which it is constant. They stay around the reads.
     """
     between = {position for position, _, _ in loops_between(work, path, above)}
     inside = free_positions(work.term(path))[0]
@@ -424,12 +424,12 @@ def _that_matter(work: Derivation, path: Path, above: Path) -> list[Predicate]:
 
 
 def raised(by: int, leaf: Leaf) -> Index:
-    """An index as it is written below so many more binders."""
+    """Shift an index for use below `by` more binders."""
     return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
 def hoist(work: Derivation, name: Target, *, out_of: Target | None = None) -> None:
-    """Moves a let out of the nearest loop around it, or out of the loop `out_of`.
+    """Hoist a let out of the nearest loop around it, or out of the loop `out_of` (loop-invariant code motion).
 
     ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or let x := ⊞[i < n] e in ⊞[i < n] b(x[i]) if e depends on i.
 
@@ -439,22 +439,22 @@ def hoist(work: Derivation, name: Target, *, out_of: Target | None = None) -> No
       let y := ⊞[i < n] 2 * x[i] in ⊞[i < n] y[i] * y[i]
     -- y holds n elements: it grows with n
     """
-    chosen_loops = {cursor.path for cursor in loops(work, out_of)} if out_of is not None else None
+    chosen_loops = {cursor.path for cursor in find_loops(work, out_of)} if out_of is not None else None
 
     def hoisted(cursor: Cursor) -> None:
         assert isinstance(cursor.term, Let)
         around = [above.path for above in cursor.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
         if not around:
-            raise DoesNotApply(f"no loop stands around {cursor.called[0]}", required="a let inside of a loop")
+            raise DoesNotApply(f"no loop is around {cursor.called[0]}", required="a let inside a loop")
         meant = around[-1:] if chosen_loops is None else [path for path in around if path in chosen_loops]
         if not meant:
             raise DoesNotApply(
-                f"{cursor.called[0]} does not stand inside of that loop", required=f"a loop around {cursor.called[0]}"
+                f"{cursor.called[0]} is not inside that loop", required=f"a loop around {cursor.called[0]}"
             )
-        # Its own name, when it is not chosen by the one that it has been given.
+        # Use the stored name unless the let was selected by its displayed name.
         own = name if isinstance(name, str) and name in cursor.called else cursor.term.name
         stage_at(work, (*cursor.path, 0), meant[0], own)
         work.mark(meant[0], cursor.term.mark)
         work.rewrite("unfold_let", (*meant[0], 1, *cursor.path[len(meant[0]) :]))
 
-    work.try_each(lets_called(work, name), hoisted)
+    work.try_each(find_lets(work, name), hoisted)

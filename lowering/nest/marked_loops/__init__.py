@@ -1,0 +1,1 @@
+"""Loops whose mark changes how they run: merges, segmented reductions (`runs`) and non-temporal stores (`stream`)."""

@@ -1,1 +1,0 @@
-"""Loops that walk through sorted keys: merges of several positions, and runs of equal keys."""

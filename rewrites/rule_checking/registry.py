@@ -1,0 +1,196 @@
+"""Registry of user-defined rules: each is checked before the kernel accepts it.
+
+The rules of the catalogue (`rewrites.rules`) are checked by the tests. A user-defined rule is checked when it is
+declared. It is refused if it is false, with the numbers that break it, or if it has no instance that could be tried. A
+rule that was tested but not proved for all sizes is accepted, and every theorem that uses it lists it in
+`Theorem.unproved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from atl.core.dtypes import is_integer
+from atl.errors import ATLError, InvalidArgument, InvalidName, brief
+from rewrites.errors import FalseRule, NotATheorem, UntriedRule
+from rewrites.instantiation import Arguments
+from rewrites.rule import Rule, Statements
+from rewrites.rule_checking.counterexamples import is_of_elements, is_of_symbols, show_counterexample
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, Generic, decide, generics
+from rewrites.rule_checking.numbers import decide_in_numbers
+from rewrites.rule_checking.status import PROVED_TEXT, ProofStatus, Status, determine_status
+from rewrites.rules import RULES
+from rewrites.rules.bounded import BOUNDED_ONLY
+
+SYMBOLS: Final = "max, sqrt, casts and the like are compared on sample numbers only"
+
+_REGISTERED: Final[WeakKeyDictionary[Rule, ProofStatus]] = WeakKeyDictionary()
+
+
+def status_of(rule: Rule) -> ProofStatus | None:
+    """Return the proof status of a user-defined rule; None for any other rule."""
+    return _REGISTERED.get(rule)
+
+
+def is_user_rule(name: str) -> bool:
+    """Return whether a user-defined rule has this name."""
+    return any(rule.name == name for rule in _REGISTERED)
+
+
+def is_unproved(rule: Rule) -> bool:
+    """Return whether this is a user-defined rule that is not proved for all sizes."""
+    found = status_of(rule)
+    return found is not None and found.status < Status.PROVED
+
+
+def caveat_of(unproved: Sequence[Rule]) -> str:
+    """Return the warning for a theorem that uses these unproved rules; "" for an empty list."""
+    named = [f"{rule.name} ({found.status})" for rule in unproved if (found := status_of(rule))]
+    return f"NOT PROVED: it holds if {', '.join(named)} {'does' if len(named) == 1 else 'do'}" if named else ""
+
+
+def is_proved(rule: Rule) -> bool:
+    """Return whether a rule of the catalogue or a user-defined rule is proved for all sizes."""
+    found = status_of(rule)
+    if found is not None:
+        return found.status == Status.PROVED
+    return RULES.get(rule.name) is rule and rule.name not in BOUNDED_ONLY
+
+
+def status_text(rule: Rule) -> str:
+    """Return the proof status of a rule in words."""
+    found = status_of(rule)
+    if found is not None:
+        return f"user-defined rule, {found}"
+    if RULES.get(rule.name) is not rule:
+        return "not checked"
+    if rule.name in BOUNDED_ONLY:
+        return f"{Status.BOUNDED}: exhausted at small sizes; {BOUNDED_ONLY[rule.name]}"
+    return PROVED_TEXT
+
+
+def check_use(rule: Rule, arguments: Arguments, dtype: str | None) -> None:
+    """Raise `NotATheorem` if a user-defined rule is false, or was not tried, for elements of these types and ranks."""
+    found = status_of(rule)
+    if found is None:
+        return
+    stated = rule.statement(arguments)
+    integers = next(filter(is_integer, stated.types_of(arguments, dtype).values()), None)
+    if integers is not None and found.integer_counterexample is not None:
+        raise NotATheorem(
+            f"{rule.name} is not true for elements of {integers}, which wrap",
+            required="float elements: the rule was found false for integers",
+            numbers=show_counterexample(rule, found.integer_counterexample),
+        )
+    if found.status == Status.PROVED:
+        return
+    if integers is not None and not found.tried_on_integers:
+        raise NotATheorem(
+            f"{rule.name} is not proved, and was not tried for elements of {integers}", required="float elements"
+        )
+    if stated.ranks not in found.ranks:
+        raise NotATheorem(
+            f"{rule.name} is not proved, and was not tried for elements of rank {', '.join(map(str, stated.ranks))}",
+            required="premises that small sizes satisfy at each rank of elements",
+        )
+
+
+def with_user_rules(rules: Mapping[str, Rule], own: Sequence[Rule]) -> Mapping[str, Rule]:
+    """Return these rules and the user-defined ones, by name. Raises `InvalidArgument` for anything else."""
+    if not isinstance(own, list | tuple) or not all(map(_is_registered, own)):
+        raise InvalidArgument(f"own={brief(own)}", required="a list of user-defined rules, made by @rule")
+    return {**rules, **{each.name: each for each in own}} if own else rules
+
+
+def _is_registered(value: object) -> bool:
+    return isinstance(value, Rule) and status_of(value) is not None
+
+
+def register(rule: Rule, cases: int = CASES) -> ProofStatus:
+    """Check a rule and store its status, so that the kernel accepts the rule from then on.
+
+    Raises `FalseRule` with sizes and elements for which its sides differ, `UntriedRule` if no instance could be tried,
+    and `InvalidName` for the name of a rule of the catalogue.
+    """
+    if type(rule) is not Rule:
+        raise InvalidArgument(f"{type(rule).__name__} is not a rule", required="a function decorated with @rule")
+    if type(rule.statements) is Statements:
+        raise InvalidArgument(
+            f"the equations of {rule.name} are computed only when it is used",
+            required="equations computed when the rule is declared: @rule of rewrites.user_rules",
+        )
+    if rule.name in RULES:
+        raise InvalidName(
+            f"{rule.name} is a rule of the catalogue: {RULES[rule.name].law}",
+            required="another name",
+            suggestions=(f's.rw("{rule.name}")', f"def my_{rule.name}(…)"),
+        )
+    found = _checked_status(rule, cases)
+    if found.counterexample is not None:
+        raise _false(rule, found.counterexample)
+    if found.status == Status.UNSUPPORTED:
+        raise _untried(rule, cases)
+    _REGISTERED[rule] = found
+    return found
+
+
+def _checked_status(rule: Rule, cases: int) -> ProofStatus:
+    """Return the status of a rule. Differences that exist only between symbols are compared again in numbers."""
+    found = determine_status(rule, cases)
+    if found.counterexample is None:
+        return found
+    broken = decide(rule, cases).counterexample
+    if broken is not None and is_of_elements(broken):
+        return replace(found, counterexample=broken)
+    numbers = decide_in_numbers(rule, cases)
+    if numbers.counterexample is not None:
+        return replace(found, counterexample=numbers.counterexample)
+    if not is_of_symbols(found.counterexample):
+        return found
+    return replace(
+        found, status=Status.TESTED if numbers.decided else Status.UNSUPPORTED, cases=numbers.decided,
+        exhaustive=False, reason=SYMBOLS, counterexample=None, ranks=frozenset(numbers.ranks),
+    )  # fmt: skip
+
+
+def _false(rule: Rule, broken: Counterexample) -> FalseRule:
+    return FalseRule(
+        f"{rule.name} is false: its sides differ",
+        required="sides that are equal wherever the premises hold and both sides are well-formed",
+        numbers=show_counterexample(rule, broken),
+        suggestions=("add the missing condition as a premise: equation(left, right, given(…))",),
+    )
+
+
+def _untried(rule: Rule, cases: int) -> UntriedRule:
+    """Return the error for a rule without instances, with the reason if its own statement shows it."""
+    every = [generic for stated in rule.statements.values() for generic in generics(stated, cases)]
+    tried = [(generic.choice, _refusal(generic)) for generic in every]
+    refused = [(choice, error) for choice, error in tried if error is not None]
+    if refused:
+        choice, error = refused[0]
+        # If every choice fails alike, the numbers of one of them explain nothing.
+        always = len(refused) == len(tried) and len({each.summary for _, each in refused}) == 1
+        return UntriedRule(
+            f"{rule.name} has no instance at any size that was tried: {error.summary}",
+            required="sides that are well-formed and have one shape wherever the premises hold",
+            numbers=None if always else {name: value for name, value in choice.items() if name.isidentifier()},
+            suggestions=error.suggestions,
+        )
+    return UntriedRule(
+        f"{rule.name} has no instance at any size that was tried",
+        required="premises that some small sizes and indices satisfy, and sides that are well-formed there",
+        suggestions=("weaken its premises",),
+    )
+
+
+def _refusal(generic: Generic) -> ATLError | None:
+    """Return the error of instantiating a statement at these sizes, whether or not its premises hold there."""
+    try:
+        generic.stated.instance(generic.arguments())
+    except ATLError as error:
+        return error
+    return None

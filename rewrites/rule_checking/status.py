@@ -1,0 +1,118 @@
+"""Proof status of a rule, computed from its declaration.
+
+Tested: the sides are equal for random sizes and bodies, with exact rational elements (`samples`). Bounded: they are
+equal for all element values at every size and index of a small window, or at a sample of it (`exhaustion`). Proved:
+they are equal for all sizes (`symbolic`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, assert_never
+
+from atl.core.dtypes import is_integer
+from rewrites.rule import Rule
+from rewrites.rule_checking.exhaustion import CASES, Counterexample, decide
+from rewrites.rule_checking.samples import sample
+from rewrites.rule_checking.symbolic import proved
+from rewrites.rules.bounded import BOUNDED_ONLY
+from rewrites.statement import Ranks
+
+
+class Status(IntEnum):
+    """Levels of evidence for a rule. Certificates store the number."""
+
+    UNSUPPORTED = 0
+    """False, or without any instance that could be tried."""
+    TESTED = 1
+    BOUNDED = 2
+    PROVED = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+PROVED_TEXT: Final = f"{Status.PROVED} for all sizes"
+INTEGER_SAMPLES: Final = 60
+"""Number of samples that must agree if a rule can have integer elements: integers differ only where they wrap."""
+MIN_INTEGER_SAMPLES: Final = 10
+"""Number of integer samples that must agree before an unproved rule may be used on integers."""
+FLOATS_ONLY: Final = "; of float elements only: it is false for integers, which wrap"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofStatus:
+    """The status of a rule, with the evidence for it.
+
+    `cases` is the number of choices of sizes and indices at which both sides were compared. `exhaustive` is true if
+    they are the whole window. `reason` explains why the rule is not proved. A false rule has a counterexample.
+
+    `integer_counterexample` is set for a rule that holds for floats but not for integers, which wrap; it may be used on
+    floats only. An unproved rule is used only as it was tried: at these `ranks` of elements, and on integers only if
+    `tried_on_integers`.
+    """
+
+    status: Status
+    cases: int
+    exhaustive: bool
+    reason: str
+    counterexample: Counterexample | None = None
+    integer_counterexample: Counterexample | None = None
+    ranks: frozenset[Ranks] = frozenset()
+    tried_on_integers: bool = False
+
+    def __str__(self) -> str:
+        """Return the status in words."""
+        return f"{self._text()}{FLOATS_ONLY if self.integer_counterexample else ''}"
+
+    def _text(self) -> str:
+        window = "every choice" if self.exhaustive else f"{self.cases} choices"
+        match self.status:
+            case Status.UNSUPPORTED:
+                return self.reason
+            case Status.TESTED:
+                return f"tested: equal in random samples; not proved: {self.reason}"
+            case Status.BOUNDED:
+                return f"bounded: equal at {window} of small sizes, for all elements; not proved: {self.reason}"
+            case Status.PROVED:
+                return PROVED_TEXT
+            case _:
+                assert_never(self.status)
+
+
+def _names_integers(rule: Rule) -> bool:
+    """Return whether a metavariable of the rule is declared with an integer element type."""
+    return any(
+        is_integer(of)
+        for stated in rule.statements.values()
+        for of in (*stated.element_types.values(), *stated.parameter_types.values())
+    )
+
+
+def determine_status(rule: Rule, cases: int = CASES) -> ProofStatus:
+    """Sample, exhaust and prove a rule. A false rule gets `Status.UNSUPPORTED` and a counterexample."""
+    floats = sample(rule, wanted=INTEGER_SAMPLES) if _names_integers(rule) else sample(rule)
+    if floats.counterexample is not None:
+        return ProofStatus(
+            Status.UNSUPPORTED, 0, exhaustive=False, reason="false", counterexample=floats.counterexample
+        )
+    integers = sample(rule, wanted=INTEGER_SAMPLES, integers=True)
+    verdict = decide(rule, cases)
+
+    def found(status: Status, reason: str, counterexample: Counterexample | None = None) -> ProofStatus:
+        ranks = frozenset(floats.ranks | integers.ranks | verdict.ranks)
+        return ProofStatus(
+            status, verdict.decided, verdict.exhaustive, reason, counterexample, integers.counterexample, ranks,
+            integers.decided >= MIN_INTEGER_SAMPLES,
+        )  # fmt: skip
+
+    if verdict.counterexample is not None:
+        return found(Status.UNSUPPORTED, "false", verdict.counterexample)
+    if not verdict.decided:
+        status = Status.TESTED if floats.decided else Status.UNSUPPORTED
+        return found(status, "no choice in the window satisfies its premises")
+    stuck = proved(rule)
+    if stuck is None:
+        return found(Status.PROVED, "")
+    return found(Status.BOUNDED, BOUNDED_ONLY.get(rule.name, stuck))

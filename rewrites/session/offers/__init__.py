@@ -1,1 +1,0 @@
-"""What applies at a place, by what it would give: `s.applicable()`."""

@@ -1,0 +1,86 @@
+"""Session methods that choose how tensors are stored: in a sparse format, or through a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from atl.core.program import Program
+from atl.errors import brief
+from rewrites import tactics
+from rewrites.cursors.targets import Target, within
+from rewrites.derivation import Derivation
+from rewrites.session.call import check_flags
+from rewrites.session.display import written
+from rewrites.tactics.reindexing.formulas import Storable
+from rewrites.tactics.reindexing.storing import Loops
+from rewrites.tactics.reindexing.views import ViewForm, read_through_layout
+from rewrites.tactics.sparse.operands import InputForm, OperandFormat, ResultForm
+from rewrites.tactics.sparse.pattern import sparsify_result
+from rewrites.tactics.sparse.sparsification import sparsify as sparse_loops
+
+
+class RunsTactics(Protocol):
+    """An object that runs tactics, such as a session."""
+
+    @property
+    def goal(self) -> Program: ...
+
+    def do(self, tactic: Any, *arguments: Any, **options: Any) -> Any: ...
+    def _restart_with(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Any: ...
+
+
+S = TypeVar("S", bound=RunsTactics)
+
+
+def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -> S:
+    """Store an input in a sparse format: Σ[j < m] A[i, j] * v[j] → Σ[pos[i] <= p < pos[i + 1]] val[p] * v[crd[p]].
+
+    The start becomes the program whose input is the decompression of the format's arrays, and the steps so far are
+    replayed. Dense loops then become loops over stored entries, by rules alone. With several sparse inputs, the order
+    of these calls is part of the schedule. With `result`, the kernel computes values only at the input's entries and
+    returns them with the input's other arrays. Raises `DoesNotApply` with the loop that is still dense, or the elements
+    that are not in the pattern.
+    """
+    check_flags(result=result)
+    made: S
+    if result:
+        made = self._restart_with(
+            f"sparsify({brief(name)}, {brief(form)}, result=True)", name, ResultForm(form), sparsify_result
+        )
+    else:
+        made = self._restart_with(f"sparsify({brief(name)}, {brief(form)})", name, form, sparse_loops)
+    return made
+
+
+def store(self: S, what: Target, layout: Storable, *, name: str | None = None, loops: Loops = "places") -> S:
+    """Store a let, or a copy of an input, through a layout: … y[i, j] … → … y[to(i, j)] …
+
+    The layout is proved to be invertible.
+    """
+    done: S = self.do(tactics.store, what, layout, name=name, **({} if loops == "places" else {"loops": loops}))
+    return done
+
+
+def reorder(self: S, name: Target | Sequence[Target], layout: Storable, *, in_: Target | None = None) -> S:
+    """Run nested loops in the order of a layout's places: Σi Σj e(i, j) → Σp Σq [hit(p, q)] · e(inverse(p, q))."""
+    done: S = self.do(tactics.reorder, within(name, in_), layout)
+    return done
+
+
+def view(self: S, name: str, layout: Storable) -> S:
+    """Read an input through a layout, without a copy: … A[i, j] … → … A_laid[to(i, j)] …; elements may share a place.
+
+    The start becomes the program whose input is an array with the extents of the layout's places, and the steps so far
+    are replayed. A call passes that array by its name; `np.asarray(a.T)` is a column-major array. Raises `DoesNotApply`
+    for an input whose elements are used as indices.
+
+    >>> import layouts
+    >>> s = reschedule(atl.parse("f (A : float32[n, m]) : float32[m] := ⊞[j < m] Σ[i < n] A[i, j]"))
+    >>> s.view("A", layouts.column_major)
+    f (A_laid : float32[m, n]) : float32[m] :=
+      ⊞[j < m] Σ[i < n] A_laid[j, i]
+    """
+    form = ViewForm(layout, self.goal.assumptions)
+    made: S = self._restart_with(f"view({brief(name)}, {written(layout)})", name, form, read_through_layout)
+    return made

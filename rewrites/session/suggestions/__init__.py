@@ -1,0 +1,1 @@
+"""Suggestions of calls that apply at a place, with their results: `s.applicable()`."""

@@ -1,0 +1,63 @@
+"""Marks and names of binders. These calls are not proof steps, since theorems ignore both."""
+
+from __future__ import annotations
+
+from atl.core.marks import unknown_mark
+from atl.core.traversal import binds, names_given
+from atl.errors import InvalidArgument, brief
+from rewrites.cursors.targets import Target, every
+from rewrites.derivation import Derivation
+from rewrites.errors import DoesNotApply
+
+
+def mark(work: Derivation, what: Target, text: str) -> None:
+    """Annotate every selected binder: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None removes marks.
+
+    If loops and lets have the same name, those that accept the mark are marked. Raises `DoesNotApply`, and
+    `UnknownMark` if no selected binder accepts the mark.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.mark("i", "parallel")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n | parallel] 2 * x[i]
+    """
+    found = [(cursor, cursor.term.form.mark) for cursor in every(work.goal, what)]
+    places = [(cursor, marked.of) for cursor, marked in found if marked is not None]
+    if not places:
+        raise DoesNotApply(
+            f"{what} does not select anything with a mark",
+            required="the name of a gen, a sum or a let, or a pattern of one",
+        )
+    sets = tuple(dict.fromkeys(of for _, of in places))
+    known = {of: each for of in sets for each in of if isinstance(text, str) and each.value == text}
+    if not known:
+        raise unknown_mark(sets, text)
+    for cursor, of in places:
+        if of in known:
+            work.mark(cursor.path, known[of])
+
+
+def rename(work: Derivation, what: Target, name: str, *, binder: int | None = None) -> None:
+    """Rename the first selected binder: ⊞[i < n] f[i] → ⊞[row < n] f[row].
+
+    If a node binds several names, the one called `what` is renamed, or number `binder`.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.rename("i", "row")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[row < n] 2 * x[row]
+    """
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii() and name.strip("_")):
+        raise InvalidArgument(
+            f"{brief(name)} cannot name a loop or a let",
+            required="letters, digits and _, not only _, and not starting with a digit",
+        )
+    found = [cursor for cursor in every(work.goal, what) if binds(cursor.term)]
+    if not found:
+        raise DoesNotApply(
+            f"{what} does not select anything with a name",
+            required="the name of a gen, a sum or a let, or a pattern of one",
+        )
+    names = names_given(found[0].term)
+    called = names.index(what) if what in names else 0
+    work.rename(found[0].path, name, binder=called if binder is None else binder)

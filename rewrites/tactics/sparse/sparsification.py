@@ -1,0 +1,296 @@
+"""Sparsification by rules alone: from the meaning of a sparse operand to loops over its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from atl.checks.safety import safely_tested
+from atl.core.index import AnyAtom, Bound, Read, atoms
+from atl.core.predicate import conjunction, conjuncts, expressions
+from atl.core.terms import Binary, Expr, Gen, Guard, Place, Reduce, Reshape, Unary
+from atl.core.traversal import Path
+from atl.errors import ATLError
+from atl.text.printing import place_of
+from rewrites.cursors.cursor import Cursor
+from rewrites.derivation import Derivation
+from rewrites.errors import DoesNotApply
+from rewrites.tactics.indices import simplify_conditions, simplify_indices
+from rewrites.tactics.loops import WORD_OF
+from rewrites.tactics.nests.guards import split_guard
+from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.loop_elimination import CannotEliminate, depends_on, eliminate_loop, fixed_below, solutions
+from rewrites.tactics.sparse.matching_sums import hoist_matching_sums
+
+READ: Final = (*OF_ACCESSES, "place_access")
+ONLY_SUMS: Final = "an operand that is only multiplied, added, negated or divided, within loops and sums"
+GATHER_GUARDS: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
+"""Rules that move conditions out of products."""
+
+
+def sparsify(work: Derivation) -> None:
+    """Turn dense loops over decompressed operands into loops over their entries.
+
+    Reads of elements are reduced, conditions are gathered, sums leave products, and matching sums over entries are
+    hoisted. Each loop whose index is determined by an equation moves inward to the equation and is eliminated; for a
+    generation, the element is scattered. Raises `DoesNotApply` for a loop that is still dense.
+    """
+    while work.repeat(work.known((*READ, *GATHER_GUARDS))) + _sums_out(work):
+        pass
+    _eliminate_level_sums(work)
+    while _split_additions(work):
+        pass
+    _eliminate_level_sums(work)
+    _guards_out(work)
+    hoist_matching_sums(work)
+    while any(
+        _eliminated(work, cursor.path, within=False)
+        for cursor in list(work.cursors(top_down=True))
+        if _may_eliminate(cursor.term)
+    ):
+        pass
+    simplify_guards(work)
+    simplify_conditions(work, ())
+    simplify_indices(work)
+    _guards_out(work)
+    _safe_first(work)
+    _sums_into_places(work)
+    _check_sparse(work)
+
+
+# -- preparation ------------------------------------------------------------------------------------------------------
+
+
+def _sums_out(work: Derivation) -> int:
+    """Move sums out of products: (Σp [q] · a) * b → Σp ([q] · a) * b; (Σp [q] · a + c) * b is distributed."""
+    before = work.taken
+    for cursor in list(work.cursors()):
+        path = cursor.path
+        match work.term(path):
+            case Binary("mul", left, _) if _guarded(left):
+                work.attempt("sum_mul_right", path, reverse=True)
+            case Binary("mul", _, right) if _guarded(right):
+                work.attempt("sum_mul_left", path, reverse=True)
+            case Binary("div", left, _) if _guarded(left):
+                work.attempt("sum_div", path, reverse=True)
+            case Unary("neg", operand) if _guarded(operand):
+                work.attempt("sum_neg", path, reverse=True)
+            case Unary("neg", Guard()):
+                work.attempt("guard_neg", path, reverse=True)
+            case Binary("mul", left, _) if _as_addition(work, (*path, 0), left):
+                work.attempt("add_mul", path)
+            case Binary("mul", _, right) if _as_addition(work, (*path, 1), right):
+                work.attempt("mul_add", path)
+            case Binary("div", left, _) if _as_addition(work, (*path, 0), left):
+                work.attempt("add_div", path)
+            case Unary("neg", operand) if _as_addition(work, (*path, 0), operand):
+                work.attempt("neg_add", path)
+            case _:
+                pass
+    return work.taken - before
+
+
+def _guarded(term: Expr) -> bool:
+    """Return True for a sum of guarded terms."""
+    while isinstance(term, Reduce) and term.monoid == "sum":
+        term = term.body
+        if isinstance(term, Guard):
+            return True
+    return False
+
+
+def _as_addition(work: Derivation, path: Path, term: Expr) -> bool:
+    """Return True if the term adds a sum of guarded terms to something; a difference is rewritten to an addition."""
+    if not isinstance(term, Binary) or term.op not in ("add", "sub") or not _adds_guarded(term):
+        return False
+    return term.op == "add" or work.attempt("sub_neg", path)
+
+
+def _adds_guarded(term: Expr) -> bool:
+    match term:
+        case Binary("add" | "sub", left, right):
+            return _adds_guarded(left) or _adds_guarded(right)
+        case _:
+            return _guarded(term)
+
+
+def _split_additions(work: Derivation) -> int:
+    """Split loops over an addition if they can be eliminated in one part only.
+
+    ⊞i (Σp [i = a] · b) + c → (⊞i Σp [i = a] · b) + ⊞i c, and likewise for sums. Of (a + b) + c the outer addition is
+    moved out first.
+    """
+    before = work.taken
+    for cursor in list(work.cursors()):
+        match work.term(cursor.path):
+            case Binary("add" | "sub" as op, left, right):
+                for path in _loops_to_split(cursor, left, right):
+                    rule = {Gen: "gen", Reduce: "sum", Guard: "guard"}[type(work.term(path))]
+                    if not work.attempt(f"{rule}_{op}", path):
+                        break
+            case _:
+                pass
+    return work.taken - before
+
+
+def _fixed_in_part(term: Expr, position: int) -> bool:
+    """Return True if a condition in one of the added parts determines the index at a position."""
+    match term:
+        case Binary("add" | "sub", left, right):
+            return _fixed_in_part(left, position) or _fixed_in_part(right, position)
+        case _:
+            return fixed_below(term, position)
+
+
+def _loops_to_split(cursor: Cursor, left: Expr, right: Expr) -> list[Path]:
+    """Return the nodes around an addition, inside out, up to the last loop whose index a part determines."""
+    around: list[Path] = []
+    wanted, position = 0, 0
+    for above in reversed(cursor.spine()[:-1]):
+        match above.term:
+            case Gen() | Reduce("sum"):
+                around.append(above.path)
+                if _fixed_in_part(left, position) or _fixed_in_part(right, position):
+                    wanted = len(around)
+                position += 1
+            case Guard():
+                around.append(above.path)
+            case _:
+                break
+    return around[:wanted]
+
+
+# -- loop elimination -------------------------------------------------------------------------------------------------
+
+
+def _eliminate_level_sums(work: Derivation) -> None:
+    """Eliminate the sums of the levels that only select an entry: Σ[i < n] [k = i] · e(i) → e(k)."""
+    while any(
+        _eliminated(work, cursor.path, within=True)
+        for cursor in list(work.cursors())
+        if isinstance(cursor.term, Reduce) and _may_eliminate(cursor.term)
+    ):
+        pass
+
+
+def _may_eliminate(term: Expr) -> bool:
+    match term:
+        case Gen(body=body) | Reduce("sum", body=body):
+            return fixed_below(body)
+        case _:
+            return False
+
+
+def _eliminated(work: Derivation, path: Path, *, within: bool) -> bool:
+    point = work.checkpoint
+    try:
+        eliminate_loop(work, path, within=within)
+    except (CannotEliminate, ATLError):
+        work.rollback(point)
+        return False
+    return True
+
+
+# -- clean-up ---------------------------------------------------------------------------------------------------------
+
+
+def _guards_out(work: Derivation) -> None:
+    """Hoist conditions that do not depend on an entry: Σp [q ∧ r(p)] · e → [q] · Σp [r(p)] · e."""
+    for cursor in list(work.cursors()):
+        match work.term(cursor.path):
+            case Reduce("sum", body=Guard(body=Guard())):
+                work.rewrite("guard_guard", (*cursor.path, 0))
+            case _:
+                pass
+        match work.term(cursor.path):
+            case Reduce("sum", body=Guard(predicate)):
+                out = [part for part in conjuncts(predicate) if not depends_on(0, *expressions(part))]
+                if split_guard(work, (*cursor.path, 0), out):
+                    work.rewrite("sum_guard", cursor.path, reverse=True)
+            case _:
+                pass
+
+
+def _safe_first(work: Derivation) -> None:
+    """Order conjuncts so that each read is safe when tested left to right.
+
+    [0 <= crd[k] ∧ k < n] · e → [k < n ∧ 0 <= crd[k]] · e
+    """
+    for cursor in list(work.cursors()):
+        if isinstance(cursor.term, Guard) and len(parts := conjuncts(cursor.term.predicate)) > 1:
+            ordered = safely_tested(cursor.term.predicate, cursor.scope)
+            if len(ordered) == len(parts) and tuple(ordered) != parts:
+                work.attempt("guard_equivalent", cursor.path, q=conjunction(ordered))
+
+
+def _sums_into_places(work: Derivation) -> None:
+    """Move sums into scatters, so that the whole sum is stored once: Σp [q] · place n a e → place n a Σp [q] · e."""
+    for cursor in list(work.cursors()):
+        point = work.checkpoint
+        term = work.term(cursor.path)
+        if isinstance(term, Reduce) and term.monoid == "sum":
+            if isinstance(term.body, Guard):
+                work.attempt("place_of_guard", (*cursor.path, 0), reverse=True)
+            if not work.attempt("place_of_sum", cursor.path, reverse=True):
+                work.rollback(point)
+
+
+def _check_sparse(work: Derivation) -> None:
+    """Raise `DoesNotApply`, with the reason, for a loop whose index is still compared with coordinates."""
+    for cursor in work.cursors():
+        if not isinstance(cursor.term, Guard):
+            continue
+        loops = [above for above in reversed(cursor.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
+        for position, loop in enumerate(loops):
+            if _leads(position, loops):
+                continue
+            if any(_is_entry(a, loops) for e in solutions(cursor.term.predicate, position) for a in atoms(e)):
+                raise DoesNotApply(
+                    f"the loop {loop.called[0]} is still dense: {_why(work, loop, cursor)}",
+                    place=place_of(work.goal, cursor.path),
+                    required=ONLY_SUMS,
+                )
+
+
+def _leads(position: int, loops: Sequence[Cursor]) -> bool:
+    """Return True if a loop's index is needed to find entries, as j in Σ[pos[j] <= p < pos[j + 1]]."""
+    for further, inner in enumerate(loops[:position]):
+        assert isinstance(inner.term, Gen | Reduce)
+        read = (atom for e in (inner.term.low, inner.term.high) for atom in atoms(e) if isinstance(atom, Read))
+        if any(depends_on(position - further - 1, *atom.indices) for atom in read):
+            return True
+    return False
+
+
+def _is_entry(atom: AnyAtom, loops: Sequence[Cursor]) -> bool:
+    """Return True for an atom that identifies an entry of an operand: a coordinate read, or the index of a sum."""
+    return isinstance(atom, Read) or (isinstance(atom, Bound) and isinstance(loops[atom.position].term, Reduce))
+
+
+def _why(work: Derivation, loop: Cursor, guard: Cursor) -> str:
+    if isinstance(loop.term, Reduce) and loop.term.monoid != "sum":
+        return f"it is a {loop.term.monoid}, not a sum"
+    between = guard.spine()[len(loop.path) + 1 : -1]
+    for at in between:
+        match at.term:
+            case Unary(op) | Binary(op):
+                return f"entries are found below {op}, and a sum cannot be moved out of it"
+            case Gen() | Guard() | Reshape(Place()):
+                pass
+            case Reshape(op):
+                return f"entries are found below {WORD_OF[type(op)]}, and a sum cannot be moved out of it"
+            case Reduce(monoid):
+                if monoid != "sum":
+                    return f"entries are found below a {monoid}, and a sum cannot be moved out of it"
+            case _:
+                return f"entries are found below {type(at.term).__name__.lower()}, and a sum cannot be moved out of it"
+    point = work.checkpoint
+    try:
+        eliminate_loop(work, loop.path, within=False)
+    except CannotEliminate as reason:
+        return str(reason)
+    except ATLError as error:
+        return error.summary
+    finally:
+        work.rollback(point)
+    return "it was not tried"
