@@ -88,7 +88,7 @@ def ignoring(a: Vector, b: Vector, f: Body[Vector]) -> Equation:  # type: ignore
 
 def test_proof_assumes_nothing_about_ignored_tensors(monkeypatch: Patch) -> None:
     assert proved(ignoring) is not None
-    inject(monkeypatch, symbolic, "_outside", " | Metavariable", "")
+    inject(monkeypatch, symbolic, "_outside", " | terms.Metavariable", "")
     assert proved(ignoring) is None
 
 

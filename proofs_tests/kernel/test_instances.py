@@ -1,4 +1,4 @@
-"""An instance of a rule by itself: its premises told from its arguments, and its checks in a scope alone."""
+"""Instances of rules: premises and checks of a step without its program."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ STEPS: dict[str, Callable[[], Session]] = {
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", STEPS)
-def test_premises_are_told_from_the_arguments_alone(name: str) -> None:
+def test_premises_depend_on_the_arguments_only(name: str) -> None:
     for step in STEPS[name]().done().steps:
         assert step.rule.premises(step.arguments) == step.rule.instance(step.arguments).premises
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_of_the_kernel_is_an_instance_checked_where_it_stands(name: str) -> None:
+def test_instance_at_makes_the_step_of_the_kernel(name: str) -> None:
     for call in STEPS[name]().steps:
         for step, before, after in call.traced():
             cursor, made = cursor_at(before, step.path), cursor_at(after, step.path)
@@ -48,7 +48,7 @@ def test_a_step_of_the_kernel_is_an_instance_checked_where_it_stands(name: str) 
 
 
 def with_one_field_changed(term: Expr) -> Iterator[Expr]:
-    """Return terms that differ from one in a field each."""
+    """Yield terms that differ from a term in one field."""
     for slot in slots_of(type(term)):
         value: Any = getattr(term, slot.name)
         other: Any = None
@@ -69,7 +69,7 @@ def with_one_field_changed(term: Expr) -> Iterator[Expr]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_is_refused_where_one_field_of_the_term_differs(name: str) -> None:
+def test_step_with_one_changed_field_is_refused(name: str) -> None:
     tried: set[tuple[str, bool]] = set()
     fields = 0
     for step, before in ((step, before) for call in STEPS[name]().steps for step, before, _ in call.traced()):
@@ -86,7 +86,7 @@ def test_a_step_is_refused_where_one_field_of_the_term_differs(name: str) -> Non
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", STEPS)
-def test_a_theorem_is_not_shown_with_one_field_of_a_term_changed(name: str) -> None:
+def test_renaming_with_one_changed_field_is_refused(name: str) -> None:
     theorem = reflexivity(STEPS[name]().goal)
     tried: set[type] = set()
     for path, term, _ in parts_in_scope(theorem.rhs.body, outermost(theorem.rhs)):
@@ -99,7 +99,7 @@ def test_a_theorem_is_not_shown_with_one_field_of_a_term_changed(name: str) -> N
     assert {Access, Binary} <= tried
 
 
-def test_a_premise_that_only_z3_proves_is_not_asked_in_a_hurry() -> None:
+def test_premises_that_need_z3_are_refused_in_fast_mode() -> None:
     n, m = atl.sizes("n m")
     x = atl.tensor("x", n)
     square = 2 * n * m <= n * n + m * m
@@ -110,7 +110,7 @@ def test_a_premise_that_only_z3_proves_is_not_asked_in_a_hurry() -> None:
             instance_at(rules["guard_true"], arguments, guarded.body, outermost(guarded), thorough=thorough)
 
 
-def test_an_instance_is_refused_where_its_premises_do_not_hold() -> None:
+def test_instance_needs_its_premises() -> None:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
     program = atl.program("f", [x], atl.gen(n, lambda i: atl.guard(i >= 1, x[i])))

@@ -43,7 +43,7 @@ _OF_THE_PROVER: Final = (
 
 _OF_STEPS: Final = tuple(
     f"proofs_tests/kernel/test_{name}.py"
-    for name in ("places", "admission", "kernel_soundness", "kernel_edges", "second_line", "instances")
+    for name in ("places", "admission", "kernel_soundness", "kernel_checks", "ill_stated_rules", "instances")
 )
 _OF_THE_LANGUAGE: Final = ("proofs_tests/language", "proofs_tests/errors")
 
@@ -52,7 +52,7 @@ ROOMS: Final = {
         ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py"),
         (
             *_OF_STEPS,
-            "proofs_tests/user_rules/test_own_rules.py",
+            "proofs_tests/user_rules/test_user_rules.py",
             "proofs_tests/user_rules/test_fixed_equations.py",
             "proofs_tests/attacks/test_attacks_on_the_kernel.py",
         ),
@@ -72,11 +72,11 @@ ROOMS: Final = {
         (
             *_OF_STEPS,
             "proofs_tests/kernel/test_certificates.py",
-            "proofs_tests/kernel/test_arguments.py",
+            "proofs_tests/kernel/test_argument_encoding.py",
             "proofs_tests/rules/test_patterns.py",
             "proofs_tests/rules/test_statements.py",
             "proofs_tests/rules/test_declarations.py",
-            "proofs_tests/rules/test_arguments_of_rules.py",
+            "proofs_tests/rules/test_rule_arguments.py",
         ),
     ),
     "grading": Room(("rewrites/rule_checking",), ("rewrites/rule_checking", "proofs_tests/user_rules")),
@@ -84,10 +84,10 @@ ROOMS: Final = {
         ("rewrites/certificates",),
         (
             "rewrites/certificates",
-            "proofs_tests/kernel/test_arguments.py",
+            "proofs_tests/kernel/test_argument_encoding.py",
             "proofs_tests/kernel/test_certificate_files.py",
             "proofs_tests/kernel/test_certificates.py",
-            "proofs_tests/user_rules/test_own_certificates.py",
+            "proofs_tests/user_rules/test_user_rule_certificates.py",
             "proofs_tests/sparse/test_packed.py",
             *_of(
                 "proofs_tests/sparse/test_sparsify.py",

@@ -1,8 +1,7 @@
-"""Corollaries: the rules that a rule follows from are replayed by the kernel, in order, from its left side to its
-right.
+"""Corollaries: the kernel replays the rules that a rule follows from, in order, from its left side to its right.
 
 The left side becomes a program: sizes for indices and thresholds, arrays for tensors and functions. Each step is tried
-at every place and in both directions; an index that no side determines is one of the corollary's own.
+at every place and in both directions. Indices that neither side determines are chosen among those of the corollary.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from rewrites.rule import Rule
 from rewrites.rules import RULES
 
 MOST_FREE: Final = 3
-"""The most parameters of a step that are tried."""
+"""Maximum number of undetermined parameters of a step."""
 Own: TypeAlias = dict[str, list[Argument]]
-"""The indices and conditions of a corollary, by sort; for a parameter alone, also the indices next to these."""
+"""Indices and conditions of a corollary, by sort. For a single parameter, also the successors of the indices."""
 
 
-class Named:
-    """Arguments for a rule in which nothing is a number: sizes and arrays are named for its metavariables."""
+class Symbols:
+    """Arguments for a rule without numbers: sizes and arrays named after its metavariables."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
@@ -71,8 +70,8 @@ class Named:
 
 
 def replayed(rule: Rule) -> Theorem | None:
-    """The theorem that a corollary states, made by the rules that it follows from; for elements of rank 0."""
-    named = Named()
+    """Return the theorem of a corollary, made by the rules that it follows from, for elements of rank 0."""
+    named = Symbols()
     arguments = {name: named.argument(name, kind) for name, kind in rule.metavariables.items()}
     stated = rule.instance(arguments)
     given = [*stated.premises, *_meaning(stated.lhs), *_meaning(stated.rhs)]
@@ -86,7 +85,7 @@ def replayed(rule: Rule) -> Theorem | None:
 
 
 def _meaning(term: Expr) -> Iterator[Predicate]:
-    """What must hold for a term to have a meaning, as far as no binder stands around."""
+    """Yield the obligations of a term outside of binders."""
     yield from (o.goal for o in obligations(term, Scope(Facts())))
     if not isinstance(term, Gen | Reduce | Guard | Select):
         for child in children(term):
@@ -127,7 +126,7 @@ def _arguments(rule: Rule, term: Expr, reverse: bool, own: Own) -> Iterator[dict
 
 
 def _guessed(rule: Rule, term: Expr, reverse: bool, own: Own, free: Mapping[str, str]) -> Iterator[dict[str, Argument]]:
-    """The arguments, with parameters that are free chosen among the corollary's own."""
+    """Yield arguments in which undetermined parameters are chosen among those of the corollary."""
     if list(free.values()) == ["index"]:
         free = dict.fromkeys(free, "next")
     for values in product(*(own[sort] for sort in free.values())) if len(free) <= MOST_FREE else ():

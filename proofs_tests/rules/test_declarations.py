@@ -1,4 +1,4 @@
-"""Declarations of rules: statements by rank, names and kinds of parameters, and what cannot be changed afterwards."""
+"""Declarations of rules: statements by rank, parameters, immutability."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_ranks_above_the_limit_have_no_statement() -> None:
     assert len(asked) == groups, "the function is not called for ranks above the limit"
 
 
-def test_the_statements_of_a_rule_are_a_copy() -> None:
+def test_statements_of_a_rule_are_a_copy() -> None:
     rule = RULES["get_gen"]
     given = dict(rule.statements)
     made = Rule("copied", rule.family, "", "", rule.metavariables, given)
@@ -43,7 +43,7 @@ def test_the_statements_of_a_rule_are_a_copy() -> None:
 
 
 class Text(str):
-    """A string that is not a plain one."""
+    """Subclass of `str`."""
 
 
 @pytest.mark.parametrize(

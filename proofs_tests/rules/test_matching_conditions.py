@@ -1,4 +1,4 @@
-"""A condition of a rule is found among the conjuncts of a guard, whichever of them it is."""
+"""Matching of a rule's condition with any conjunct of a guard."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ DECLARED = "f (a : int32[n] in [0, n), c : int32[n], d : int32[n], x : float32[n
         ("d[k] = 3 ∧ i = c[i] ∧ k = a[i]", "0 <= a[i] < n ∧ d[a[i]] = 3 ∧ i = c[i]"),
     ],
 )
-def test_a_delta_is_found_beside_other_equations(condition: str, left: str) -> None:
-    """An equation that leaves the rule's parameter open is no reason to pass over one that tells it."""
+def test_delta_is_found_among_other_equations(condition: str, left: str) -> None:
+    """An equation that does not determine the parameter is skipped."""
     s = reschedule(atl.parse(f"{DECLARED}⊞[i < n] Σ[k < n] [{condition}] · x[k]")).rw("sum_delta")
     assert f"[{left}] · " in str(s.goal)
 
 
-def test_an_equation_that_does_not_speak_of_the_index_is_no_delta() -> None:
+def test_equation_without_the_index_is_not_a_delta() -> None:
     s = reschedule(atl.parse(f"{DECLARED}⊞[i < n] Σ[k < n] [c[i] = d[k] ∧ i = a[i]] · x[k]"))
     with pytest.raises(atl.ATLError, match="does not determine its parameter a"):
         s.rw("sum_delta")

@@ -1,4 +1,4 @@
-"""The patterns of rules: those of one rank, and the heads that are told from few of them, are those of all ranks."""
+"""Patterns of rules by rank, and heads of patterns, compared with those of all ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rewrites.rules import RULES
 
 LARGEST: Final = 8
 FEW: Final = ("get_gen", "sum_mul_left", "ll_gen", "get_max", "gen_concat", "mul_comm", "let_unused")
-"""Among them one that has other nodes for vectors, and those that fit no scalars."""
+"""These include a rule with other nodes for vectors, and rules that do not fit scalars."""
 
 
 def heads_of_all(rule: Rule, reverse: bool) -> frozenset[Head] | None:
@@ -41,18 +41,18 @@ def check(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_patterns_of_a_rank_and_heads_are_those_of_all_ranks(name: str) -> None:
+def test_patterns_of_a_rank_and_heads(name: str) -> None:
     check(RULES[name])
 
 
 @pytest.mark.slow
-def test_the_patterns_of_every_rule_are_those_of_all_ranks() -> None:
+def test_patterns_of_every_rule() -> None:
     for rule in RULES.values():
         check(rule)
 
 
-def test_a_term_is_matched_with_the_patterns_of_its_own_rank_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule on elements of two groups has 25 patterns: to match a matrix it takes five, and the least ones."""
+def test_matching_makes_patterns_of_one_rank_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule with two groups has 25 patterns. Matching a matrix needs five of them, and the smallest ones."""
     made: list[object] = []
     stated = vars(rule_module)["stated"]
 

@@ -1,4 +1,4 @@
-"""A rule is the equations that its function returned when it was declared, one for each rank of elements."""
+"""A rule is the equations that its function returned at the declaration, one for each rank of elements."""
 
 from __future__ import annotations
 
@@ -17,37 +17,21 @@ from atl.core.substitution import fresh_uid
 from atl.errors import ATLError, InvalidArgument, RankError
 from atl.prove import Facts, proves, statistics
 from atl.surface.values import as_index, as_predicate
-from rewrites import proof_trace, reschedule
+from rewrites import proof_trace, reschedule, user_rules
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import FalseRule, NotATheorem
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rule_checking.samples import sampled
-from rewrites.user_rules import (
-    Body,
-    Elem,
-    ElemT,
-    Equation,
-    Index,
-    Matrix,
-    Rule,
-    Vector,
-    equation,
-    given,
-    proof_status,
-    rule,
-)
-
-# -- the function is called when the rule is declared, and not again --------------------------------------------------
 
 
-def test_a_function_is_called_once_for_each_rank() -> None:
+def test_function_is_called_once_for_each_rank() -> None:
     ranks: list[int] = []
 
-    @rule
-    def doubled(e: Elem) -> Equation:
+    @user_rules.rule
+    def doubled(e: user_rules.Elem) -> user_rules.Equation:
         """What is added to itself is doubled."""
         ranks.append(e.rank)
-        return equation(e + e, 2 * e)
+        return user_rules.equation(e + e, 2 * e)
 
     assert ranks == [0, 1, 2, 3, 4]
     x = atl.tensor("x", 3, 4)
@@ -59,14 +43,14 @@ def test_a_function_is_called_once_for_each_rank() -> None:
     assert ranks == [0, 1, 2, 3, 4]
 
 
-def test_elements_of_two_kinds_have_every_pair_of_ranks() -> None:
+def test_two_groups_have_every_pair_of_ranks() -> None:
     ranks: list[tuple[int, int]] = []
 
-    @rule
-    def exchanged(a: Elem, b: ElemT, c: ElemT) -> Equation:
+    @user_rules.rule
+    def exchanged(a: user_rules.Elem, b: user_rules.ElemT, c: user_rules.ElemT) -> user_rules.Equation:
         """A sum of two may be read from its other end."""
         ranks.append((a.rank, b.rank))
-        return equation(atl.let(a, lambda _: b + c), atl.let(a, lambda _: c + b))
+        return user_rules.equation(atl.let(a, lambda _: b + c), atl.let(a, lambda _: c + b))
 
     assert ranks == list(product(range(5), repeat=2))
     assert list(exchanged.statements) == ranks
@@ -79,39 +63,37 @@ class Factors:
     ONE = 1
 
 
-def test_later_changes_of_what_a_function_uses_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_changes_of_globals_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     factor = 1
 
-    def scaled(e: Elem) -> Equation:
+    def scaled(e: user_rules.Elem) -> user_rules.Equation:
         """Once is once."""
-        return equation(factor * (FACTOR * (FACTORS[0] * (Factors.ONE * e))), e)
+        return user_rules.equation(factor * (FACTOR * (FACTORS[0] * (Factors.ONE * e))), e)
 
-    judged = rule(scaled)
+    judged = user_rules.rule(scaled)
     arguments = {"e": atl.tensor("x").node}
     before = judged.instance(arguments)
     factor = 2
     monkeypatch.setitem(globals(), "FACTOR", 3)
     monkeypatch.setitem(globals(), "FACTORS", [4])
     monkeypatch.setattr(Factors, "ONE", 5)
-    monkeypatch.setattr(scaled, "__code__", (lambda e: equation(e, factor * e)).__code__)
+    monkeypatch.setattr(scaled, "__code__", (lambda e: user_rules.equation(e, factor * e)).__code__)
     assert judged.instance(arguments) == before
     with pytest.raises(FalseRule):
-        rule(scaled)
+        user_rules.rule(scaled)
 
 
-def test_a_parameter_that_is_kept_is_of_no_use_at_another_rank() -> None:
+def test_stored_parameter_is_invalid_at_another_rank() -> None:
     kept: list[Any] = []
 
-    @rule
-    def keeps(e: Elem) -> Equation:
+    @user_rules.rule
+    def keeps(e: user_rules.Elem) -> user_rules.Equation:
         """Of nothing but its parameters a rule is made."""
         kept.append(e)
-        return equation(e + kept[0], 2 * e)
+        return user_rules.equation(e + kept[0], 2 * e)
 
     assert list(keeps.statements) == [(0,)]
 
-
-# -- a function is given metavariables, and nothing that it is applied to ---------------------------------------------
 
 X = atl.tensor("x")
 STATE = {"calls": 0, "last uid": 0, "last question": 0}
@@ -158,15 +140,13 @@ LOOKS: dict[str, Callable[[Any, Any], bool]] = {
 @pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_no_look_at_arguments_or_state_makes_a_false_theorem(
-    look: Callable[[Any, Any], bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def looks(k: Index, e: Elem) -> Equation:
+def test_no_inspection_makes_a_false_theorem(look: Callable[[Any, Any], bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    def looks(k: user_rules.Index, e: user_rules.Elem) -> user_rules.Equation:
         """Whatever k is, nothing is added to e."""
-        return equation(e + e, 2 * e + (e if look(k, e) else 0 * e))
+        return user_rules.equation(e + e, 2 * e + (e if look(k, e) else 0 * e))
 
     STATE.update({"calls": 0, "last uid": next(fresh_uid) + 1000, "last question": statistics.trivial})
-    judged = rule(looks)
+    judged = user_rules.rule(looks)
     monkeypatch.setattr(statistics, "trivial", statistics.trivial + 1)
     while next(fresh_uid) <= STATE["last uid"]:
         pass
@@ -174,44 +154,44 @@ def test_no_look_at_arguments_or_state_makes_a_false_theorem(
     assert atl.evaluate(theorem.rhs, x=3) == 6
 
 
-def test_an_equation_of_equal_sides_is_not_a_rule() -> None:
-    def itself(v: Vector) -> Equation:
+def test_trivial_equation_is_refused() -> None:
+    def itself(v: user_rules.Vector) -> user_rules.Equation:
         """A vector is itself, and a matrix is its rows."""
-        return equation(v, v if v.rank == 1 else atl.gen(v.shape[0], lambda i: v[i]))
+        return user_rules.equation(v, v if v.rank == 1 else atl.gen(v.shape[0], lambda i: v[i]))
 
-    assert list(rule(itself).statements) == [(1,), (2,), (3,), (4,)]
+    assert list(user_rules.rule(itself).statements) == [(1,), (2,), (3,), (4,)]
 
-    def nothing(e: Elem) -> Equation:
+    def nothing(e: user_rules.Elem) -> user_rules.Equation:
         """A tensor is itself."""
-        return equation(e, e)
+        return user_rules.equation(e, e)
 
     with pytest.raises(InvalidArgument, match="both sides are the same"):
-        rule(nothing)
+        user_rules.rule(nothing)
 
 
-def of_what_it_sees_at_once(e: Elem) -> Equation:
+def of_what_it_sees_at_once(e: user_rules.Elem) -> user_rules.Equation:
     """False where elements have no extents to loop over."""
-    return equation(e, e if e.shape else e + e)
+    return user_rules.equation(e, e if e.shape else e + e)
 
 
-def of_errors(e: Elem) -> Equation:
+def of_errors(e: user_rules.Elem) -> user_rules.Equation:
     """False for elements that cannot be indexed."""
-    return equation(e + e, (3 if _fails(e) else 2) * e)
+    return user_rules.equation(e + e, (3 if _fails(e) else 2) * e)
 
 
 @pytest.mark.parametrize("function", [of_what_it_sees_at_once, of_errors])
-def test_what_differs_between_ranks_is_judged_at_each(function: Callable[..., Equation]) -> None:
+def test_each_rank_is_checked(function: Callable[..., user_rules.Equation]) -> None:
     with pytest.raises(FalseRule):
-        rule(function)
+        user_rules.rule(function)
 
 
-def test_a_term_made_by_a_rule_is_from_the_line_that_applies_it() -> None:
-    """Not from the line at which the rule was stated, or first used."""
+def test_source_line_is_the_application_of_the_rule() -> None:
+    """The source line is not the declaration of the rule, nor its first use."""
 
-    @rule
-    def exchanged(a: Elem, b: Elem) -> Equation:
+    @user_rules.rule
+    def exchanged(a: user_rules.Elem, b: user_rules.Elem) -> user_rules.Equation:
         """A sum commutes."""
-        return equation(a + b, b + a)
+        return user_rules.equation(a + b, b + a)
 
     one, two = (
         reschedule(atl.program("p", [X], X + 1)).rw(exchanged).goal.body.source,
@@ -222,62 +202,59 @@ def test_a_term_made_by_a_rule_is_from_the_line_that_applies_it() -> None:
     assert (one.file, two.line - one.line) == (two.file, 1) == (__file__, 1)
 
 
-# -- every rank is judged ---------------------------------------------------------------------------------------------
-
-
 def rotated(v: atl.Tensor) -> atl.Tensor:
     """Bring the last axis to the front."""
     return atl.gen(v.shape[-1], *v.shape[:-1], lambda last, *rest: v[(*rest, last)]) if v.rank else v
 
 
-def test_what_is_false_from_rank_3_on_is_refused() -> None:
-    def rotated_twice(v: Elem) -> Equation:
+def test_rule_false_from_rank_3_is_refused() -> None:
+    def rotated_twice(v: user_rules.Elem) -> user_rules.Equation:
         """Rotating the axes twice changes nothing."""
-        return equation(rotated(rotated(v)), v)
+        return user_rules.equation(rotated(rotated(v)), v)
 
     with pytest.raises(FalseRule, match=r"left side has the shape \(1, 3, 2\), the right one \(2, 1, 3\)"):
-        rule(rotated_twice)
+        user_rules.rule(rotated_twice)
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.sampled
 @pytest.mark.parametrize("rank", [2, 3, 4])
 @pytest.mark.parametrize("side", [lambda v: v + v, lambda v: atl.maximum(v, -v) * atl.sqrt(v * v)], ids=["+", "max"])
-def test_what_is_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], Any]) -> None:
-    """By symbols, and where these do not tell two sides apart, by numbers."""
+def test_rule_false_at_one_rank_is_refused(rank: int, side: Callable[[Any], Any]) -> None:
+    """Symbols decide the first case, and numbers the second."""
 
-    def false_at(v: Elem) -> Equation:
+    def false_at(v: user_rules.Elem) -> user_rules.Equation:
         """True of all elements but those of one rank."""
-        return equation(side(v), side(v) + (1 if len(v.shape) == rank else 0))
+        return user_rules.equation(side(v), side(v) + (1 if len(v.shape) == rank else 0))
 
-    def true_at_all(v: Elem) -> Equation:
+    def true_at_all(v: user_rules.Elem) -> user_rules.Equation:
         """True of all elements."""
-        return equation(side(v) + 0, side(v))
+        return user_rules.equation(side(v) + 0, side(v))
 
     with pytest.raises(FalseRule):
-        rule(false_at)
-    assert proof_status(rule(true_at_all)).status >= 1
+        user_rules.rule(false_at)
+    assert user_rules.proof_status(user_rules.rule(true_at_all)).status >= 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("rank", [2, 4])
-def test_a_pair_of_ranks_at_which_a_rule_is_false_is_found(rank: int) -> None:
-    def false_at(v: Elem, w: ElemT) -> Equation:
+def test_rule_false_at_one_pair_of_ranks_is_refused(rank: int) -> None:
+    def false_at(v: user_rules.Elem, w: user_rules.ElemT) -> user_rules.Equation:
         """True of all pairs of elements but one."""
         square = atl.sqrt(v * v)
-        return equation(square, square + (1 if (v.rank, w.rank) == (4, rank) else 0))
+        return user_rules.equation(square, square + (1 if (v.rank, w.rank) == (4, rank) else 0))
 
     with pytest.raises(FalseRule):
-        rule(false_at)
+        user_rules.rule(false_at)
 
 
-@rule
-def of_low_rank(e: Elem) -> Equation:
+@user_rules.rule
+def of_low_rank(e: user_rules.Elem) -> user_rules.Equation:
     """Stated for numbers and rows alone."""
-    return equation(e + 0, {0: e, 1: e}[e.rank])
+    return user_rules.equation(e + 0, {0: e, 1: e}[e.rank])
 
 
-def test_a_rule_is_refused_at_ranks_that_it_is_not_stated_for() -> None:
+def test_rule_without_a_statement_at_a_rank_is_refused() -> None:
     assert list(of_low_rank.statements) == [(0,), (1,)]
     x = atl.tensor("x", 2, 3)
     with pytest.raises(RankError, match=r"of_low_rank has no statement for elements of rank 2 .*\n.*ranks 0, 1$"):
@@ -287,23 +264,20 @@ def test_a_rule_is_refused_at_ranks_that_it_is_not_stated_for() -> None:
     assert theorem.rhs != theorem.lhs
 
 
-def test_no_rule_is_used_at_a_rank_beyond_the_largest() -> None:
-    def zero(e: Elem) -> Equation:
+def test_rule_is_refused_above_the_largest_rank() -> None:
+    def zero(e: user_rules.Elem) -> user_rules.Equation:
         """Nothing is added."""
-        return equation(e + 0, e)
+        return user_rules.equation(e + 0, e)
 
-    stated, x = rule(zero), atl.tensor("x", 1, 2, 1, 2, 1)
+    stated, x = user_rules.rule(zero), atl.tensor("x", 1, 2, 1, 2, 1)
     with pytest.raises(RankError, match="no statement for elements of rank 5"):
         rewrite(reflexivity(atl.program("p", [x], x)), stated, (), {"e": x.node}, reverse=True)
 
 
-# -- element types ----------------------------------------------------------------------------------------------------
-
-
-@rule
-def cast_of_a_sum(a: Elem, b: Elem) -> Equation:
+@user_rules.rule
+def cast_of_a_sum(a: user_rules.Elem, b: user_rules.Elem) -> user_rules.Equation:
     """A sum may be taken after a cast."""
-    return equation(atl.cast("float64", a + b), atl.cast("float64", a) + atl.cast("float64", b))
+    return user_rules.equation(atl.cast("float64", a + b), atl.cast("float64", a) + atl.cast("float64", b))
 
 
 def cast_and_add(dtype: str) -> tuple[atl.Program, dict[str, Any]]:
@@ -312,15 +286,17 @@ def cast_and_add(dtype: str) -> tuple[atl.Program, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_cast_of_a_sum_is_a_sum_of_casts_of_floats(dtype: str) -> None:
-    assert str(proof_status(cast_of_a_sum)).endswith("; of float elements only: it is false for integers, which wrap")
+def test_cast_of_a_sum_of_floats(dtype: str) -> None:
+    assert str(user_rules.proof_status(cast_of_a_sum)).endswith(
+        "; of float elements only: it is false for integers, which wrap"
+    )
     start, _ = cast_and_add(dtype)
     theorem = reschedule(start).rw(cast_of_a_sum).done()
     assert atl.evaluate(theorem.rhs, a=1.5, b=2.25) == atl.evaluate(start, a=1.5, b=2.25) == 3.75
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_a_rule_that_is_false_of_integers_is_kept_to_floats(dtype: str) -> None:
+def test_rule_false_for_integers_is_refused_there(dtype: str) -> None:
     start, arguments = cast_and_add(dtype)
     for use in (
         lambda: rewrite(reflexivity(start), cast_of_a_sum, (), arguments),
@@ -333,48 +309,49 @@ def test_a_rule_that_is_false_of_integers_is_kept_to_floats(dtype: str) -> None:
         assert "breaks at: elements of int" in str(caught.value)
 
 
-def test_a_rule_without_casts_is_used_on_integers() -> None:
-    def exchanged(a: Elem, b: Elem) -> Equation:
+def test_rule_without_casts_applies_to_integers() -> None:
+    def exchanged(a: user_rules.Elem, b: user_rules.Elem) -> user_rules.Equation:
         """A sum commutes."""
-        return equation(a + b, b + a)
+        return user_rules.equation(a + b, b + a)
 
-    stated = rule(exchanged)
-    assert str(proof_status(stated)) == "proved for all sizes"
+    stated = user_rules.rule(exchanged)
+    assert str(user_rules.proof_status(stated)) == "proved for all sizes"
     a, b = atl.tensor("a", dtype="int32"), atl.tensor("b", dtype="int32")
     assert reschedule(atl.program("p", [a, b], a + b)).rw(stated).goal.body == (b + a).node
 
 
-# -- false rules that were once taken for true ------------------------------------------------------------------------
-
-
-def slice_from_the_wrong_start(v: Vector, k: Index, m: Index) -> Equation:
+def slice_from_the_wrong_start(v: user_rules.Vector, k: user_rules.Index, m: user_rules.Index) -> user_rules.Equation:
     """A part of a row, from one element too late."""
-    return equation(v[k:m], atl.gen((k, m), lambda i: v[i + 1]), given(k >= 0, k <= m, m < v.shape[0]))
+    return user_rules.equation(
+        v[k:m], atl.gen((k, m), lambda i: v[i + 1]), user_rules.given(k >= 0, k <= m, m < v.shape[0])
+    )
 
 
-def first_two_terms(v: Vector) -> Equation:
+def first_two_terms(v: user_rules.Vector) -> user_rules.Equation:
     """A sum is its first two terms."""
-    return equation(v.sum(axis=0), v[0] + v[1])
+    return user_rules.equation(v.sum(axis=0), v[0] + v[1])
 
 
-def first_two_elements(e: Elem) -> Equation:
+def first_two_elements(e: user_rules.Elem) -> user_rules.Equation:
     """A sum of the first dimension is its first two terms."""
-    return equation(e.sum(axis=0), e[0] + e[1])
+    return user_rules.equation(e.sum(axis=0), e[0] + e[1])
 
 
-def largest_of_two(e: Elem) -> Equation:
+def largest_of_two(e: user_rules.Elem) -> user_rules.Equation:
     """The largest of the first dimension is one of the first two."""
-    return equation(atl.reduce("max", e.shape[0], lambda i: e[i]), atl.maximum(e[0], e[1]))
+    return user_rules.equation(atl.reduce("max", e.shape[0], lambda i: e[i]), atl.maximum(e[0], e[1]))
 
 
-def product_commutes(a: Matrix, b: Matrix) -> Equation:
+def product_commutes(a: user_rules.Matrix, b: user_rules.Matrix) -> user_rules.Equation:
     """A product of square matrices commutes."""
     n = a.shape[0]
 
     def times(one: Any, other: Any) -> Any:
         return atl.gen(n, n, lambda i, j: atl.sum(n, lambda k: one[i, k] * other[k, j]))
 
-    return equation(times(a, b), times(b, a), given(a.shape[1] == n, b.shape[0] == n, b.shape[1] == n))
+    return user_rules.equation(
+        times(a, b), times(b, a), user_rules.given(a.shape[1] == n, b.shape[0] == n, b.shape[1] == n)
+    )
 
 
 FALSE = [slice_from_the_wrong_start, first_two_terms, first_two_elements, largest_of_two, product_commutes]
@@ -382,56 +359,57 @@ FALSE = [slice_from_the_wrong_start, first_two_terms, first_two_elements, larges
 
 @pytest.mark.long
 @pytest.mark.parametrize("function", FALSE)
-def test_a_false_rule_is_found_false_under_any_name(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seed of what is drawn once came from the name."""
+def test_false_rule_is_refused_under_any_name(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed of random tests once came from the name."""
     for name in ("a", "rule_of_mine", "sum_is", "xyz", "b7"):
         monkeypatch.setattr(function, "__name__", name)
         with pytest.raises(FalseRule, match=f"{name} is false"):
-            rule(function)
+            user_rules.rule(function)
 
 
 @pytest.mark.long
-def test_a_true_rule_with_rarely_met_premises_is_judged() -> None:
-    @rule
-    def slice_of(v: Vector, k: Index, m: Index) -> Equation:
+def test_true_rule_with_rare_instances_is_checked() -> None:
+    @user_rules.rule
+    def slice_of(v: user_rules.Vector, k: user_rules.Index, m: user_rules.Index) -> user_rules.Equation:
         """A part of a row, element by element."""
-        return equation(v[k:m], atl.gen((k, m), lambda i: v[i]), given(k >= 0, k <= m, m <= v.shape[0]))
+        return user_rules.equation(
+            v[k:m], atl.gen((k, m), lambda i: v[i]), user_rules.given(k >= 0, k <= m, m <= v.shape[0])
+        )
 
-    assert isinstance(slice_of, Rule)
-    assert proof_status(slice_of).status >= 2
+    assert isinstance(slice_of, user_rules.Rule)
+    assert user_rules.proof_status(slice_of).status >= 2
 
 
-# -- what small sizes and elements of one shape would hide ------------------------------------------------------------
-
-
-def test_a_function_is_told_apart_at_every_index() -> None:
-    def far(f: Body[Index], n: Index) -> Equation:
+def test_functions_differ_at_every_index() -> None:
+    def far(f: user_rules.Body[user_rules.Index], n: user_rules.Index) -> user_rules.Equation:
         """Two values far away are equal."""
-        return equation(f(n + 40), f(n + 41))
+        return user_rules.equation(f(n + 40), f(n + 41))
 
     with pytest.raises(FalseRule, match=r"n = -1, f\(39\) = 1, f\(40\) = 2: the left side is 1, the right one 2"):
-        rule(far)
+        user_rules.rule(far)
 
 
-def test_elements_of_one_rank_may_have_other_extents() -> None:
-    def summed(u: Elem, v: Elem) -> Equation:
+def test_elements_of_one_rank_have_different_extents() -> None:
+    def summed(u: user_rules.Elem, v: user_rules.Elem) -> user_rules.Equation:
         """A tensor is added up as often as it is long, or as another one is."""
         if not v.rank:
-            return equation(atl.sum(1, lambda i: u * v), v * u)
-        return equation(atl.sum(u.shape[0], lambda i: v), atl.sum(v.shape[0], lambda i: v))
+            return user_rules.equation(atl.sum(1, lambda i: u * v), v * u)
+        return user_rules.equation(atl.sum(u.shape[0], lambda i: v), atl.sum(v.shape[0], lambda i: v))
 
     with pytest.raises(FalseRule, match=r"u.shape\[0\] = 1, v.shape\[0\] = 2, v\[0\] = 1: at \[0\] the left side is 1"):
-        rule(summed)
+        user_rules.rule(summed)
 
 
 @pytest.mark.long
-def test_operands_of_other_shapes_are_no_counterexample_where_nothing_is_computed() -> None:
-    """Otherwise it depends on what is drawn: a rule is found false where a certificate is replayed, and only there."""
+def test_shape_mismatch_without_evaluation_is_no_counterexample() -> None:
+    """Otherwise the proof status depends on the random draws, and differs in a replay."""
 
-    @rule
-    def swapped(a: Elem, b: Elem, n: Index, k: Index) -> Equation:
+    @user_rules.rule
+    def swapped(
+        a: user_rules.Elem, b: user_rules.Elem, n: user_rules.Index, k: user_rules.Index
+    ) -> user_rules.Equation:
         """Addition commutes in each element."""
-        return equation(atl.gen(n, lambda i: a + b)[k], atl.gen(n, lambda i: b + a)[k])
+        return user_rules.equation(atl.gen(n, lambda i: a + b)[k], atl.gen(n, lambda i: b + a)[k])
 
     for seed, integers in product(range(10), (False, True)):
         assert isinstance(sampled(swapped, 30, seed=seed, integers=integers), int)

@@ -1,4 +1,4 @@
-"""A user's own rule: judged where it is stated, refused with numbers where false, marked where it is not proved."""
+"""User-defined rules: proof status at the declaration, refusal of false rules, caveats of unproved ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ import pytest
 
 import atl
 from atl.errors import InvalidArgument, InvalidName
-from proofs_tests.user_rules.stated import OF_EXTREMES, extremes, false_far_away, larger_and_smaller, program, telescope
+from proofs_tests.user_rules.samples import (
+    OF_EXTREMES,
+    extremes,
+    false_far_away,
+    larger_and_smaller,
+    program,
+    telescope,
+)
 from rewrites import reschedule, rules
 from rewrites.certificates.certificate import describe, dumps
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
@@ -31,10 +38,7 @@ def unproved_theorem() -> Any:
     return reschedule(extremes()).rw(larger_and_smaller).done()
 
 
-# -- grades -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_rule_is_judged_where_it_is_stated() -> None:
+def test_proof_status_at_the_declaration() -> None:
     assert str(proof_status(telescope)) == "proved for all sizes"
     assert proof_status(false_far_away).status == 2
     assert proof_status(larger_and_smaller).status == 1
@@ -120,7 +124,7 @@ def misspelt(e: Elem) -> Equation:
         (misspelt, InvalidArgument, "has no valid equation: NameError: name 'sofar' is not defined"),
     ],
 )  # fmt: skip
-def test_a_rule_that_is_not_true_is_refused(function: Callable[..., Any], of: type[atl.ATLError], says: str) -> None:
+def test_false_or_invalid_rule_is_refused(function: Callable[..., Any], of: type[atl.ATLError], says: str) -> None:
     with pytest.raises(of) as caught:
         rule(function)
     assert says in str(caught.value)
@@ -150,12 +154,12 @@ def with_default(n: Index = 3) -> Equation:  # type: ignore[assignment]
     ],
     ids=["of the catalogue", "a number", "no function", "annotation", "default"],
 )
-def test_a_wrong_declaration_is_refused(call: Callable[[], object], said: str) -> None:
+def test_invalid_declaration_of_a_rule_is_refused(call: Callable[[], object], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         call()
 
 
-def test_a_rule_of_the_catalogue_is_not_replaced() -> None:
+def test_catalogue_rule_is_not_replaced() -> None:
     def mul_comm(a: Elem, b: Elem) -> Equation:
         """A product commutes."""
         return equation(a * b, b * a)
@@ -164,10 +168,7 @@ def test_a_rule_of_the_catalogue_is_not_replaced() -> None:
         rule(mul_comm)
 
 
-# -- the kernel -------------------------------------------------------------------------------------------------------
-
-
-def test_the_kernel_takes_a_rule_that_was_judged_and_no_other() -> None:
+def test_kernel_accepts_checked_rules_only() -> None:
     start = reflexivity(program())
     arguments = reschedule(program()).rw(telescope).done().steps[0].arguments
     assert rewrite(start, telescope, (), arguments).rhs == reschedule(program()).rw(telescope).goal
@@ -176,7 +177,7 @@ def test_the_kernel_takes_a_rule_that_was_judged_and_no_other() -> None:
             rewrite(start, other, (), arguments)
 
 
-def test_a_rule_that_was_refused_is_not_taken() -> None:
+def test_refused_rule_is_not_accepted() -> None:
     kinds = metavariables_of(commutes)
     made = Rule("commutes", "own", "", "A difference commutes.", kinds, {(0,): stated(commutes, kinds, (0,))})
     assert status_of(made) is None
@@ -185,7 +186,7 @@ def test_a_rule_that_was_refused_is_not_taken() -> None:
 
 
 @pytest.mark.long
-def test_a_rule_that_nobody_has_any_more_is_forgotten() -> None:
+def test_unreferenced_rule_is_garbage_collected() -> None:
     def gone(e: Elem) -> Equation:
         """What is added to zero."""
         return equation(e + 0, e)
@@ -195,10 +196,7 @@ def test_a_rule_that_nobody_has_any_more_is_forgotten() -> None:
     assert held() is None
 
 
-# -- marks ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_theorem_says_which_unproved_rules_it_rests_on() -> None:
+def test_theorem_lists_its_unproved_rules() -> None:
     theorem = unproved_theorem()
     assert theorem.unproved == (larger_and_smaller,)
     assert repr(theorem) == "extremes = extremes, by 1 step; NOT PROVED: it holds if larger_and_smaller (tested) does"
@@ -210,7 +208,7 @@ def test_a_theorem_says_which_unproved_rules_it_rests_on() -> None:
     assert json.loads(dumps(theorem))["own"]["larger_and_smaller"]["grade"] == 1
 
 
-def test_a_theorem_by_a_proved_rule_is_proved() -> None:
+def test_theorem_by_a_proved_rule_has_no_caveat() -> None:
     theorem = reschedule(program()).rw(telescope).done()
     assert theorem.unproved == ()
     assert repr(theorem) == "rise = rise, by 1 step"
@@ -218,15 +216,14 @@ def test_a_theorem_by_a_proved_rule_is_proved() -> None:
     assert describe(theorem).startswith("Proved by 1 step, that")
 
 
-def test_a_false_theorem_by_a_rule_that_no_small_size_refutes_is_marked() -> None:
-    """What the mark is for: the rule is false, and nobody has found that out."""
+def test_theorem_by_an_unrefuted_false_rule_has_a_caveat() -> None:
     n, x = atl.sizes("n", min=0), atl.tensor("x")
     theorem = reschedule(atl.program("many", [x], atl.sum(n, lambda i: x))).rw(false_far_away).done()
     assert theorem.unproved == (false_far_away,)
     assert describe(theorem).startswith("NOT PROVED")
 
 
-def test_a_session_knows_a_rule_by_its_name_from_then_on() -> None:
+def test_session_finds_a_used_rule_by_name() -> None:
     s = reschedule(extremes(), own=[larger_and_smaller])
     assert s.rw("larger_and_smaller").goal == reschedule(extremes()).rw(larger_and_smaller).goal
     s = reschedule(program())
@@ -239,23 +236,23 @@ def test_a_session_knows_a_rule_by_its_name_from_then_on() -> None:
             reschedule(program(), own=wrong)  # type: ignore[arg-type]
 
 
-def test_a_script_says_where_the_rule_comes_from() -> None:
+def test_script_imports_the_rule() -> None:
     theorem = reschedule(program()).rw(telescope).done()
     script = theorem.as_python()
-    assert "from proofs_tests.user_rules.stated import telescope" in script
+    assert "from proofs_tests.user_rules.samples import telescope" in script
     names: dict[str, Any] = {}
     exec(script, names)
     assert names["theorem"].rhs == theorem.rhs
 
 
-def test_a_rule_of_a_notebook_is_to_be_stated_where_its_script_runs() -> None:
+def test_script_asks_for_the_definition_of_a_notebook_rule() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(OF_EXTREMES, names)
     script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
     assert "# larger_and_smaller is a user-defined rule: define it here" in script
 
 
-def test_a_sweep_uses_the_rule_that_is_given_and_not_its_namesake() -> None:
+def test_sweep_uses_the_given_rule_among_equal_names() -> None:
     def taken(factor: int) -> Rule:
         @rule
         def out(e: Scalar) -> Equation:
@@ -270,7 +267,7 @@ def test_a_sweep_uses_the_rule_that_is_given_and_not_its_namesake() -> None:
     assert s.goal.body == (3 * x * (4 * y) * (2 * y + y)).node
 
 
-def test_a_rule_about_higher_ranks_alone_is_found_there() -> None:
+def test_rule_about_higher_ranks_applies_there() -> None:
     @rule
     def rows(v: Matrix) -> Equation:
         """The rows of a matrix make it up; of a tensor, the planes."""
@@ -282,7 +279,7 @@ def test_a_rule_about_higher_ranks_alone_is_found_there() -> None:
 
 
 @pytest.mark.parametrize("extent", [10**8, 10**15])
-def test_a_rule_about_large_extents_is_judged_in_time(extent: int) -> None:
+def test_rule_about_large_extents_is_refused_in_time(extent: int) -> None:
     def many(a: Scalar) -> Equation:
         """A sum of many equal terms."""
         return equation(atl.sum(extent, lambda i: a), extent * a)
@@ -291,7 +288,7 @@ def test_a_rule_about_large_extents_is_judged_in_time(extent: int) -> None:
         rule(many)
 
 
-def test_integers_are_tried_where_their_squares_wrap() -> None:
+def test_integers_are_tested_where_their_squares_wrap() -> None:
     @rule
     def positive(a: Scalar, b: Scalar) -> Equation:
         """A sum of squares is larger than -1."""
