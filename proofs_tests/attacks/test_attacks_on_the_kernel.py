@@ -106,7 +106,7 @@ def test_injected_kernel_fault_is_found(what: str, monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(120))
-def test_short_run_of_user_rules_finds_nothing(numbers: range) -> None:
+def test_short_run_finds_nothing(numbers: range) -> None:
     report = run_kernel(numbers, 5)
     assert report.findings == []
     assert report.ended == f"all {len(numbers)} are done"
@@ -128,7 +128,7 @@ def test_command_prints_attempts(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.endswith("0 findings\n")
 
 
-def test_interrupted_kernel_run_is_reported(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_run_is_reported(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
     real: Any = kernel.rewrite
 
     def stopping(*given: Any, **named: Any) -> Any:

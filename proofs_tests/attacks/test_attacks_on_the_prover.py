@@ -109,7 +109,7 @@ def test_filled_in_without_a_bound(low: int | None, high: int | None) -> None:
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(150))
-def test_short_run_of_user_rules_finds_nothing(numbers: range) -> None:
+def test_short_run_finds_nothing(numbers: range) -> None:
     report = run_prover(numbers, 5)
     assert report.findings == []
     assert report.ended == f"all {len(numbers)} are done"
@@ -140,7 +140,7 @@ def test_command_prints_answers(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.endswith("0 findings\n")
 
 
-def test_interrupted_kernel_run_is_reported(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_run_is_reported(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
     def stopping(*given: Any, **named: Any) -> Any:
         raise KeyboardInterrupt
 

@@ -193,7 +193,7 @@ def test_invalid_rule_name_in_a_certificate_is_refused() -> None:
 
 
 @pytest.mark.long
-def test_short_run_of_user_rules_finds_nothing() -> None:
+def test_short_run_finds_nothing() -> None:
     report = run_rules((1, 3, 8, 9, 11, 26, 35), 6)
     assert report.findings == []
     assert report.ended == "all 7 are done"

@@ -49,7 +49,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(600))
-def test_short_run_of_user_rules_finds_nothing(numbers: range) -> None:
+def test_short_run_finds_nothing(numbers: range) -> None:
     report = run_inputs(numbers, 7)
     assert report.tried == len(numbers)
     assert not report.findings, str(report)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -15,32 +15,24 @@ from atl.core.forms import Role, slots_of
 from atl.core.predicate import negation
 from atl.core.terms import Access, Binary, Expr, Unary
 from atl.errors import ATLError
-from examples import beyond_the_paper, derivations
-from rewrites import Session, reschedule, rules
+from proofs_tests.rules.test_statements import SESSIONS
+from rewrites import reschedule, rules
 from rewrites.cursors.cursor import cursor_at
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.kernel import instance_at, reflexivity, with_names_and_marks_at
 
-STEPS: dict[str, Callable[[], Session]] = {
-    "tails of matmul": derivations.matmul_tiled_with_tails,
-    "tails of blur": derivations.blur_fused_with_tails,
-    "flat addition": derivations.addition_flat,
-    "scatter to gather": derivations.scatter_to_gather,
-    "tiled stencils": beyond_the_paper.stencils_tiled,
-}
-
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", SESSIONS)
 def test_premises_depend_on_the_arguments_only(name: str) -> None:
-    for step in STEPS[name]().done().steps:
+    for step in SESSIONS[name]().done().steps:
         assert step.rule.premises(step.arguments) == step.rule.instance(step.arguments).premises
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", SESSIONS)
 def test_instance_at_makes_the_step_of_the_kernel(name: str) -> None:
-    for call in STEPS[name]().steps:
+    for call in SESSIONS[name]().steps:
         for step, before, after in call.traced():
             cursor, made = cursor_at(before, step.path), cursor_at(after, step.path)
             found, _ = instance_at(step.rule, step.arguments, cursor.term, cursor.scope, reverse=step.reverse)
@@ -68,11 +60,11 @@ def with_one_field_changed(term: Expr) -> Iterator[Expr]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", SESSIONS)
 def test_step_with_one_changed_field_is_refused(name: str) -> None:
     tried: set[tuple[str, bool]] = set()
     fields = 0
-    for step, before in ((step, before) for call in STEPS[name]().steps for step, before, _ in call.traced()):
+    for step, before in ((step, before) for call in SESSIONS[name]().steps for step, before, _ in call.traced()):
         if (step.rule.name, step.reverse) in tried:
             continue
         tried.add((step.rule.name, step.reverse))
@@ -85,9 +77,9 @@ def test_step_with_one_changed_field_is_refused(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("name", SESSIONS)
 def test_renaming_with_one_changed_field_is_refused(name: str) -> None:
-    theorem = reflexivity(STEPS[name]().goal)
+    theorem = reflexivity(SESSIONS[name]().goal)
     tried: set[type] = set()
     for path, term, _ in parts_in_scope(theorem.rhs.body, outermost(theorem.rhs)):
         if type(term) in tried:

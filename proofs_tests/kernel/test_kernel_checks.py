@@ -40,6 +40,14 @@ def doubled() -> Program:
     return atl.program("p", [x], atl.gen(n, lambda i: 2 * x[i]))
 
 
+def commuted() -> tuple[Theorem, Theorem, Theorem]:
+    """Return theorems by 0, 1 and 2 steps of `mul_comm`."""
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    start = reflexivity(doubled())
+    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+    return start, once, rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+
+
 class Agreeable:
     """Object that equals everything."""
 
@@ -144,21 +152,11 @@ def test_missing_argument_is_named() -> None:
         rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": atl.value(2).node})
 
 
-def test_repr_counts_steps() -> None:
-    start = reflexivity(doubled())
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
-    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+def test_repr_and_steps_after_count_steps() -> None:
+    start, once, twice = commuted()
     assert [repr(each) for each in (start, once, twice, symmetry(once))] == [
         "p = p, by 0 steps", "p = p, by 1 step", "p = p, by 2 steps", "p = p, by 1 step",
     ]  # fmt: skip
-
-
-def test_steps_after_another_theorem() -> None:
-    start = reflexivity(doubled())
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
-    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
     assert twice.steps_after(once) == twice.steps[1:]
     assert twice.steps_after(symmetry(once)) == twice.steps
     assert once.steps_after(twice) == once.steps
@@ -176,22 +174,13 @@ def test_to_html_passes_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
-def test_theorems_with_a_common_side_compose() -> None:
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    there = rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": two, "b": element})
-    and_back = transitivity(there, symmetry(there))
-    assert and_back.lhs == and_back.rhs == there.lhs
-    assert [step.reverse for step in and_back.steps] == [False, True]
-    assert transitivity(and_back, there).rhs == there.rhs
-
-
 def test_composition_keeps_all_steps() -> None:
-    start = reflexivity(doubled())
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
-    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+    start, once, twice = commuted()
     assert transitivity(start, twice).steps == twice.steps
     there = transitivity(once, symmetry(once))
+    assert there.lhs == there.rhs == once.lhs
+    assert [step.reverse for step in there.steps] == [False, True]
+    assert transitivity(there, once).rhs == once.rhs
     assert [step.reverse for step in transitivity(there, twice).steps] == [False, True, False, False]
     turned = symmetry(twice).steps
     assert [(step.arguments, step.reverse) for step in turned] == [
@@ -200,9 +189,7 @@ def test_composition_keeps_all_steps() -> None:
 
 
 def test_each_unproved_rule_marks_a_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = reflexivity(doubled())
-    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
-    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+    _, once, _ = commuted()
     twice = rewrite(once, RULES["mul_one"], (0,), {"a": once.rhs.body.body}, reverse=True)  # type: ignore[union-attr]
     for name in ("mul_comm", "mul_one"):
         monkeypatch.setattr("rewrites.kernel.is_unproved", lambda rule, unproved=name: rule.name == unproved)

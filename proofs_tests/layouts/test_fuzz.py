@@ -18,7 +18,7 @@ RUN = 300
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(RUN))
-def test_short_run_of_user_rules_finds_nothing(numbers: range) -> None:
+def test_a_short_run_finds_nothing(numbers: range) -> None:
     report = run_layouts(numbers, 11)
     assert report.findings == []
     assert report.tried == len(numbers)

@@ -30,16 +30,7 @@ def _of(file: str, *tests: str) -> Iterator[str]:
     yield from (f"{file}::test_{test}" for test in tests)
 
 
-_OF_THE_PROVER: Final = (
-    "census",
-    "prover",
-    "bits",
-    "addresses",
-    "orders",
-    "exclusive_or",
-    "relevance",
-    "prover_fuzz",
-)
+_OF_THE_PROVER: Final = ("census", "prover", "bits", "addresses", "orders", "exclusive_or", "relevance", "prover_fuzz")
 
 _OF_STEPS: Final = tuple(
     f"proofs_tests/kernel/test_{name}.py"
@@ -75,7 +66,6 @@ ROOMS: Final = {
             "proofs_tests/kernel/test_argument_encoding.py",
             "proofs_tests/rules/test_patterns.py",
             "proofs_tests/rules/test_statements.py",
-            "proofs_tests/rules/test_declarations.py",
             "proofs_tests/rules/test_rule_arguments.py",
         ),
     ),

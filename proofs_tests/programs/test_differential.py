@@ -482,7 +482,7 @@ def test_records_are_shortened_and_lowered() -> None:
 
 
 @pytest.mark.long
-def test_interrupted_kernel_run_is_reported() -> None:
+def test_a_run_that_is_interrupted_says_so() -> None:
     shown: list[int] = []
 
     def interrupted_after_one_block(report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Patterns of rules by rank, and heads of patterns, compared with those of all ranks."""
+"""Patterns of rules by rank, heads of patterns, and matching of one conjunct of a guard."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any, Final
 
 import pytest
 
+import atl
 from atl.core.terms import Metavariable
 from atl.core.traversal import children, static
 from proofs_tests.rules.declarations import function_of, restated
+from rewrites import reschedule
 from rewrites import rule as rule_module
+from rewrites.errors import DoesNotApply
 from rewrites.matching.patterns import all_patterns, few_patterns, patterns
 from rewrites.matching.rule_index import Head, heads
 from rewrites.rule import Rule
@@ -66,3 +69,29 @@ def test_matching_makes_patterns_of_one_rank_only(monkeypatch: pytest.MonkeyPatc
     assert len(found) == 5
     assert len(made) <= 5 + 3
     assert len(few_patterns(fresh, False)) == 4
+
+
+DECLARED = "f (a : int32[n] in [0, n), c : int32[n], d : int32[n], x : float32[n]) : float32[n] := "
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        ("k = a[i]", "0 <= a[i] < n"),
+        ("c[i] = d[k] ∧ k = a[i]", "0 <= a[i] < n ∧ c[i] = d[a[i]]"),
+        ("i = a[i] ∧ k = i", "0 <= i < n ∧ i = a[i]"),
+        ("d[k] = 3 ∧ i = c[i] ∧ k = a[i]", "0 <= a[i] < n ∧ d[a[i]] = 3 ∧ i = c[i]"),
+    ],
+)
+def test_delta_is_found_among_other_equations(condition: str, left: str) -> None:
+    """An equation that does not determine the parameter is skipped."""
+    s = reschedule(atl.parse(f"{DECLARED}⊞[i < n] Σ[k < n] [{condition}] · x[k]")).rw("sum_delta")
+    assert f"[{left}] · " in str(s.goal)
+
+
+def test_equation_without_the_index_is_not_a_delta() -> None:
+    s = reschedule(atl.parse(f"{DECLARED}⊞[i < n] Σ[k < n] [c[i] = d[k] ∧ i = a[i]] · x[k]"))
+    with pytest.raises(atl.ATLError, match="does not determine its parameter a"):
+        s.rw("sum_delta")
+    with pytest.raises(DoesNotApply):
+        s.rw("sum_delta_only")

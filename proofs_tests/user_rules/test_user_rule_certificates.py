@@ -287,29 +287,27 @@ def test_altered_user_rule_is_refused(field: str, value: Any, says: str) -> None
     assert says in refusal(data)
 
 
-@pytest.mark.parametrize("part", ["law", "parameters", "statements", "grade", "says"])
-def test_user_rule_without_a_part_is_refused(part: str) -> None:
-    data = unproved_data()
-    del data["own"][NAME][part]
-    assert "is not the encoding of a rule" in refusal(data)
-
-
-def test_missing_user_rule_is_refused() -> None:
-    data = unproved_data()
-    del data["own"]
-    assert f"there is no rule '{NAME}'" in refusal(data)
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        *((("own", NAME, part), "is not the encoding of a rule") for part in ("law", "parameters", "statements")),
+        *((("own", NAME, part), "is not the encoding of a rule") for part in ("grade", "says")),
+        (("own",), f"there is no rule '{NAME}'"),
+        (("rules", NAME), f"the certificate has no hash of the rule {NAME}"),
+    ],
+)
+def test_missing_part_is_refused(path: tuple[str, ...], said: str) -> None:
+    data = within = unproved_data()
+    for key in path[:-1]:
+        within = within[key]
+    del within[path[-1]]
+    assert said in refusal(data)
 
 
 def test_unused_user_rule_is_refused() -> None:
     data = unproved_data()
     data["own"]["another"] = data["own"][NAME]
     assert 'no step uses the user-defined rule "another"' in refusal(data)
-
-
-def test_missing_hash_is_refused() -> None:
-    data = unproved_data()
-    del data["rules"][NAME]
-    assert f"the certificate has no hash of the rule {NAME}" in refusal(data)
 
 
 @pytest.mark.long
