@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 MANY: Final = 1000
 """Default number of cases."""
@@ -51,7 +51,7 @@ class Tally(Generic[Found]):
         return f"all {self.wanted} are done"
 
 
-def counted(counts: Mapping[str, int]) -> str:
+def counted(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
 
 

@@ -31,8 +31,8 @@ def peak() -> int:
         import resource
     except ImportError:
         return 0
-    told = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return told if sys.platform == "darwin" else 1024 * told
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else 1024 * usage
 
 
 @dataclass(slots=True, eq=False)

@@ -19,6 +19,34 @@ from lowering import TimedFunction
 from rewrites import Session, reschedule
 
 
+class FakeClock:
+    """Clock that advances only when a candidate runs, and a counter of preemptions."""
+
+    def __init__(self) -> None:
+        self.time = 0
+        self.switched = 0
+        self.ran: list[str] = []
+
+    def now(self) -> int:
+        return self.time
+
+    def preemptions(self) -> int:
+        return self.switched
+
+    def running(self, name: str, *took: int, preempted: Callable[[int], bool] = lambda _: False) -> Callable[[], None]:
+        """Return a candidate with these run times in nanoseconds. The last one repeats."""
+        count = 0
+
+        def run() -> None:
+            nonlocal count
+            self.ran.append(name)
+            self.time += took[min(count, len(took) - 1)]
+            self.switched += preempted(count)
+            count += 1
+
+        return run
+
+
 def doubled() -> atl.Program:
     n = atl.sizes("n")
     x = atl.tensor("x", n)

@@ -32,7 +32,7 @@ from bench.tool import growth
 from bench.workloads import WORKLOADS
 from lowering import lower, print_nest
 from lowering.timing.harness import LONG_SAMPLE, MIN_SAMPLES, Samples, Spread, alternate, ratio, spread
-from proofs_tests.architecture.faulty_workloads import by_numpy, doubled
+from proofs_tests.architecture.faulty_workloads import FakeClock, by_numpy, doubled
 from proofs_tests.compilers import lacking
 from rewrites import Session, reschedule
 
@@ -40,34 +40,6 @@ from rewrites import Session, reschedule
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 HERE = Path(__file__).resolve().parents[2]
 MS = 1_000_000
-
-
-class FakeClock:
-    """Clock that advances only when a candidate runs, and a counter of preemptions."""
-
-    def __init__(self) -> None:
-        self.time = 0
-        self.switched = 0
-        self.ran: list[str] = []
-
-    def now(self) -> int:
-        return self.time
-
-    def preemptions(self) -> int:
-        return self.switched
-
-    def running(self, name: str, *took: int, preempted: Callable[[int], bool] = lambda _: False) -> Callable[[], None]:
-        """Return a candidate with these run times in nanoseconds. The last one repeats."""
-        count = 0
-
-        def run() -> None:
-            nonlocal count
-            self.ran.append(name)
-            self.time += took[min(count, len(took) - 1)]
-            self.switched += preempted(count)
-            count += 1
-
-        return run
 
 
 def test_candidates_alternate_in_rotating_order() -> None:
@@ -113,25 +85,25 @@ def test_candidate_stops_at_its_share_after_three_samples() -> None:
 
 
 def test_settling_waits_for_running_threads_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def tells(thread: int, state: str) -> None:
+    def write_state(thread: int, state: str) -> None:
         (tmp_path / f"{thread}").mkdir(exist_ok=True)
         (tmp_path / f"{thread}" / "stat").write_text(f"{thread} (a) R b) {state} 1 2", encoding="ascii")
 
     monkeypatch.setattr(settling, "TASKS", tmp_path)
     own = get_native_id()
-    tells(own, "R")
-    tells(own + 1, "S")
+    write_state(own, "R")
+    write_state(own + 1, "S")
     (tmp_path / "ended").mkdir()
     (tmp_path / "ending").mkdir()
     (tmp_path / "ending" / "stat").touch()
     assert settle(0)
-    tells(own + 1, "R")
+    write_state(own + 1, "R")
     assert not settle(0.002)
-    monkeypatch.setattr(time, "sleep", lambda _: tells(own + 1, "S"))
+    monkeypatch.setattr(time, "sleep", lambda _: write_state(own + 1, "S"))
     assert settle(60)
 
 
-@pytest.mark.skipif(not TASKS.is_dir(), reason="what threads do is told by Linux")
+@pytest.mark.skipif(not TASKS.is_dir(), reason="thread states are read from /proc")
 def test_running_thread_is_seen() -> None:
     assert (settling.wanting_a_core("nobody") or 0) >= 1
 
@@ -228,13 +200,13 @@ def outcome(*tables: tuple[Any, ...]) -> Outcome:
 
 @pytest.mark.long
 def test_each_schedule_is_compared_with_each_baseline() -> None:
-    rivals = (Rival("NumPy", by_numpy), Rival("NumPy anew", _anew, allocates=True))
+    rivals = (Rival("NumPy", by_numpy), Rival("NumPy, allocating", _anew, allocates=True))
     found = outcome((Ours(doubled_after_a_step), Ours(doubled)), rivals)
     assert [(row.schedule, row.derived, row.rival) for row in found.rows] == [
         ("doubled_after_a_step", True, "NumPy"),
-        ("doubled_after_a_step", True, "NumPy anew"),
+        ("doubled_after_a_step", True, "NumPy, allocating"),
         ("doubled", False, "NumPy"),
-        ("doubled", False, "NumPy anew"),
+        ("doubled", False, "NumPy, allocating"),
     ]
     assert found.left_out == ()
     assert not found.interrupted

@@ -22,7 +22,7 @@ from bench.outcome import LIMIT, Case, Outcome
 from bench.rivals import c, halide
 from bench.worker import Gone, Worker
 from lowering import TimedFunction
-from proofs_tests.architecture.faulty_workloads import CRASHING, GOOD, WORKLOADS, by_numpy, doubling, hang, illegal
+from proofs_tests.architecture import faulty_workloads
 
 # Python warns of a fork with threads, such as those of pytest-xdist. No candidate uses them.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
@@ -30,24 +30,11 @@ MS = 1_000_000
 WORKLOAD_MODULE = "proofs_tests.architecture.faulty_workloads"
 
 
-class Clock:
-    """Clock that only candidates advance, one for each process."""
-
-    def __init__(self) -> None:
-        self.time = 0
-
-    def now(self) -> int:
-        return self.time
-
-    def preemptions(self) -> int:
-        return 0
-
-
-def logging_baseline(name: str, file: Path, clock: Clock) -> Rival:
+def logging_baseline(name: str, file: Path, clock: faulty_workloads.FakeClock) -> Rival:
     """Return a baseline that takes 150 ms by the clock and logs its name."""
 
     def make(problem: Problem, _: int) -> TimedFunction:
-        right = by_numpy(problem, 1)
+        right = faulty_workloads.by_numpy(problem, 1)
 
         def run() -> None:
             with file.open("a", encoding="utf-8") as notes:
@@ -67,16 +54,16 @@ def reasons(found: Outcome) -> dict[str, tuple[str, str]]:
 def started(
     prepare: Callable[[Any], tuple[Any, TimedFunction | None]], *, timeout: float = 600
 ) -> tuple[Worker, Problem]:
-    problem = CRASHING.pose(100)
-    return Worker(prepare, problem, Clock(), 1, timeout, ()), problem
+    problem = faulty_workloads.CRASHING.pose(100)
+    return Worker(prepare, problem, faulty_workloads.FakeClock(), 1, timeout, ()), problem
 
 
 @pytest.mark.long
 def test_workers_take_turns_and_only_runs_are_timed(tmp_path: Path) -> None:
-    clock, file = Clock(), tmp_path / "ran"
+    clock, file = faulty_workloads.FakeClock(), tmp_path / "ran"
     rivals = [logging_baseline(name, file, clock) for name in "abc"]
     case = Case("doubling", 100, rounds=3, seconds=100)
-    found = measured(doubling(*rivals, ours=()), case, watch=lambda _: None, clock=clock)
+    found = measured(faulty_workloads.doubling(*rivals, ours=()), case, watch=lambda _: None, clock=clock)
     # The checks, then three rounds of the roofline (not logged), a, b and c, each in rotated order.
     assert file.read_text(encoding="utf-8") == "abc" + "abc" + "abc" + "bca"
     assert [(entry.ms, entry.samples) for entry in found.entries] == [(150.0, 3)] * 3
@@ -111,7 +98,7 @@ def test_command_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch, capsys
 
 @pytest.mark.long
 def test_hanging_candidate_is_stopped_and_others_are_measured() -> None:
-    hanging = WORKLOADS["hanging"]
+    hanging = faulty_workloads.WORKLOADS["hanging"]
     limit_of(hanging.limit, hanging.pose(100), 1)  # compile in advance
     case = Case("hanging", 100, rounds=4, seconds=0.1, timeout=5)
     found, _ = command.in_own_process(case, lambda _: None, WORKLOAD_MODULE)
@@ -119,7 +106,7 @@ def test_hanging_candidate_is_stopped_and_others_are_measured() -> None:
     assert [entry.name for entry in found.entries] == ["good"]
 
 
-@pytest.mark.parametrize(("end", "why"), [(illegal, "SIGILL"), (lambda: sys.exit(7), "exit status 7")])
+@pytest.mark.parametrize(("end", "why"), [(faulty_workloads.illegal, "SIGILL"), (lambda: sys.exit(7), "exit status 7")])
 def test_end_of_a_worker_is_reported(end: Callable[[], Any], why: str) -> None:
     ending, _ = started(lambda _: end())
     with pytest.raises(Gone, match=f"^{why}$"):
@@ -130,7 +117,7 @@ def test_end_of_a_worker_is_reported(end: Callable[[], Any], why: str) -> None:
 def test_hanging_worker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "GRACE", 0.1)
     before = multiprocessing.active_children()
-    hanging, _ = started(lambda _: hang(), timeout=0.05)  # type: ignore[arg-type,return-value]
+    hanging, _ = started(lambda _: faulty_workloads.hang(), timeout=0.05)  # type: ignore[arg-type,return-value]
     with pytest.raises(Gone, match=r"^no answer for 0\.05 s$"):
         hanging.ready(lambda _: None)
     assert multiprocessing.active_children() == before
@@ -140,7 +127,7 @@ def test_worker_ends_when_its_connection_closes() -> None:
     first, problem = started(lambda _: ("ready", lambda: None))
     first.ready(lambda _: None)
     # The second worker inherits the first one's connection and must close it.
-    second = Worker(lambda _: ("ready", lambda: None), problem, Clock(), 1, 600, (first,))
+    second = Worker(lambda _: ("ready", lambda: None), problem, faulty_workloads.FakeClock(), 1, 600, (first,))
     second.ready(lambda _: None)
     first.connection.close()
     first.process.join(60)
@@ -159,12 +146,12 @@ def test_worker_settles_and_releases_memory_between_turns(monkeypatch: pytest.Mo
 
         return run
 
-    clock = Clock()
+    clock = faulty_workloads.FakeClock()
     monkeypatch.setattr(worker, "settle", noted("s"))
     monkeypatch.setattr(Problem, "take_memory", noted("t"))
     monkeypatch.setattr(Problem, "give_memory_back", noted("g"))
     run = noted("r", also=lambda: setattr(clock, "time", clock.time + 150 * MS))
-    one = Worker(lambda _: (None, run), CRASHING.pose(100), clock, 1, 600, ())
+    one = Worker(lambda _: (None, run), faulty_workloads.CRASHING.pose(100), clock, 1, 600, ())
     one.ready(lambda _: None)
     assert one.sample() == (150.0, 150 * MS)
     assert one.sample() == (150.0, 150 * MS)
@@ -172,9 +159,9 @@ def test_worker_settles_and_releases_memory_between_turns(monkeypatch: pytest.Mo
     assert notes.read_text(encoding="utf-8") == "sg" + "trsg" * 2
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what is read of memory that was given back is Linux's promise")
+@pytest.mark.skipif(sys.platform != "linux", reason="zeroed pages are specific to Linux")
 def test_released_memory_is_zero() -> None:
-    problem = CRASHING.pose(100_000)
+    problem = faulty_workloads.CRASHING.pose(100_000)
     problem.out.fill(1)
     problem.take_memory()
     assert np.count_nonzero(problem.out) > 99_000
@@ -193,9 +180,9 @@ def test_interrupt_in_a_worker_is_raised() -> None:
 
 
 def test_roofline_may_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.measure.limit_of", lambda *_: illegal())
+    monkeypatch.setattr("bench.measure.limit_of", lambda *_: faulty_workloads.illegal())
     case = Case("doubling", 100, rounds=3, seconds=0.1)
-    found = measured(doubling(GOOD, ours=()), case, watch=lambda _: None)
+    found = measured(faulty_workloads.doubling(faulty_workloads.GOOD, ours=()), case, watch=lambda _: None)
     assert reasons(found) == {LIMIT: ("crashed", "SIGILL while it was built and checked")}
     assert (found.limit_ms, [entry.limit_ratio for entry in found.entries]) == (None, [None])
     assert "good" in report.table(found)

@@ -55,11 +55,11 @@ def test_links_have_targets(document: Path) -> None:
             assert anchor in anchors(there.read_text(encoding="utf-8"))
 
 
-def test_install_page_lists_extras_and_the_cache() -> None:
-    told = (HERE / "docs" / "install.md").read_text(encoding="utf-8")
+def test_page_lists_extras_and_the_cache() -> None:
+    page = (HERE / "docs" / "install.md").read_text(encoding="utf-8")
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert [extra for extra in project["optional-dependencies"] if extra != "dev" and f"`{extra}`" not in told] == []
-    assert re.findall(r"ATL_\w+", told) == ["ATL_CACHE"]
+    assert [extra for extra in project["optional-dependencies"] if extra != "dev" and f"`{extra}`" not in page] == []
+    assert re.findall(r"ATL_\w+", page) == ["ATL_CACHE"]
 
 
 def test_pictures_are_small() -> None:

@@ -25,8 +25,8 @@ def test_every_set_variable_is_read() -> None:
 
 
 def test_unread_variable_is_found(tmp_path: Path) -> None:
-    planted = tmp_path / "proofs_tests" / "planted.py"
-    planted.parent.mkdir()
+    unread = tmp_path / "proofs_tests" / "planted.py"
+    unread.parent.mkdir()
     kept = "ATL_KEPT"
-    planted.write_text(f'def patched(patch):\n    patch.setenv("{kept}", "x")\n')
+    unread.write_text(f'def patched(patch):\n    patch.setenv("{kept}", "x")\n')
     assert unread_variables(tmp_path) == ["proofs_tests/planted.py sets ATL_KEPT, which nothing reads"]

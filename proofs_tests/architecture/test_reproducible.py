@@ -24,10 +24,10 @@ def test_all_texts_under_ten_hash_seeds() -> None:
 
 
 def test_differing_text_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def planted(seed: int, parts: list[str]) -> list[str]:
+    def varying(seed: int, parts: list[str]) -> list[str]:
         return [f"{part}: a set: {hash(frozenset(map(str, range(seed))))}" for part in parts]
 
-    monkeypatch.setattr(reproducible, "under", planted)
+    monkeypatch.setattr(reproducible, "under", varying)
     assert main(["prover", "--seeds", "2"]) == 1
     assert capsys.readouterr().out == "prover: a set\n1 texts under 2 hash seeds: 1 differ\n"
     assert differing([["a: 1", "b: 2"], ["b: 2", "a: 1"]]) == ["the order in which texts are made"]

@@ -106,7 +106,7 @@ def test_process_over_the_limit_fails() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(peak() == 0, reason="this platform does not tell how much memory was used")
+@pytest.mark.skipif(peak() == 0, reason="peak memory is unknown on this platform")
 def test_peak_memory_is_measured() -> None:
     program = "from proofs_tests.memory import peak; before = peak(); bytearray(1 << 26); print(peak() - before)"
     grown = subprocess.run([sys.executable, "-c", program], cwd=HERE, capture_output=True, text=True, check=True).stdout

@@ -17,7 +17,7 @@ FROM_A_CHECKOUT: Final = ("proofs_tests", "bench", "examples")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Python file: dotted name, path in the tree, and text."""
+    """Python file: dotted name, path in the tree and text."""
 
     name: str
     path: Path

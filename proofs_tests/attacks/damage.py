@@ -178,7 +178,7 @@ def damaged(choices: Choices, declarations: Declarations, argument: Argument) ->
     """Return a malformed argument, or the argument if a constructor fails."""
     try:
         return _damaged(choices, declarations, argument)
-    except Exception:  # noqa: BLE001 (constructors met what is broken)
+    except Exception:  # noqa: BLE001 (a constructor failed)
         return argument
 
 
@@ -242,10 +242,10 @@ def _damaged_program(choices: Choices, declarations: Declarations, program: Prog
                     {"dtype": "no"},
                 ),
             )
-            told = {
+            fields = {
                 name: getattr(array, name) for name in ("name", "shape", "dtype", "low", "high", "monotonic", "between")
             }
-            lying = forged(Array, array, **{**told, **odd})
+            lying = forged(Array, array, **{**fields, **odd})
             inputs = tuple(lying if own is array else own for own in program.inputs)
             return Program("p", inputs, program.body, program.assumptions)
         case _:

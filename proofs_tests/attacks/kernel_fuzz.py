@@ -142,7 +142,7 @@ class Run:
             return kernel.reflexivity(program)
         except ATLError as error:
             self.report.discarded[f"program: {type(error).__name__}"] += 1
-        except Exception as error:  # noqa: BLE001 (what no user should see is what is looked for)
+        except Exception as error:  # noqa: BLE001 (an untyped error is a finding)
             self._found("a program", f"{type(error).__name__}: {error}", program)
         return None
 

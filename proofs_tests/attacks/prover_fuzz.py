@@ -91,7 +91,7 @@ class Run:
                 self._bounded(asked, asked.bounded, rng)
         except TooLarge:
             self.report.discarded["TooLarge"] += 1
-        except Exception as error:  # noqa: BLE001 (what no user should see is what is looked for)
+        except Exception as error:  # noqa: BLE001 (an untyped error is a finding)
             self._found(asked, f"{type(error).__name__}: {error}")
 
     def _answered(self, asked: Question, answer: Answer, rng: random.Random) -> None:

@@ -134,12 +134,12 @@ def random_read_query(rng: random.Random, array: ix.Array) -> tuple[list[Predica
 
 
 def tables(vn: int, vm: int) -> Iterator[tuple[int, ...]]:
-    """The increasing arrays of vn elements from 0 to vm - 1."""
+    """Return the increasing arrays of vn elements from 0 to vm - 1."""
     return (row for row in product(range(vm), repeat=vn) if all(a < b for a, b in pairwise(row)))
 
 
 def rising(model: Model) -> bool:
-    """Whether the model's elements are increasing and in range, and zero outside."""
+    """Check that the model's elements are increasing, in range, and zero outside."""
     sizes = {leaf.name: value for leaf, value in model.leaves if isinstance(leaf, ix.Size)}
     extent = sizes.get("n", 0)
     inside = sorted((at[0], value) for _, at, value in model.elements if 0 <= at[0] < extent)

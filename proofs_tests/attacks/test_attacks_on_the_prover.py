@@ -16,7 +16,7 @@ from atl.prove.bits import Value
 from atl.prove.bounds import _Elimination
 from atl.prove.cases import split_remainders
 from atl.prove.ends import _Ends
-from proofs_tests.attacks import prover_fuzz
+from proofs_tests.attacks import kernel_fuzz, prover_fuzz
 from proofs_tests.attacks.injection import inject
 from proofs_tests.attacks.prover_fuzz import main, run_prover, without_search
 from proofs_tests.attacks.questions import filled_in, given, m, n
@@ -59,7 +59,7 @@ HIDDEN: dict[str, tuple[int, Callable[[Patch], None]]] = {
     ),
     "bits that count only upwards": (5, lambda patch: inject(patch, Value, "least", "min(weight, 0)", "0")),
     "a variable at its ends that counts as a size": (
-        9, lambda patch: inject(patch, _Ends, "_is_non_negative", "isinstance(atom, Size)", "True")
+        9, lambda patch: inject(patch, _Ends, "_is_non_negative", "isinstance(atom, ix.Size)", "True")
     ),
 }  # fmt: skip
 """Faults of layers behind the search for counterexamples, each with a seed that finds it soon."""
@@ -132,11 +132,19 @@ def test_search_is_disabled_in_the_second_query() -> None:
 
 
 @pytest.mark.long
-def test_command_prints_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--n", "40", "--seed", "3"]) == 0
+@pytest.mark.parametrize(
+    ("run", "first", "more"),
+    [(kernel_fuzz.main, "30 runs", "never applied in reverse: "), (main, "40 questions", "without search: ")],
+)
+def test_commands_print_counts(
+    run: Callable[[list[str]], int], first: str, more: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = first.partition(" ")[0]
+    assert run(["--n", count, "--seed", "3"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("seed 3: 40 questions in ")
-    assert "all 40 are done" in said
+    assert said.startswith(f"seed 3: {first} in ")
+    assert f"all {count} are done" in said
+    assert more in said
     assert said.endswith("0 findings\n")
 
 
@@ -149,7 +157,7 @@ def test_interrupted_run_is_reported(monkeypatch: Patch, capsys: pytest.CaptureF
     assert "interrupted by Ctrl-C after" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("what", ["kernel", "prover"])
-def test_fuzz_kernel_and_prover_are_commands(what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["fuzz", what, "--n", "4", "--seed", "2"]) == 0
-    assert capsys.readouterr().out.startswith("seed 2: 4 ")
+@pytest.mark.parametrize(("what", "count"), [("kernel", 4), ("prover", 4), ("rules", 1)])
+def test_fuzzers_are_commands(what: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["fuzz", what, "--n", str(count), "--seed", "2"]) == 0
+    assert capsys.readouterr().out.startswith(f"seed 2: {count} ")

@@ -10,7 +10,6 @@ from typing import Any, Final
 import pytest
 
 import atl
-from atl.cli import main as command
 from atl.core.index import constant
 from atl.errors import ATLError, RankError
 from proofs_tests.attacks.injection import inject
@@ -206,8 +205,3 @@ def test_command_prints_counts_of_rules(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().out
     assert said.startswith("seed 2: 1 rules in ")
     assert said.endswith("0 findings\n")
-
-
-def test_fuzz_rules_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(["fuzz", "rules", "--n", "1", "--seed", "2"]) == 0
-    assert capsys.readouterr().out.startswith("seed 2: 1 ")

@@ -359,7 +359,7 @@ class Run:
                 again = loads(json.dumps({**data, "own": own}))
             except CertificateError:
                 self.report.certificates["damaged: refused"] += 1
-            except Exception as error:  # noqa: BLE001 (what is looked for)
+            except Exception as error:  # noqa: BLE001 (an untyped error is a finding)
                 self._found(f"a damaged certificate: {type(error).__name__}: {error}\n{json.dumps(own)[:2000]}")
             else:
                 self.report.certificates["damaged: a theorem"] += 1

@@ -49,10 +49,10 @@ _MACHINE: Final = (
 _HEAD: Final = """\
 # Errors
 
-Every error that this library raises for a mistake in its use is an `atl.ATLError`, and the builtin error that one
-would expect. It has a code, the place, what was required, numbers that break it, and what to try. These are all codes;
-a test causes each of them, and carries out the cure. Those of the language are reachable as `atl.UnsafeAccess`, the
-others in `rewrites.errors`, `layouts`, `sparse`. Before each example stand these lines:
+Every error that this library raises for incorrect use is an `atl.ATLError`, and the builtin error that a Python user
+expects. It has a code, the place, the violated requirement, numbers that violate it, and suggestions. A test raises each
+of these errors and applies its correction. The errors of the language are names of `atl`, such as `atl.UnsafeAccess`;
+the others are in `rewrites.errors`, `layouts` and `sparse`. Each example begins with these lines:
 
 """
 
@@ -104,8 +104,8 @@ def _parts(messages: dict[str, str]) -> Iterator[str]:
         also = [base.__name__ for base in error.__mro__ if base.__module__ == "builtins"]
         builtins = "".join(f" (`{name}`)" for name in also[:1] if name != "Exception")
         yield f"\n### {entry.code} {error.__name__}{builtins}\n\n{_plain(inspect.getdoc(error) or '')}\n"
-        yield f"\n{_set_off(entry.example)}\nis refused:\n\n{_set_off(messages[entry.code])}"
-        yield f"\nCured: {entry.remedy}.\n"
+        yield f"\n{_set_off(entry.example)}\nraises:\n\n{_set_off(messages[entry.code])}"
+        yield f"\nCorrection: {entry.remedy}.\n"
 
 
 def _set_off(text: str) -> str:

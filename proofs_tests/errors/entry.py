@@ -50,8 +50,8 @@ class Entry:
     def remedy(self) -> str:
         """Correction on the page."""
         if self.cure or not self.new:
-            return self.cure or f"leave out `{self.old}`"
-        return f"in place of `{self.old}` write `{self.new}`"
+            return self.cure or f"remove `{self.old}`"
+        return f"replace `{self.old}` with `{self.new}`"
 
     @property
     def cured(self) -> str:

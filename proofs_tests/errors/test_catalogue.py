@@ -21,7 +21,7 @@ PAGE = HERE / "docs" / "errors.md"
 
 def messages_on_the_page() -> dict[str, str]:
     text = PAGE.read_text(encoding="utf-8")
-    found = re.findall(r"^### (ATL\d+) .*?^is refused:\n\n(.*?)\n\nCured: ", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^### (ATL\d+) .*?^raises:\n\n(.*?)\n\nCorrection: ", text, re.MULTILINE | re.DOTALL)
     return {code: dedent(message) for code, message in found}
 
 
@@ -37,8 +37,8 @@ def faults(entry: Entry, folder: Path) -> list[str]:
     if found is None or type(found).code != entry.code:
         return [f"{entry.code} is not caused, but {found}"]
     out = []
-    told = "\n".join(line for line in str(found).splitlines() if re.match(r"\S|  \w|      > ", line))
-    if (entry.advice or entry.new) not in told:
+    shown_lines = "\n".join(line for line in str(found).splitlines() if re.match(r"\S|  \w|      > ", line))
+    if (entry.advice or entry.new) not in shown_lines:
         out.append(f"{entry.code} does not advise {entry.advice or entry.new}: {found}")
     if shown(found) != messages_on_the_page()[entry.code]:
         out.append(f"{entry.code} says something else than docs/errors.md: python -m proofs_tests.errors.catalogue")
@@ -61,8 +61,8 @@ def test_catalogue_is_complete() -> None:
     declared = list(classes())
     assert [entry.code for entry in ENTRIES] == declared
     assert len(declared) >= 60
-    for room in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "bench"):
-        for path in (HERE / room).rglob("*.py"):
+    for package in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "bench"):
+        for path in (HERE / package).rglob("*.py"):
             for code in re.findall(r'^    code.* = "(ATL\d+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
                 assert code in (*declared, "ATL000"), path
 

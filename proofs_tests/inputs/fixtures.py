@@ -210,9 +210,9 @@ def load_certificate(data: bytes) -> object:
         stated = json.loads(data.decode())
         sides = ["\n".join(stated[side]["text"]) for side in ("start", "end")]
     except (ValueError, KeyError, TypeError) as error:
-        raise Unnoticed(f"what is no certificate is loaded: {error}") from None
+        raise Unnoticed(f"an invalid certificate is loaded: {error}") from None
     if list(map(atl.parse, sides)) != [loaded.lhs, loaded.rhs]:
-        raise Unnoticed("what is loaded is not what the file states")
+        raise Unnoticed("the loaded theorem differs from the file")
     return loaded
 
 
@@ -225,7 +225,7 @@ def load_array(data: bytes) -> object:
     except Exception as error:  # noqa: BLE001 (NumPy evaluates what a damaged header says)
         raise Unnoticed(f"an array that NumPy does not read is read: {error}") from None
     if held.dtype != given.dtype or not np.array_equal(held, given, equal_nan=held.dtype.kind == "f"):
-        raise Unnoticed("what is read is not what NumPy reads")
+        raise Unnoticed("the array differs from what NumPy reads")
     return given
 
 
@@ -243,7 +243,7 @@ def load_record(data: bytes) -> bool:
     except (ValueError, KeyError, TypeError, RecursionError):
         same = False
     if counts and not same:
-        raise Unnoticed("an object counts as built whose record does not tell of it")
+        raise Unnoticed("an object with a wrong record counts as built")
     return counts
 
 

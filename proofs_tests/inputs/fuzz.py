@@ -130,9 +130,9 @@ def _once(text: str) -> Outcome:
 
     def unraised(what: UnraisableHookArgs) -> None:
         if what.exc_type is not TooLong:
-            told(what)
+            previous(what)
 
-    told, sys.unraisablehook = sys.unraisablehook, unraised
+    previous, sys.unraisablehook = sys.unraisablehook, unraised
     before = signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
@@ -150,13 +150,13 @@ def _once(text: str) -> Outcome:
         return Outcome("found", _LATE)
     except fixtures.Unnoticed as error:
         return Outcome("found", f"damage went unnoticed, {error}")
-    except Exception as error:  # noqa: BLE001 (whatever else is raised is what is looked for)
+    except Exception as error:  # noqa: BLE001 (any other exception is a finding)
         signal.setitimer(signal.ITIMER_PROF, 0)
         return _other_error(error)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-        sys.unraisablehook = told
+        sys.unraisablehook = previous
     return Outcome("accepted")
 
 

@@ -478,7 +478,7 @@ def run(n: int, seed: int, *, walked: int = 20, progress: bool = False) -> Count
         counts.made += 1
         try:
             outcome = outcome_of(original, data, matching=name.endswith(MATCHED))
-        except Exception as error:  # noqa: BLE001 (whatever else is raised is what is looked for)
+        except Exception as error:  # noqa: BLE001 (any other exception is a finding)
             outcome = f"WRONG: {type(error).__name__} instead of a refusal: {error}"
         if outcome.startswith("WRONG"):
             counts.failures.append(f"{name}, number {number} of seed {seed}: {outcome}")

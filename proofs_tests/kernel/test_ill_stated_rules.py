@@ -48,7 +48,7 @@ def step_to(monkeypatch: pytest.MonkeyPatch) -> Take:
     """Return a function that applies a false rule "this term = `after`" at a place of a program."""
 
     def by(after: Expr, start: Program | None = None, path: tuple[int, ...] = (), before: Expr = WHOLE) -> Theorem:
-        ill = Rule("ill_stated", "planted", "", "Is not so.", {}, {(): unchecked(before, after)})
+        ill = Rule("ill_stated", "injected", "", "Is not so.", {}, {(): unchecked(before, after)})
         monkeypatch.setattr("rewrites.kernel.RULES", {**RULES, "ill_stated": ill})
         return rewrite(reflexivity(start or program()), ill, path, {})
 
@@ -90,13 +90,13 @@ def test_type_of_a_tensor_may_be_equal_by_assumption(step_to: Take) -> None:
 
 
 def test_only_obligations_proved_by_z3_are_recorded(step_to: Take) -> None:
-    def beside(low: Index, high: Index) -> Expr:
+    def with_range(low: Index, high: Index) -> Expr:
         return Let(Gen(low, high, Value(constant(1), "float32")), WHOLE)
 
     squares = (n * n + m * m).node
-    assert step_to(beside(constant(0), squares)).steps[-1].premises == ()
-    told_of = step_to(beside((2 * n * m).node, squares)).steps[-1].premises
-    assert [premise.layer for premise in told_of] == ["z3"]
+    assert step_to(with_range(constant(0), squares)).steps[-1].premises == ()
+    recorded = step_to(with_range((2 * n * m).node, squares)).steps[-1].premises
+    assert [premise.layer for premise in recorded] == ["z3"]
 
 
 def padding(*extents: Index) -> Expr:
@@ -166,9 +166,9 @@ def test_forged_theorem_gets_no_provenance() -> None:
 
 
 def test_forged_program_is_refused() -> None:
-    own = program()
+    original = program()
     fake: Any = SimpleNamespace(
-        name="p", inputs=own.inputs, body=own.body, assumptions=own.assumptions, packed=own.packed
+        name="p", inputs=original.inputs, body=original.body, assumptions=original.assumptions, packed=original.packed
     )
     with pytest.raises(NotAdmitted, match="SimpleNamespace is not a program"):
         reflexivity(fake)

@@ -203,7 +203,7 @@ def test_longer_type_of_a_let_counts_at_each_use(monkeypatch: pytest.MonkeyPatch
 
 
 def test_fold_check_runs_although_types_are_unchanged() -> None:
-    """A maximum looks into its body: that a guard came in is seen above the place where it did."""
+    """Maxima restrict their bodies, so the terms above the place are checked for a new guard."""
     body = atl.gen(n, lambda i: atl.reduce("max", n, lambda k: x[k] + x[i]) + x[i])
     work = Derivation(reflexivity(atl.program("largest", [x], body)), RULES)
     assert work.sweep(["add_comm"]) == 2
@@ -213,7 +213,7 @@ def test_fold_check_runs_although_types_are_unchanged() -> None:
 
 
 def test_fold_check_runs_at_any_depth() -> None:
-    """The term right above the place does not look into its parts; one above that does."""
+    """The check passes through a term that does not restrict its parts."""
 
     def inside(k: atl.IndexExpr) -> atl.Tensor:
         return atl.let(2 * x, lambda y: atl.gen(n, lambda j: x[k] + y[j]))

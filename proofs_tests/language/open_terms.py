@@ -1,4 +1,4 @@
-"""A denotation of open terms in an environment, the reference for substitution and instantiation."""
+"""Denotation of open terms in an environment: the reference for substitution and instantiation."""
 
 from __future__ import annotations
 

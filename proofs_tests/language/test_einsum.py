@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], type[ATLError], str]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_invalid_einsum_is_refused(what: str) -> None:
     arguments, error, said = REFUSED[what]
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as refused:
         atl.einsum(*arguments)
-    assert said in str(told.value)
-    assert "required:" in str(told.value)
+    assert said in str(refused.value)
+    assert "required:" in str(refused.value)

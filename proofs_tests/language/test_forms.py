@@ -174,7 +174,7 @@ def _binder_faults(of: type[Formed]) -> Iterator[str]:
             needed += [(bound_tensor.value, Role.PART), (bound_tensor.name, Role.HINT)]
         for name, role in needed:
             if name is not None and form.role(name) is not role:
-                yield f"{of.__name__}.{name} is no {role.value}, as what is bound over {part.field} needs"
+                yield f"{of.__name__}.{name} is not of role {role.value}, which {part.field} needs"
         used |= {name for name, _ in needed if name is not None}
     for name in (*form.indices, *form.predicates):
         if form.parts and name not in used:
@@ -263,7 +263,7 @@ def derived_faults(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]] 
         if not _is_known_type(expr, name)
         for e in expressions_of(getattr(expr, name))
     )
-    told = {
+    checks = {
         "children": [(child.expr, child.indices, child.tensors) for child in children(expr)] == below(expr),
         "loose": expr.loose == loose,
         "loose_tensors": expr.loose_tensors == loose_tensors,
@@ -275,7 +275,7 @@ def derived_faults(expr: terms.Expr, below: Callable[[terms.Expr], list[Child]] 
         "shifting": _shifted(expr, below, loose, loose_tensors),
         "types of bound variables": binds_by_type(expr),
     }
-    return [what for what, right in told.items() if not right]
+    return [what for what, right in checks.items() if not right]
 
 
 def _is_known_type(expr: terms.Expr, name: str) -> bool:
@@ -379,11 +379,11 @@ def test_certificate_terms_round_trip_with_hints(sample: terms.Expr) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Planted(terms.Term):
+class Corrupted(terms.Term):
     """Generation with a form that the tests below corrupt."""
 
     form: ClassVar = Form(
-        "planted",
+        "corrupted",
         indices=("low", "high"),
         parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
         hints=("name",),
@@ -397,40 +397,40 @@ class Planted(terms.Term):
         return self.body.type
 
 
-SOUND: Final = Planted.form
+SOUND: Final = Corrupted.form
 RANGE: Final = IndexBinder("low", "high", "name")
 
 
 def with_form(form: Form) -> type[Any]:
     """Return a subclass with another form."""
     namespace = {"form": form, "__slots__": (), "__module__": __name__}
-    return type("Planted", (Planted,), namespace)
+    return type("Corrupted", (Corrupted,), namespace)
 
 
-def planted_by_hand(expr: terms.Expr) -> list[Child]:
-    return [(expr.body, 1, 0)] if isinstance(expr, Planted) else by_hand(expr)
+def children_by_hand(expr: terms.Expr) -> list[Child]:
+    return [(expr.body, 1, 0)] if isinstance(expr, Corrupted) else by_hand(expr)
 
 
 def test_sound_form_has_no_faults() -> None:
     node: Any = with_form(SOUND)(bound(1), N + bound(2), scalar())
     assert role_faults(type(node)) == []
-    assert derived_faults(node, planted_by_hand) == []
+    assert derived_faults(node, children_by_hand) == []
     assert equality_faults(node) == []
 
 
 @pytest.mark.parametrize(
     ("form", "fault"),
     [
-        (replace(SOUND, hints=("name", "body")), "Planted.body has 2 roles"),
-        (replace(SOUND, hints=()), "Planted.name has 0 roles"),
+        (replace(SOUND, hints=("name", "body")), "Corrupted.body has 2 roles"),
+        (replace(SOUND, hints=()), "Corrupted.name has 0 roles"),
         (replace(SOUND, indices=("low",), literals=("high",)), "high is written as"),
         (replace(SOUND, hints=(), dtypes=("name",)), "name is written as"),
-        (replace(SOUND, hints=("name", "gone")), "Planted has no field gone"),
-        (replace(SOUND, parts=(Part("body", (IndexBinder("low", "body", "name"),)),)), "body is no index"),
-        (replace(SOUND, parts=(Part("body", (IndexBinder("low", "high", "low"),)),)), "low is no hint"),
-        (replace(SOUND, parts=(Part("body", (RANGE,), (TensorBinder("low", "name"),)),)), "low is no part"),
-        (replace(SOUND, parts=(Part("body", (RANGE,), assumes="low"),)), "low is no predicate"),
-        (replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)), "name is no index"),
+        (replace(SOUND, hints=("name", "gone")), "Corrupted has no field gone"),
+        (replace(SOUND, parts=(Part("body", (IndexBinder("low", "body", "name"),)),)), "body is not of role index"),
+        (replace(SOUND, parts=(Part("body", (IndexBinder("low", "high", "low"),)),)), "low is not of role hint"),
+        (replace(SOUND, parts=(Part("body", (RANGE,), (TensorBinder("low", "name"),)),)), "low is not of role part"),
+        (replace(SOUND, parts=(Part("body", (RANGE,), assumes="low"),)), "low is not of role predicate"),
+        (replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)), "name is not of role index"),
         (replace(SOUND, parts=(Part("body"),)), "low bounds, guards and reads nothing"),
     ],
 )
@@ -440,9 +440,9 @@ def test_form_that_contradicts_its_class_is_found(form: Form, fault: str) -> Non
 
 def test_slots_of_contradictory_forms_are_refused() -> None:
     with pytest.raises(TypeError, match="the class has"):
-        make_slots(Planted, replace(SOUND, hints=()))
-    with pytest.raises(TypeError, match="the field name of Planted does not have the role index"):
-        make_slots(Planted, replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)))
+        make_slots(Corrupted, replace(SOUND, hints=()))
+    with pytest.raises(TypeError, match="the field name of Corrupted does not have the role index"):
+        make_slots(Corrupted, replace(SOUND, parts=(Part("body", (RANGE,), at="name"),)))
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_slots_of_contradictory_forms_are_refused() -> None:
 )
 def test_wrong_number_of_binders_is_found(parts: tuple[Part, ...], found: set[str]) -> None:
     node: Any = with_form(replace(SOUND, parts=parts))(bound(1), N, scalar())
-    assert found <= set(derived_faults(node, planted_by_hand))
+    assert found <= set(derived_faults(node, children_by_hand))
 
 
 def test_wrong_equality_of_a_field_is_found() -> None:
@@ -479,4 +479,4 @@ def test_wrong_equality_of_a_field_is_found() -> None:
 
 
 def test_repeated_word_is_found() -> None:
-    assert word_faults((Planted, with_form(SOUND), terms.Gen)) == ["planted is the word of 2 constructors"]
+    assert word_faults((Corrupted, with_form(SOUND), terms.Gen)) == ["corrupted is the word of 2 constructors"]

@@ -186,7 +186,7 @@ FOLDED: dict[str, Callable[[IndexExpr], Tensor]] = {
     "in rows": lambda p: atl.gen(3, lambda _: atl.place(k, x[p], v)),
     "in a let": lambda p: atl.let(v[p], lambda y: atl.place(k, x[p], y)),
     "transposed": lambda p: atl.transpose(atl.place(k, x[p], v)),
-    "beside another": lambda p: atl.concat(v, atl.place(k, x[p], v[p])),
+    "next to another": lambda p: atl.concat(v, atl.place(k, x[p], v[p])),
 }
 
 

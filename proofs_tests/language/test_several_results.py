@@ -141,7 +141,7 @@ def test_sparse_and_blocked_inputs_keep_results(numbers: Any) -> None:
 def test_equality_needs_the_same_result_names_and_shapes() -> None:
     pair = atl.program("pair", [x], {"a": x + 1, "b": 2 * x})
     for other in ({"b": x + 1, "a": 2 * x}, {"a": x + 1, "b": (2 * x)[None]}, atl.Tensor(pair.body)):
-        with pytest.raises(InvalidArgument, match=r"gives .*, and pair a\[n\], b\[n\]"):
+        with pytest.raises(InvalidArgument, match=r"returns .*, and pair a\[n\], b\[n\]"):
             reschedule(pair).equal_to(atl.program("other", [x], other))
     square = atl.program("square", [x], {"a": x}, given=[n == m])
     spelled = atl.parse("f (x : float64[n], m : size) : (a : float64[m]) given 1 <= n, 1 <= m, n = m := x")

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from atl.checks import validation
 from atl.checks.validation import validated_array, validated_index, validated_predicate, validated_term
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, size
 from atl.core.predicate import All, NonNegative, at_most
@@ -68,9 +67,9 @@ def test_invalid_field_is_a_typed_error(node: Any) -> None:
 
 
 def test_error_of_a_constructor_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def planted(*_: object) -> Index:
-        raise TypeError("planted")
+    def failing(*_: object) -> Index:
+        raise TypeError("injected")
 
-    monkeypatch.setattr(validation.ix, "linear", planted)
-    with pytest.raises(TypeError, match="planted"):
+    monkeypatch.setattr("atl.core.index.linear", failing)
+    with pytest.raises(TypeError, match="injected"):
         validated_index(forged(N))

@@ -166,7 +166,7 @@ class Padded(Generic):
 
 
 def labels(rule: Rule, cases: int = 60) -> Labels:
-    """Return the properties that the rule keeps at so many choices."""
+    """Return the properties that the rule keeps in a number of choices."""
     kept = [True] * 4
     for old, new in _sides(rule, cases):
         kept[0] &= new.reads <= old.reads and (old.outside or not new.outside)

@@ -1,4 +1,4 @@
-"""The table of uses is true to the rules: every direction stands in it, with the reason that trying it gives."""
+"""The table of rule phases agrees with experiments for every direction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAID = {
     **dict.fromkeys(NON_TERMINATING, "feeds itself"),
 }
 ENDED_BY = {"gen_interchange+": "transpose_transpose+"}
-"""What is used though it applies to its own results, and what of the normal form ends that."""
+"""Rules in use that apply to their own results, and the rule of the normal form that ends the repetition."""
 
 
 def test_table_has_every_rule_in_both_directions() -> None:

@@ -147,7 +147,7 @@ def test_rule_has_a_law_a_family_and_a_source() -> None:
 def misplaced(stated: Iterable[Rule]) -> list[str]:
     """Return the rules outside of the file of their family."""
     return [
-        f"{one.name} of the family {one.family} stands in {one.module}"
+        f"{one.name} of the family {one.family} is declared in {one.module}"
         for one in stated
         if one.module != f"rewrites.rules.{one.family.replace(' ', '_')}"
     ]
@@ -160,9 +160,9 @@ def test_each_family_is_a_file() -> None:
 
 
 def test_misplaced_rule_is_found() -> None:
-    planted = replace(RULES["get_gen"], family="reshape pairs")
-    assert misplaced([RULES["get_gen"], planted]) == [
-        "get_gen of the family reshape pairs stands in rewrites.rules.access"
+    misfiled = replace(RULES["get_gen"], family="reshape pairs")
+    assert misplaced([RULES["get_gen"], misfiled]) == [
+        "get_gen of the family reshape pairs is declared in rewrites.rules.access"
     ]
 
 
@@ -189,7 +189,7 @@ def test_hash_depends_on_the_equation_only() -> None:
         return equation(only, guard((lo <= a) & (a < hi), e(a)))
 
     def with_another_end(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
-        """The same words, and another equation."""
+        """Same words, another equation."""
         return equation(atl.sum((lo, hi), lambda i: guard(i == a, e(i))), guard((lo <= a) & (a <= hi), e(a)))
 
     known = RULES["sum_delta_only"]

@@ -58,8 +58,8 @@ def environment_of(statement: Statement, arguments: Arguments, place: Environmen
             opened.append((uid, number(arguments[name], place)))  # type: ignore[arg-type]
     for uid, (name, dimension) in statement.extents.items():
         argument = arguments[name]
-        own = argument.indices if isinstance(argument, Function) else 0
-        inside = replace(place, indices=(*place.indices, *[0] * own))
+        parameters = argument.indices if isinstance(argument, Function) else 0
+        inside = replace(place, indices=(*place.indices, *[0] * parameters))
         opened.append((uid, number(body_of(argument).type.shape[dimension], inside)))
     meant = tuple((name, Closure(body_of(argument), place)) for name, argument in arguments.items())
     return Environment((), (), tuple(opened), (), meant, place.typed)
@@ -131,7 +131,7 @@ def of_rank(rank: int, number: int) -> Type:
 @pytest.mark.parametrize("ranks", [(0, 0), (1, 2)], ids=str)
 def test_instances_of_all_rules_have_their_denotations(ranks: tuple[int, int]) -> None:
     place = Environment(tensors=(("the tensor around",),), typed=False)
-    judged = 0
+    compared = 0
     for rule in RULES.values():
         groups = groups_of(rule.metavariables)
         of_group = dict(zip(groups, ranks, strict=False))
@@ -143,14 +143,14 @@ def test_instances_of_all_rules_have_their_denotations(ranks: tuple[int, int]) -
             statement, instance = rule.statement(arguments), rule.instance(arguments)
         except ATLError:
             continue
-        judged += 1
+        compared += 1
         meant = environment_of(statement, arguments, place)
         assert same_denotation(instance.lhs, place, statement.lhs, meant), rule.name
         assert same_denotation(instance.rhs, place, statement.rhs, meant), rule.name
         for premise in statement.premises:
             found = [part for part in instance.premises if field(part, place) != field(premise, meant)]
             assert len(found) < len(instance.premises) or field(premise, meant), rule.name
-    assert judged > len(RULES) // 2
+    assert compared > len(RULES) // 2
 
 
 INDEX, CONDITION, CONDITION_AT = Kind("index"), Kind("condition"), Kind("condition", parameters=(Kind("index"),))
@@ -347,10 +347,10 @@ def test_literals_and_padding_keep_their_types() -> None:
     assert turned.element_types["a"] == turned.lhs.type.dtype == "float64"
     assert set(turned.element_types) == {"a", "b", "v", "e", "t", "f", "g"}, "of tensors alone"
 
-    def beside(a: Any, b: Any, t: Any, **_: object) -> Equation:
+    def two_lets(a: Any, b: Any, t: Any, **_: object) -> Equation:
         return equation(atl.let(padding(a), lambda _: b), atl.let(padding(t), lambda _: b))
 
-    sides: Any = made(beside)
+    sides: Any = made(two_lets)
     assert sides.lhs.value.type.dtype != sides.rhs.value.type.dtype
     assert len({sides.lhs.value.type.dtype, sides.rhs.value.type.dtype, sides.element_types["b"]}) == 3
 

@@ -70,15 +70,15 @@ def test_later_changes_of_globals_do_not_matter(monkeypatch: pytest.MonkeyPatch)
         """Once is once."""
         return user_rules.equation(factor * (FACTOR * (FACTORS[0] * (Factors.ONE * e))), e)
 
-    judged = user_rules.rule(scaled)
+    declared = user_rules.rule(scaled)
     arguments = {"e": atl.tensor("x").node}
-    before = judged.instance(arguments)
+    before = declared.instance(arguments)
     factor = 2
     monkeypatch.setitem(globals(), "FACTOR", 3)
     monkeypatch.setitem(globals(), "FACTORS", [4])
     monkeypatch.setattr(Factors, "ONE", 5)
     monkeypatch.setattr(scaled, "__code__", (lambda e: user_rules.equation(e, factor * e)).__code__)
-    assert judged.instance(arguments) == before
+    assert declared.instance(arguments) == before
     with pytest.raises(FalseRule):
         user_rules.rule(scaled)
 
@@ -146,11 +146,11 @@ def test_no_inspection_makes_a_false_theorem(look: Callable[[Any, Any], bool], m
         return user_rules.equation(e + e, 2 * e + (e if look(k, e) else 0 * e))
 
     STATE.update({"calls": 0, "last uid": next(fresh_uid) + 1000, "last question": statistics.trivial})
-    judged = user_rules.rule(looks)
+    declared = user_rules.rule(looks)
     monkeypatch.setattr(statistics, "trivial", statistics.trivial + 1)
     while next(fresh_uid) <= STATE["last uid"]:
         pass
-    theorem = rewrite(reflexivity(atl.program("p", [X], X + X)), judged, (), {"k": constant(7), "e": X.node})
+    theorem = rewrite(reflexivity(atl.program("p", [X], X + X)), declared, (), {"k": constant(7), "e": X.node})
     assert atl.evaluate(theorem.rhs, x=3) == 6
 
 

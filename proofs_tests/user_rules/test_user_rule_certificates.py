@@ -67,15 +67,15 @@ reschedule(atl.program("double", [x], x + x)).rw(known["twice"]).done().save(pro
 
 @pytest.mark.long
 def test_certificate_replays_without_the_rules_file(tmp_path: Path) -> None:
-    own, marked, proved = tmp_path / "mine.py", tmp_path / "marked.json", tmp_path / "proved.json"
-    own.write_text(OF_EXTREMES, encoding="utf-8")
+    file, marked, proved = tmp_path / "mine.py", tmp_path / "marked.json", tmp_path / "proved.json"
+    file.write_text(OF_EXTREMES, encoding="utf-8")
 
     def ended(*command: object) -> tuple[int, str]:
         done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
-    assert ended("-c", DERIVES, own, marked, proved) == (0, "")
-    own.unlink()
+    assert ended("-c", DERIVES, file, marked, proved) == (0, "")
+    file.unlink()
     assert ended("-m", "atl", "check", proved)[0] == 0
     code, said = ended("-m", "atl", "check", marked, proved)
     assert code == 3
@@ -90,8 +90,8 @@ def test_exit_code_of_check_reports_unproved_rules(tmp_path: Path, capsys: pytes
     assert main(["check", str(proved)]) == 0
     capsys.readouterr()
     assert main(["check", "--json", str(marked), str(proved)]) == 3
-    judged = json.loads(capsys.readouterr().out)["certificates"]
-    assert [each["unproved"] for each in judged] == [[NAME], []]
+    verdicts = json.loads(capsys.readouterr().out)["certificates"]
+    assert [each["unproved"] for each in verdicts] == [[NAME], []]
     assert main(["check", str(marked), str(tmp_path / "none.json")]) == 1
 
 
@@ -194,9 +194,9 @@ def triangle(n: Index) -> Equation:
 @pytest.mark.long
 def test_side_without_an_element_type_takes_that_of_the_place(tmp_path: Path) -> None:
     """The side is a literal or the value of an index, without an operand that has a type."""
-    own, saved = tmp_path / "own_of_no_type.py", tmp_path / "saved.json"
-    own.write_text(NOTHING_AND_SUMS, encoding="utf-8")
-    known = read(own).rules
+    file, saved = tmp_path / "own_of_no_type.py", tmp_path / "saved.json"
+    file.write_text(NOTHING_AND_SUMS, encoding="utf-8")
+    known = read(file).rules
     n = atl.sizes("n")
     for dtype in ("float32", "float64", "int32", "int64"):
         x = atl.tensor("x", n, dtype=dtype)
