@@ -21,13 +21,13 @@ import pytest
 import atl
 from atl.cli import main as command_line
 from atl.cli.command import FAILED, REFUSED
-from bench import command, report, settling
-from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
-from bench.limits import limit_of
+from bench import command, cooldown, report
+from bench.comparison import Array, Baseline, Ours, Problem, Roofline, Workload, moved, posed
+from bench.cooldown import TASKS, wait_until_idle
 from bench.measure import measured
-from bench.outcome import LIMIT, Case, Contestant, Outcome, concluded
+from bench.outcome import ROOFLINE, Candidate, Case, Outcome, concluded
 from bench.overview import fastest, table
-from bench.settling import TASKS, settle
+from bench.roofline import roofline_of
 from bench.tool import growth
 from bench.workloads import WORKLOADS
 from lowering import lower, print_nest
@@ -89,34 +89,34 @@ def test_settling_waits_for_running_threads_only(monkeypatch: pytest.MonkeyPatch
         (tmp_path / f"{thread}").mkdir(exist_ok=True)
         (tmp_path / f"{thread}" / "stat").write_text(f"{thread} (a) R b) {state} 1 2", encoding="ascii")
 
-    monkeypatch.setattr(settling, "TASKS", tmp_path)
+    monkeypatch.setattr(cooldown, "TASKS", tmp_path)
     own = get_native_id()
     write_state(own, "R")
     write_state(own + 1, "S")
     (tmp_path / "ended").mkdir()
     (tmp_path / "ending").mkdir()
     (tmp_path / "ending" / "stat").touch()
-    assert settle(0)
+    assert wait_until_idle(0)
     write_state(own + 1, "R")
-    assert not settle(0.002)
+    assert not wait_until_idle(0.002)
     monkeypatch.setattr(time, "sleep", lambda _: write_state(own + 1, "S"))
-    assert settle(60)
+    assert wait_until_idle(60)
 
 
 @pytest.mark.skipif(not TASKS.is_dir(), reason="thread states are read from /proc")
 def test_running_thread_is_seen() -> None:
-    assert (settling.wanting_a_core("nobody") or 0) >= 1
+    assert (cooldown.running_threads("nobody") or 0) >= 1
 
 
 def test_settling_without_thread_information_does_not_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(settling, "TASKS", tmp_path / "absent")
-    assert not settle(5)
+    monkeypatch.setattr(cooldown, "TASKS", tmp_path / "absent")
+    assert not wait_until_idle(5)
 
 
 def test_ratios_are_within_rounds() -> None:
-    drifting = Samples({"ours": [1.0, 2.0, 4.0, None], "rival": [2.0, 4.0, 8.0, 100.0]})
-    assert ratio(drifting, "rival", "ours") == Spread(2.0, 2.0, 2.0, 3)
-    assert ratio(drifting, "rival", "ours", scale=0.5) == Spread(1.0, 1.0, 1.0, 3)
+    drifting = Samples({"ours": [1.0, 2.0, 4.0, None], "baseline": [2.0, 4.0, 8.0, 100.0]})
+    assert ratio(drifting, "baseline", "ours") == Spread(2.0, 2.0, 2.0, 3)
+    assert ratio(drifting, "baseline", "ours", scale=0.5) == Spread(1.0, 1.0, 1.0, 3)
     assert ratio(Samples({"a": [None, 1.0], "b": [1.0, None]}), "a", "b") is None
     coarse = Samples({"a": [2.0, 3.0], "b": [0.0, 1.0]})  # a run shorter than the clock's resolution
     assert ratio(coarse, "a", "b") == Spread(3.0, 3.0, 3.0, 1)
@@ -190,8 +190,10 @@ def _twice(values: Array) -> Array:
 TWICE = posed(_twice, lambda size: ((size,), (size,)))
 
 
-def workload(ours: tuple[Ours, ...], rivals: tuple[Rival, ...]) -> Workload:
-    return Workload("doubling", "twice n numbers", (100,), TWICE, ours, rivals, Limit("copy", moved), most=1000)
+def workload(ours: tuple[Ours, ...], baselines: tuple[Baseline, ...]) -> Workload:
+    return Workload(
+        "doubling", "twice n numbers", (100,), TWICE, ours, baselines, Roofline("copy", moved), max_size=1000
+    )
 
 
 def outcome(*tables: tuple[Any, ...]) -> Outcome:
@@ -200,9 +202,9 @@ def outcome(*tables: tuple[Any, ...]) -> Outcome:
 
 @pytest.mark.long
 def test_each_schedule_is_compared_with_each_baseline() -> None:
-    rivals = (Rival("NumPy", by_numpy), Rival("NumPy, allocating", _anew, allocates=True))
-    found = outcome((Ours(doubled_after_a_step), Ours(doubled)), rivals)
-    assert [(row.schedule, row.derived, row.rival) for row in found.rows] == [
+    baselines = (Baseline("NumPy", by_numpy), Baseline("NumPy, allocating", _anew, allocates=True))
+    found = outcome((Ours(doubled_after_a_step), Ours(doubled)), baselines)
+    assert [(row.schedule, row.derived, row.baseline) for row in found.rows] == [
         ("doubled_after_a_step", True, "NumPy"),
         ("doubled_after_a_step", True, "NumPy, allocating"),
         ("doubled", False, "NumPy"),
@@ -213,56 +215,58 @@ def test_each_schedule_is_compared_with_each_baseline() -> None:
 
 
 def test_rows_summarise_samples() -> None:
-    who = (Contestant("mine", ours=True, derived=True), Contestant("quick", ours=False), Contestant("slow", ours=False))
-    samples = Samples({"mine": [2.0] * 4, "quick": [1.0, 3.0, 3.0, 1.0], "slow": [8.0] * 4, LIMIT: [0.5] * 4})
+    who = (Candidate("mine", ours=True, derived=True), Candidate("quick", ours=False), Candidate("slow", ours=False))
+    samples = Samples({"mine": [2.0] * 4, "quick": [1.0, 3.0, 3.0, 1.0], "slow": [8.0] * 4, ROOFLINE: [0.5] * 4})
     found = concluded(Case("w", 7), "says", ("fma", 2.0), who, samples, ())
     quick, slow = found.rows
-    assert (quick.ours_ms, quick.rival_ms, quick.ratio, quick.spread) == (2.0, 2.0, 1.0, (0.5, 1.5))
+    assert (quick.ours_ms, quick.baseline_ms, quick.ratio, quick.spread) == (2.0, 2.0, 1.0, (0.5, 1.5))
     assert (quick.best, slow.best, slow.ratio) == (True, False, 4.0)
-    assert (found.limit_ms, quick.limit_ratio) == (1.0, 0.5)
+    assert (found.roofline_ms, quick.roofline_ratio) == (1.0, 0.5)
     assert Outcome.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 def test_row_without_a_baseline() -> None:
-    found = outcome((Ours(doubled),), (Rival("absent", _never, ("no_such_module",)),))
+    found = outcome((Ours(doubled),), (Baseline("absent", _never, ("no_such_module",)),))
     (row,) = found.rows
-    assert (row.rival, row.ratio, row.rival_ms) == (None, None, None)
+    assert (row.baseline, row.ratio, row.baseline_ms) == (None, None, None)
     assert row.ours_ms is not None
     (absent,) = found.left_out
-    assert (absent.name, absent.why, absent.said) == ("absent", "absent", "no_such_module is not installed")
-    assert "absent: absent, since no_such_module is not installed" in report.table(found)
+    assert (absent.name, absent.why, absent.detail) == ("absent", "absent", "no_such_module is not installed")
+    assert "absent: absent: no_such_module is not installed" in report.table(found)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rival", [Rival("almost", _almost), Rival("nothing", _nothing)], ids=lambda rival: rival.name)
-def test_wrong_baseline_is_not_timed(rival: Rival) -> None:
-    found = outcome((Ours(doubled),), (rival, Rival("NumPy", by_numpy)))
+@pytest.mark.parametrize(
+    "baseline", [Baseline("almost", _almost), Baseline("nothing", _nothing)], ids=lambda baseline: baseline.name
+)
+def test_wrong_baseline_is_not_timed(baseline: Baseline) -> None:
+    found = outcome((Ours(doubled),), (baseline, Baseline("NumPy", by_numpy)))
     assert [entry.name for entry in found.entries] == ["NumPy", "doubled"]
     (wrong,) = found.faults
-    assert (wrong.name, wrong.ours, wrong.why) == (rival.name, False, "wrong")
-    assert wrong.said.startswith("the element at (3,) is " if rival.name == "almost" else "the element at ")
-    assert "WRONG, so not timed" in report.table(found)
+    assert (wrong.name, wrong.ours, wrong.why) == (baseline.name, False, "wrong")
+    assert wrong.detail.startswith("the element at (3,) is " if baseline.name == "almost" else "the element at ")
+    assert "WRONG, not timed" in report.table(found)
 
 
 @pytest.mark.long
 def test_wrong_schedule_is_not_timed() -> None:
-    found = outcome((Ours(tripled), Ours(doubled)), (Rival("NumPy", by_numpy),))
+    found = outcome((Ours(tripled), Ours(doubled)), (Baseline("NumPy", by_numpy),))
     (wrong,) = found.faults
     assert (wrong.name, wrong.ours, wrong.why) == ("tripled", True, "wrong")
     assert {row.schedule for row in found.rows} == {"doubled"}
-    assert "WRONG, so not timed: our tripled: the element at (0,)" in report.table(found)
+    assert "WRONG, not timed: our tripled: the element at (0,)" in report.table(found)
 
 
 def test_failed_build_is_reported_and_others_are_measured() -> None:
-    found = outcome((Ours(beyond), Ours(doubled)), (Rival("broken", _broken), Rival("NumPy", by_numpy)))
+    found = outcome((Ours(beyond), Ours(doubled)), (Baseline("broken", _broken), Baseline("NumPy", by_numpy)))
     assert [(fault.name, fault.why) for fault in found.faults] == [("broken", "failed"), ("beyond", "failed")]
-    assert "its licence has run out" in found.faults[0].said
-    assert "UnsafeAccess" in found.faults[1].said
+    assert "its licence has run out" in found.faults[0].detail
+    assert "UnsafeAccess" in found.faults[1].detail
     assert [entry.name for entry in found.entries] == ["NumPy", "doubled"]
 
 
 def test_too_slow_candidate_is_left_out_without_a_fault() -> None:
-    found = outcome((Ours(doubled), Ours(tripled, most=99)), ())
+    found = outcome((Ours(doubled), Ours(tripled, max_size=99)), ())
     assert [(one.name, one.why) for one in found.left_out] == [("tripled", "size")]
     assert found.faults == ()
 
@@ -271,14 +275,14 @@ def test_interrupt_during_a_build_keeps_the_others() -> None:
     def stopped(_: Problem, __: int) -> Callable[[], object]:
         raise KeyboardInterrupt
 
-    found = outcome((Ours(doubled),), (Rival("NumPy", by_numpy), Rival("stopped", stopped)))
+    found = outcome((Ours(doubled),), (Baseline("NumPy", by_numpy), Baseline("stopped", stopped)))
     assert found.interrupted
     assert "INTERRUPTED" in report.table(found)
 
 
 @pytest.mark.parametrize("kind", ["copy", "read"])
 def test_roofline_moves_the_bytes_of_the_problem(kind: Any) -> None:
-    run, scale = limit_of(Limit(kind, moved), TWICE(1000), 1)
+    run, scale = roofline_of(Roofline(kind, moved), TWICE(1000), 1)
     run()
     assert scale == 1.0
 
@@ -286,7 +290,7 @@ def test_roofline_moves_the_bytes_of_the_problem(kind: Any) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_peak_counts_all_operations(dtype: str) -> None:
     problem = posed(_twice, lambda size: ((size,), (size,)), dtype=dtype)(8)
-    run, scale = limit_of(Limit("fma", lambda _: 1.0), problem, 1)
+    run, scale = roofline_of(Roofline("fma", lambda _: 1.0), problem, 1)
     done = run()
     assert isinstance(done, int)
     assert scale == 1 / done
@@ -296,10 +300,10 @@ def test_peak_counts_all_operations(dtype: str) -> None:
 
 def test_candidate_names_are_unique() -> None:
     for each in WORKLOADS.values():
-        names = [LIMIT, *(ours.name for ours in each.ours), *(rival.name for rival in each.rivals)]
+        names = [ROOFLINE, *(ours.name for ours in each.ours), *(baseline.name for baseline in each.baselines)]
         assert len(set(names)) == len(names)
         assert each.ours
-        assert each.rivals
+        assert each.baselines
 
 
 # Only installed baselines: the others are checked when they are measured.
@@ -310,10 +314,10 @@ def test_all_candidates_match_the_reference(name: str, size: int) -> None:
     each = WORKLOADS[name]
     problem = each.pose(size)
     for ours in each.ours:
-        ours.contestant(problem)  # built once for both sizes: candidates are forked from this process
+        ours.candidate(problem)  # built once for both sizes: candidates are forked from this process
     found = measured(each, Case(name, size, rounds=0), watch=lambda _: None)
     assert found.faults == ()
-    if any("OpenMP" in one.said for one in found.left_out) and (reason := lacking("OpenMP")):
+    if any("OpenMP" in one.detail for one in found.left_out) and (reason := lacking("OpenMP")):
         pytest.skip(reason)
     assert {one.why for one in found.left_out} <= {"absent", "size"}
     assert any(entry.ours for entry in found.entries)
@@ -344,7 +348,7 @@ def test_each_scheduled_workload_has_a_parallel_schedule() -> None:
 def test_schedule_for_other_sizes_is_left_out_without_a_fault() -> None:
     found = measured(WORKLOADS["stencils"], Case("stencils", 37, rounds=0), watch=lambda _: None)
     (tiled,) = (one for one in found.left_out if one.ours)
-    assert (tiled.name, tiled.why, tiled.said) == ("stencils_tiled", "size", "it is for 130 <= m")
+    assert (tiled.name, tiled.why, tiled.detail) == ("stencils_tiled", "size", "requires 130 <= m")
     assert found.faults == ()
 
 
@@ -361,11 +365,11 @@ def test_bench_command_prints_and_writes_rows(tmp_path: Path, capsys: pytest.Cap
     assert "addition@40 (1 of 1)" in said.err
     content = json.loads(file.read_text(encoding="utf-8"))
     assert content["complete"]
-    asked = {"workload", "schedule", "rival", "ours_ms", "rival_ms", "ratio", "spread", "limit_ratio"}
+    asked = {"workload", "schedule", "baseline", "ours_ms", "baseline_ms", "ratio", "spread", "roofline_ratio"}
     assert content["rows"]
     assert all(asked <= set(row) for row in content["rows"])
     assert {"addition"} == {row["workload"] for row in content["rows"]}
-    assert {"NumPy", "C"} <= {row["rival"] for row in content["rows"]}
+    assert {"NumPy", "C"} <= {row["baseline"] for row in content["rows"]}
     around = content["environment"]
     assert around["compiler"]
     assert "-O3" in around["flags"]
@@ -375,18 +379,18 @@ def test_bench_command_prints_and_writes_rows(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("blurr",), "there is no workload called 'blurr' [ATL801]"),
+        (("blurr",), "there is no workload named 'blurr' [ATL801]"),
         (("blurr",), "did you mean blur"),
-        (("blur@0",), "'0' is no size of blur [ATL802]"),
-        (("blur@",), "'' is no size of blur [ATL802]"),
+        (("blur@0",), "'0' is not a size of blur [ATL802]"),
+        (("blur@",), "'' is not a size of blur [ATL802]"),
         (("blur@x",), "required: a number from 1 to"),
         (("blur@99999999",), "blur@2000 is 3 x 3 sums"),
-        (("--threads", "0"), "--threads is 0 [ATL802]"),
-        (("--rounds", "-1"), "--rounds is -1 [ATL802]"),
-        (("--seconds", "nan"), "--seconds is nan [ATL802]"),
+        (("--threads", "0"), "--threads is out of range: 0 [ATL802]"),
+        (("--rounds", "-1"), "--rounds is out of range: -1 [ATL802]"),
+        (("--seconds", "nan"), "--seconds is out of range: nan [ATL802]"),
         (("--json", "no/such/folder/rows.json"), "cannot be written [ATL805]"),
         (("--json", "/proc/rows.json"), "cannot be written [ATL805]"),
-        (("--plot", "plot"), "the picture plot has no kind [ATL805]"),
+        (("--plot", "plot"), "unknown picture format: plot [ATL805]"),
     ],
 )
 def test_invalid_bench_arguments_are_refused(
@@ -401,14 +405,14 @@ def test_plot_without_matplotlib_is_refused_before_measuring(
 ) -> None:
     monkeypatch.setattr(report, "find_spec", lambda _: None)
     assert command_line(["bench", *TINY, "--plot", "plot.svg"]) == REFUSED
-    assert "--plot draws with matplotlib, which is not installed [ATL803]" in capsys.readouterr().err
+    assert "--plot needs matplotlib, which is not installed [ATL803]" in capsys.readouterr().err
 
 
 def test_list_names_all_candidates(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["bench", "--list"]) == 0
     said = capsys.readouterr().out
     for each in WORKLOADS.values():
-        assert all(name in said for name in (*(one.name for one in each.ours), *(one.name for one in each.rivals)))
+        assert all(name in said for name in (*(one.name for one in each.ours), *(one.name for one in each.baselines)))
 
 
 @pytest.mark.long
@@ -427,13 +431,13 @@ def test_environment_does_not_name_another_processor(monkeypatch: pytest.MonkeyP
         given.update(env)
         raise KeyboardInterrupt
 
-    for name in command.PRETENDED:
+    for name in command.CPU_OVERRIDES:
         monkeypatch.setenv(name, "Haswell")
     monkeypatch.setattr(subprocess, "Popen", run)
     with pytest.raises(KeyboardInterrupt):
         command.in_own_process(Case("addition", 40, 1, 1, 0.1), lambda _: None)
     assert given["OPENBLAS_NUM_THREADS"] == "1"
-    assert not given.keys() & set(command.PRETENDED)
+    assert not given.keys() & set(command.CPU_OVERRIDES)
 
 
 @pytest.fixture
@@ -462,8 +466,8 @@ def test_interrupted_bench_command_keeps_results(tmp_path: Path, started: list[s
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert process.returncode == command.INTERRUPTED
-    assert "INTERRUPTED: what was measured until then is shown" in out
-    assert "interrupted; measured until then: 1 of 2 cases" in err
+    assert "INTERRUPTED: results so far" in out
+    assert "interrupted after 1 of 2 cases" in err
     content = json.loads(file.read_text(encoding="utf-8"))
     assert not content["complete"]
     assert [case["interrupted"] for case in content["cases"]] == [True]
@@ -488,13 +492,14 @@ def test_pipeline_size_is_linear_in_stages() -> None:
 
 @pytest.mark.long
 def test_overview_pairs_fastest_schedule_with_strongest_baseline() -> None:
-    def row(schedule: str, ours: float, rival: str, theirs: float, threads: int = 1) -> dict[str, Any]:
+    def row(schedule: str, ours: float, baseline: str, theirs: float, threads: int = 1) -> dict[str, Any]:
         return {
-            "workload": "blur", "size": 8, "threads": threads, "schedule": schedule, "ours_ms": ours, "rival": rival,
-            "rival_ms": theirs, "ratio": theirs / ours, "spread": [0.9, 1.1], "limit_ratio": 0.5,
+            "workload": "blur", "size": 8, "threads": threads, "schedule": schedule, "ours_ms": ours,
+            "baseline": baseline, "baseline_ms": theirs, "ratio": theirs / ours,
+            "spread": [0.9, 1.1], "roofline_ratio": 0.5,
         }  # fmt: skip
 
     rows = [row("slow", 4.0, "C", 2.0), row("fast", 2.0, "numba", 3.0), row("fast", 2.0, "C", 2.5)]
-    assert [(line["schedule"], line["rival"]) for line in fastest(rows)] == [("fast", "C")]
+    assert [(line["schedule"], line["baseline"]) for line in fastest(rows)] == [("fast", "C")]
     assert len(fastest([*rows, row("fast", 2.0, "C", 1.0, threads=2)])) == 2
     assert "| blur 8 | `fast` | 2.000 | 50 % | C | 1.25 [0.90–1.10] |  |" in table(fastest(rows))

@@ -8,7 +8,7 @@ import pytest
 
 from bench import report
 from bench.command import in_own_process
-from bench.outcome import ALONE, LIMIT, Case, Contestant, Outcome, concluded
+from bench.outcome import ALONE, ROOFLINE, Candidate, Case, Outcome, concluded
 from bench.overview import fastest, table
 from bench.threads import Pools
 from lowering import Samples
@@ -20,7 +20,7 @@ WORKLOAD_MODULE = "proofs_tests.architecture.faulty_workloads"
 def pools() -> Iterator[Pools]:
     """Return the libraries' thread pools, and restore their sizes after the test."""
     found = Pools()
-    before = max((pool["num_threads"] for pool in found.told()), default=1)
+    before = max((pool["num_threads"] for pool in found.info()), default=1)
     yield found
     found.use(before)
 
@@ -28,7 +28,7 @@ def pools() -> Iterator[Pools]:
 def test_libraries_use_the_given_number_of_threads(pools: Pools) -> None:
     for threads in (1, 2, 1):
         pools.use(threads)
-        assert {pool["num_threads"] for pool in pools.told()} == {threads}
+        assert {pool["num_threads"] for pool in pools.info()} == {threads}
 
 
 @pytest.mark.long
@@ -41,13 +41,13 @@ def test_candidates_run_with_one_thread_too() -> None:
 
 
 def test_table_and_file_have_speed_ups() -> None:
-    who = (Contestant("mine", ours=True, derived=True), Contestant("theirs", ours=False))
+    who = (Candidate("mine", ours=True, derived=True), Candidate("theirs", ours=False))
     times: dict[str, list[float | None]] = {
-        "mine": [2.0, 1.0], "mine" + ALONE: [3.8, 1.9], "theirs": [4.0, 4.0], LIMIT: [1.0, 1.0]
+        "mine": [2.0, 1.0], "mine" + ALONE: [3.8, 1.9], "theirs": [4.0, 4.0], ROOFLINE: [1.0, 1.0]
     }  # fmt: skip
     found = concluded(Case("w", 7, threads=2), "says", ("fma", 1.0), who, Samples(times), ())
     (row,) = found.rows
-    assert (row.speed_up, row.rival_speed_up) == (1.9, None)
+    assert (row.speed_up, row.baseline_speed_up) == (1.9, None)
     assert Outcome.from_json(found.as_json()) == found
     (line,) = table(fastest(found.as_json()["rows"])).splitlines()[2:]
     assert line.endswith("| 1.90, – |")

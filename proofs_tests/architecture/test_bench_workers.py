@@ -15,11 +15,11 @@ import pytest
 from atl.cli import main as command_line
 from atl.cli.command import FAILED
 from bench import command, report, worker
-from bench.contest import Problem, Rival
-from bench.limits import limit_of
+from bench.baselines import c, halide
+from bench.comparison import Baseline, Problem
 from bench.measure import measured
-from bench.outcome import LIMIT, Case, Outcome
-from bench.rivals import c, halide
+from bench.outcome import ROOFLINE, Case, Outcome
+from bench.roofline import roofline_of
 from bench.worker import Gone, Worker
 from lowering import TimedFunction
 from proofs_tests.architecture import faulty_workloads
@@ -30,7 +30,7 @@ MS = 1_000_000
 WORKLOAD_MODULE = "proofs_tests.architecture.faulty_workloads"
 
 
-def logging_baseline(name: str, file: Path, clock: faulty_workloads.FakeClock) -> Rival:
+def logging_baseline(name: str, file: Path, clock: faulty_workloads.FakeClock) -> Baseline:
     """Return a baseline that takes 150 ms by the clock and logs its name."""
 
     def make(problem: Problem, _: int) -> TimedFunction:
@@ -44,11 +44,11 @@ def logging_baseline(name: str, file: Path, clock: faulty_workloads.FakeClock) -
 
         return run
 
-    return Rival(name, make)
+    return Baseline(name, make)
 
 
 def reasons(found: Outcome) -> dict[str, tuple[str, str]]:
-    return {one.name: (one.why, one.said) for one in found.left_out}
+    return {one.name: (one.why, one.detail) for one in found.left_out}
 
 
 def started(
@@ -61,9 +61,9 @@ def started(
 @pytest.mark.long
 def test_workers_take_turns_and_only_runs_are_timed(tmp_path: Path) -> None:
     clock, file = faulty_workloads.FakeClock(), tmp_path / "ran"
-    rivals = [logging_baseline(name, file, clock) for name in "abc"]
+    baselines = [logging_baseline(name, file, clock) for name in "abc"]
     case = Case("doubling", 100, rounds=3, seconds=100)
-    found = measured(faulty_workloads.doubling(*rivals, ours=()), case, watch=lambda _: None, clock=clock)
+    found = measured(faulty_workloads.doubling(*baselines, ours=()), case, watch=lambda _: None, clock=clock)
     # The checks, then three rounds of the roofline (not logged), a, b and c, each in rotated order.
     assert file.read_text(encoding="utf-8") == "abc" + "abc" + "abc" + "bca"
     assert [(entry.ms, entry.samples) for entry in found.entries] == [(150.0, 3)] * 3
@@ -79,7 +79,7 @@ def test_crash_is_reported_and_others_are_measured() -> None:
     }
     assert [entry.name for entry in found.entries] == ["good", "doubled"]
     assert all(entry.samples >= 3 for entry in found.entries)
-    assert [row.rival for row in found.rows] == ["good"]
+    assert [row.baseline for row in found.rows] == ["good"]
     assert found.faults == found.left_out
     assert "bad when timed crashed: SIGILL while it was timed" in report.table(found)
     assert Outcome.from_json(found.as_json()) == found
@@ -99,10 +99,10 @@ def test_command_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.long
 def test_hanging_candidate_is_stopped_and_others_are_measured() -> None:
     hanging = faulty_workloads.WORKLOADS["hanging"]
-    limit_of(hanging.limit, hanging.pose(100), 1)  # compile in advance
+    roofline_of(hanging.roofline, hanging.pose(100), 1)  # compile in advance
     case = Case("hanging", 100, rounds=4, seconds=0.1, timeout=5)
     found, _ = command.in_own_process(case, lambda _: None, WORKLOAD_MODULE)
-    assert reasons(found) == {"hanging": ("crashed", "no answer for 5 s while it was timed")}
+    assert reasons(found) == {"hanging": ("crashed", "no response for 5 s while it was timed")}
     assert [entry.name for entry in found.entries] == ["good"]
 
 
@@ -118,7 +118,7 @@ def test_hanging_worker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "GRACE", 0.1)
     before = multiprocessing.active_children()
     hanging, _ = started(lambda _: faulty_workloads.hang(), timeout=0.05)  # type: ignore[arg-type,return-value]
-    with pytest.raises(Gone, match=r"^no answer for 0\.05 s$"):
+    with pytest.raises(Gone, match=r"^no response for 0\.05 s$"):
         hanging.ready(lambda _: None)
     assert multiprocessing.active_children() == before
 
@@ -147,7 +147,7 @@ def test_worker_settles_and_releases_memory_between_turns(monkeypatch: pytest.Mo
         return run
 
     clock = faulty_workloads.FakeClock()
-    monkeypatch.setattr(worker, "settle", noted("s"))
+    monkeypatch.setattr(worker, "wait_until_idle", noted("s"))
     monkeypatch.setattr(Problem, "take_memory", noted("t"))
     monkeypatch.setattr(Problem, "give_memory_back", noted("g"))
     run = noted("r", also=lambda: setattr(clock, "time", clock.time + 150 * MS))
@@ -180,11 +180,11 @@ def test_interrupt_in_a_worker_is_raised() -> None:
 
 
 def test_roofline_may_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.measure.limit_of", lambda *_: faulty_workloads.illegal())
+    monkeypatch.setattr("bench.measure.roofline_of", lambda *_: faulty_workloads.illegal())
     case = Case("doubling", 100, rounds=3, seconds=0.1)
     found = measured(faulty_workloads.doubling(faulty_workloads.GOOD, ours=()), case, watch=lambda _: None)
-    assert reasons(found) == {LIMIT: ("crashed", "SIGILL while it was built and checked")}
-    assert (found.limit_ms, [entry.limit_ratio for entry in found.entries]) == (None, [None])
+    assert reasons(found) == {ROOFLINE: ("crashed", "SIGILL while it was built and checked")}
+    assert (found.roofline_ms, [entry.roofline_ratio for entry in found.entries]) == (None, [None])
     assert "good" in report.table(found)
 
 

@@ -49,10 +49,11 @@ _MACHINE: Final = (
 _HEAD: Final = """\
 # Errors
 
-Every error that this library raises for incorrect use is an `atl.ATLError`, and the builtin error that a Python user
-expects. It has a code, the place, the violated requirement, numbers that violate it, and suggestions. A test raises each
-of these errors and applies its correction. The errors of the language are names of `atl`, such as `atl.UnsafeAccess`;
-the others are in `rewrites.errors`, `layouts` and `sparse`. Each example begins with these lines:
+Every error that this library raises for incorrect use is an `atl.ATLError`, and the builtin error that a Python
+user expects. It has a code, the place, the violated requirement, numbers that violate it, and suggestions. A test
+raises each of these errors and applies its correction. The errors of the language are names of `atl`, such as
+`atl.UnsafeAccess`; the others are in `rewrites.errors`, `layouts` and `sparse`. Each example begins with these
+lines:
 
 """
 

@@ -227,7 +227,7 @@ OF_BUILDING: Final = (
         "from pathlib import Path\nfrom bench.report import need_writable\nneed_writable(Path('none/speed.json'))\n",
         "none/",
         "",
-        "in a folder that is there",
+        "in an existing directory",
         shown=("$ atl bench --json none/speed.json\n"),
         cure="name a file in an existing folder",
     ),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import atl
-from bench.gpu import command, cublas, limits, measuring, shipped
+from bench.gpu import command, cublas, measuring, roofline, shipped
 from bench.gpu.checking import Verdict, calls, checked, fault
 from bench.gpu.shipped import Shipped
 from examples import gpu
@@ -45,7 +45,7 @@ class OneLibrary:
 
     def __init__(self, kernels: Sequence[Shipped], folder: Path, *, change: tuple[str, str] = ("", "")) -> None:
         texts = [re.sub(*change, each.kernel.source) if change[0] else each.kernel.source for each in kernels]
-        texts += [limits.TEXT, runtime.TEXT]
+        texts += [roofline.TEXT, runtime.TEXT]
         name = f"bench{len(list(folder.glob('*.so')))}"
         library = build(texts, folder, name)
         self._path = folder / f"{name}.so"
@@ -65,7 +65,7 @@ def device(kernels: list[Shipped], tmp_path_factory: pytest.TempPathFactory) -> 
     machine = OneLibrary(kernels, tmp_path_factory.mktemp("bench"))
     for each in kernels:
         each.on(machine)
-    return Device(machine, limits.TEXT, "limits", limits.TAKES)
+    return Device(machine, roofline.TEXT, "roofline", roofline.TAKES)
 
 
 def test_every_schedule_that_ships_is_known_by_its_name() -> None:
@@ -113,7 +113,7 @@ def test_a_kernel_that_computes_something_else_is_told(
     machine = OneLibrary([transpose], tmp_path, change=(before, after))
     try:
         transpose.on(machine)
-        assert checked(transpose, Device(machine, limits.TEXT, "limits", limits.TAKES), seed=3, times=4).said
+        assert checked(transpose, Device(machine, roofline.TEXT, "roofline", roofline.TAKES), seed=3, times=4).message
     finally:
         transpose.kernel = right
 
@@ -125,15 +125,15 @@ def test_a_program_for_none_of_the_sizes_that_are_drawn_is_told(device: Device) 
     marked = reschedule(doubled).gpu_map("i", 32)
     verdict = checked(Shipped("doubled", marked), device, seed=1, times=2)
     assert verdict.checks == 0
-    assert "of 40 random sizes, the program is for 0; 2 were asked for, seed 1" in verdict.said
+    assert "only 0 of 40 random sizes meet the program's assumptions; 2 needed, seed 1" in verdict.message
 
 
 @pytest.mark.long
 def test_calls_are_checked_in_all_ways_that_are_here(kernels: list[Shipped], device: Device) -> None:
     (transpose,) = (each for each in kernels if each.name == "transpose")
     verdicts = {verdict.what: verdict for verdict in calls(transpose, device)}
-    for what in ("arrays of NumPy's", "arrays on the GPU, in turn", "errors"):
-        assert verdicts[what].said == "", verdicts[what]
+    for what in ("NumPy arrays", "device arrays, alternating inputs", "errors"):
+        assert verdicts[what].message == "", verdicts[what]
     assert len(verdicts) == 5
 
 
@@ -147,7 +147,7 @@ def test_a_library_that_sees_no_gpu_is_absent_and_not_wrong(
     monkeypatch.setitem(sys.modules, "torch", torch)
     (transpose,) = (each for each in kernels if each.name == "transpose")
     (told,) = (verdict for verdict in calls(transpose, device) if verdict.what.startswith("PyTorch"))
-    assert told == Verdict("PyTorch, in a stream of its own", 0, "torch sees no GPU", absent=True)
+    assert told == Verdict("PyTorch, in a separate stream", 0, "torch sees no GPU", absent=True)
 
 
 @pytest.mark.long
@@ -160,7 +160,11 @@ def test_a_run_writes_its_results_with_the_name_of_the_machine(
     for name, work in list(shipped.WORKS.items()):
         sizes = ({size: small.get(size, 3) for size in work.sizes[0]},)
         monkeypatch.setitem(shipped.WORKS, name, shipped.Work(sizes, work.operations, work.reference))
-    monkeypatch.setattr(command, "limits", lambda device, times: limits.limits(device, count=2**14, rounds=2, times=2))
+    monkeypatch.setattr(
+        command,
+        "measure_roofline",
+        lambda device, times: roofline.measure_roofline(device, count=2**14, rounds=2, times=2),
+    )
     monkeypatch.setattr(command, "sanitized", lambda names, seed: iter([Verdict("memcheck", 0, "absent", absent=True)]))
     path = tmp_path / "results.json"
     chosen = argparse.Namespace(
@@ -187,12 +191,12 @@ def test_a_run_writes_its_results_with_the_name_of_the_machine(
 def test_the_limits_move_and_compute_what_they_say(device: Device) -> None:
     held = np.random.default_rng(0).random(4099).astype(np.float32)
     source, to = device.array(held), device.empty(held.shape, held.dtype)
-    limits.copying(device, source, to)()
+    roofline.copying(device, source, to)()
     copied = device.read(to)
     assert np.array_equal(copied[:4096], held[:4096])
     assert np.isnan(copied[4096:]).all(), "16 bytes at a time"
     sums = device.empty((512,), "float32")
-    run, operations = limits.chaining(device, sums, 3)
+    run, operations = roofline.chaining(device, sums, 3)
     run()
     chain = np.array([0.999 + t % 256 + k for t in range(512) for k in range(8)]).reshape(512, 8)
     for _ in range(3):
@@ -236,11 +240,11 @@ def test_cublas_is_asked_for_the_product_by_rows(device: Device, monkeypatch: py
 def test_nvcc_has_nothing_to_say_against_the_limits(tmp_path: Path) -> None:
     nvcc = find_nvcc()
     assert nvcc is not None
-    for name, text in (("limits.cu", limits.TEXT), (runtime.FILE, runtime.TEXT)):
+    for name, text in (("roofline.cu", roofline.TEXT), (runtime.FILE, runtime.TEXT)):
         (tmp_path / name).write_text(text)
     warnings = ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-fPIC", "-Xptxas", "-warn-spills,-Werror"]
     arch = ["-include", "cuda_runtime_api.h", "-gencode=arch=compute_90,code=sm_90", "--cudart", "static"]
-    command = [*nvcc.command, "-std=c++17", "-O3", "--shared", *warnings, *arch, "limits.cu", runtime.FILE]
+    command = [*nvcc.command, "-std=c++17", "-O3", "--shared", *warnings, *arch, "roofline.cu", runtime.FILE]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (answer.returncode, answer.stderr) == (0, "")
 
@@ -248,13 +252,13 @@ def test_nvcc_has_nothing_to_say_against_the_limits(tmp_path: Path) -> None:
 def test_what_a_sanitizer_says_is_told() -> None:
     assert command.judged("memcheck", 0, "…\n========= ERROR SUMMARY: 0 errors\n", 5) == Verdict("memcheck", 5)
     found = "Invalid __global__ write of size 4 bytes\n========= ERROR SUMMARY: 3 errors\n"
-    assert "3 found" in command.judged("memcheck", 9, found, 5).said
+    assert "3 found" in command.judged("memcheck", 9, found, 5).message
     races = "RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)"
-    assert "2 found" in command.judged("racecheck", 9, races, 5).said
+    assert "2 found" in command.judged("racecheck", 9, races, 5).message
     refused = command.judged("memcheck", 1, "========= Error: Device not supported\n", 5)
     assert refused.absent
-    assert "Device not supported" in refused.said
-    assert command.judged("memcheck", 1, "transpose: WRONG: …\n========= ERROR SUMMARY: 0 errors\n", 5).said
+    assert "Device not supported" in refused.message
+    assert command.judged("memcheck", 1, "transpose: WRONG: …\n========= ERROR SUMMARY: 0 errors\n", 5).message
 
 
 @pytest.mark.long
@@ -264,13 +268,13 @@ def test_without_a_gpu_one_line_says_what_is_missing() -> None:
     answer = subprocess.run([sys.executable, "-m", "bench.gpu"], capture_output=True, text=True, check=False)
     assert answer.returncode == command.ABSENT
     assert answer.stdout == ""
-    assert answer.stderr.startswith("bench.gpu: nothing is run: it takes nvcc, a driver and a GPU; found: ")
+    assert answer.stderr.startswith("bench.gpu: needs nvcc, a driver and a GPU; found: ")
     assert answer.stderr.count("\n") == 1
 
 
 def test_what_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["transposed"]) == command.REFUSED
-    assert "there is no schedule transposed; there are blur_in_tiles, " in capsys.readouterr().err
+    assert "unknown schedule transposed; choose from blur_in_tiles, " in capsys.readouterr().err
 
 
 def test_sparse_rows_are_what_they_say() -> None:

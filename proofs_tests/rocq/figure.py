@@ -33,7 +33,7 @@ def sessions() -> dict[str, Callable[[], Session]]:
     return {
         name: make
         for name, make in found
-        if make.__module__ == derivations.__name__ and inspect.signature(make).return_annotation == "Session"
+        if make.__module__ == derivations.__name__ and inspect.signature(make).return_annotation == "atl.Session"
     }
 
 

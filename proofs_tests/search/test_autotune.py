@@ -16,7 +16,7 @@ import pytest
 import atl
 from atl import Program
 from atl.errors import ArgumentError, InvalidArgument, OutOfMemory
-from bench.contest import Limit, Tuning, Workload, moved, posed
+from bench.comparison import Roofline, Tuning, Workload, moved, posed
 from bench.measure import measured
 from bench.outcome import Case
 from examples.schedules import anchors, blur
@@ -534,7 +534,7 @@ def _by_tiles(by: int) -> Session:
 
 def _doing(*tuned: Tuning) -> Workload:
     pose = posed(np.transpose, lambda size: ((size, size),) * 2)
-    return Workload("turning", "a transpose", (64,), pose, (), (), Limit("copy", moved), most=4000, tuned=tuned)
+    return Workload("turning", "a transpose", (64,), pose, (), (), Roofline("copy", moved), max_size=4000, tuned=tuned)
 
 
 @pytest.mark.long
@@ -555,13 +555,13 @@ def test_what_was_tuned_takes_part_in_the_benchmark_and_is_remembered(monkeypatc
 @pytest.mark.long
 def test_where_nothing_was_tuned_the_benchmark_says_how() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
-    ((name, why, said),) = [(one.name, one.why, one.said) for one in found.left_out]
+    ((name, why, said),) = [(one.name, one.why, one.detail) for one in found.left_out]
     assert (name, why) == ("_by_tiles, tuned", "absent")
     assert "--tune 60" in said
 
 
 def test_a_tuning_that_fails_is_a_fault_of_the_benchmark() -> None:
     found = measured(_doing(Tuning(_by_tiles, {"by": (0,)})), Case("turning", 64, rounds=1), watch=lambda _: None)
-    ((why, said),) = [(one.why, one.said) for one in found.left_out]
+    ((why, said),) = [(one.why, one.detail) for one in found.left_out]
     assert why == "failed"
     assert "a tile of 0 iterations" in said

@@ -1,4 +1,4 @@
-"""The limits of a GPU, measured in the same run: copying memory, and fused multiply-adds."""
+"""Roofline of a GPU, measured in the same run: copying memory, and fused multiply-adds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lowering import Device, DeviceArray
+import atl
+from lowering import DeviceArray
 
 CHAINS: Final = 8
 THREADS: Final = 256
 BLOCKS: Final = 132 * 16
 
-# A thread moves 16 bytes at a time, four times, a grid's width apart. The chains of multiply-adds begin with different
-# numbers and go into one sum, which is stored, so that the compiler can leave none of them out.
+# Each thread copies four times 16 bytes. The chains of multiply-adds start with different numbers, and their sum is
+# stored, so the compiler cannot eliminate any of them.
 TEXT: Final = f"""\
 #include <stdint.h>
 
@@ -77,26 +78,26 @@ TAKES: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What the machine can do: bytes copied in a second, read and written, and operations in a second."""
+class Roofline:
+    """Bytes per second of a copy (read plus written), and operations per second."""
 
     bytes_per_second: float
     operations_per_second: float
 
     def floor(self, of_bytes: float, operations: float) -> tuple[float, str]:
-        """The milliseconds that nothing goes below, and which limit that is."""
+        """Return a lower bound of the time in milliseconds, and its kind: "copy" or "fma"."""
         moved, computed = 1e3 * of_bytes / self.bytes_per_second, 1e3 * operations / self.operations_per_second
         return max((moved, "copy"), (computed, "fma"))
 
 
-def copying(device: Device, source: DeviceArray, to: DeviceArray) -> Callable[[], None]:
-    """A run that copies as many bytes as both arrays have."""
+def copying(device: atl.Device, source: DeviceArray, to: DeviceArray) -> Callable[[], None]:
+    """Return a function that copies one array to the other."""
     count = min(source.nbytes, to.nbytes) // 16
     return lambda: device.call("copied", source, count, to, device.stream)
 
 
-def chaining(device: Device, to: DeviceArray, rounds: int) -> tuple[Callable[[], None], float]:
-    """A run of multiply-adds into an array of floats, and how many operations it is."""
+def chaining(device: atl.Device, to: DeviceArray, rounds: int) -> tuple[Callable[[], None], float]:
+    """Return a function that runs chains of multiply-adds, and their number of operations."""
     blocks = to.shape[0] // THREADS
     return (
         lambda: device.call("chained", 0.999, 1e-6, rounds, blocks, to, device.stream),
@@ -104,10 +105,10 @@ def chaining(device: Device, to: DeviceArray, rounds: int) -> tuple[Callable[[],
     )
 
 
-def limits(
-    device: Device, *, count: int = 2**28, rounds: int = 4096, times: int = 20
-) -> tuple[Limits, Mapping[str, Any]]:
-    """The limits of a device, the median of so many times each; `count` bytes are copied."""
+def measure_roofline(
+    device: atl.Device, *, count: int = 2**28, rounds: int = 4096, times: int = 20
+) -> tuple[Roofline, Mapping[str, Any]]:
+    """Measure the roofline of a device: the medians of `times` runs. A copy moves `count` bytes."""
     source, to = device.empty((count // 4,), "float32"), device.empty((count // 4,), "float32")
     sums = device.empty((min(BLOCKS * THREADS, count // 4 // THREADS * THREADS),), "float32")
     try:
@@ -116,7 +117,7 @@ def limits(
     finally:
         device.free(source, to, sums)
     copy, fma = (sorted(found[name])[len(found[name]) // 2] for name in ("copy", "fma"))
-    made = Limits(2e3 * count / copy, 1e3 * operations / fma)
+    made = Roofline(2e3 * count / copy, 1e3 * operations / fma)
     return made, {
         "copy": {"bytes": count, "ms": found["copy"], "bytes_per_second": made.bytes_per_second},
         "fma": {"operations": operations, "ms": found["fma"], "operations_per_second": made.operations_per_second},

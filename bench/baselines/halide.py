@@ -1,6 +1,6 @@
-"""Halide: the schedules of its authors and those that we know to be faster, each as one function of a `Var` or two.
+"""Halide baselines: the schedules of its authors, and faster ones.
 
-Halide orders dimensions from the innermost one, so indices stand the other way round than in NumPy.
+Halide orders dimensions from the innermost one, so indices are in the reverse order of NumPy's.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final, TypeAlias
 
-from bench.contest import Problem, Rival
-from bench.rivals.c import rows_of, stated
+from bench.baselines.c import rows_of, stated
+from bench.comparison import Baseline, Problem
 from lowering import TimedFunction
 
 Func: TypeAlias = Any
@@ -30,7 +30,7 @@ FEATURES: Final = {
     "AVX512_Skylake": SKYLAKE,
     "AVX512_Cannonlake": (*SKYLAKE, "__AVX512IFMA__", "__AVX512VBMI__"),
 }
-"""Features of a target, and the macros by which a C compiler states what LLVM may use with each of them."""
+"""Halide target features, each with the C compiler macros that imply it."""
 
 
 def features(macros: Collection[str]) -> list[str]:
@@ -39,7 +39,7 @@ def features(macros: Collection[str]) -> list[str]:
 
 
 def _target(hl: Any) -> Any:
-    """Return the target that our kernels have too. Halide's own guess sees what a hypervisor hides, and crashes."""
+    """Return the target of our kernels. Halide's host target includes instructions that a hypervisor hides."""
     host = hl.get_host_target()
     macros = stated(tuple(sorted({macro for needed in FEATURES.values() for macro in needed})))
     wanted = [getattr(hl.TargetFeature, feature) for feature in ("JIT", *features(macros))]
@@ -47,13 +47,13 @@ def _target(hl: Any) -> Any:
 
 
 def _lanes(hl: Any, element: Any) -> int:
-    """How many elements fit into a vector of this machine."""
+    """Return the number of elements in a vector of the target."""
     lanes: int = _target(hl).natural_vector_size(element)
     return lanes
 
 
 def _running(hl: Any, function: Func, parameters: list[Any], problem: Problem) -> TimedFunction:
-    """The function compiled once; a call writes into the result that is there."""
+    """Compile a Halide function, and return a function that writes into `problem.out`."""
     callable_ = function.compile_to_callable(parameters, _target(hl))
     buffers = [hl.Buffer(array) for array in (*problem.inputs, problem.out)]
     return lambda: callable_(*buffers)
@@ -63,7 +63,7 @@ def _running(hl: Any, function: Func, parameters: list[Any], problem: Problem) -
 
 
 def blurred(schedule: Schedule) -> Callable[[Problem, int], TimedFunction]:
-    """The blur of three by three by a schedule of its two stages, with zeros around the picture."""
+    """Return the 3 x 3 blur with a schedule of its two stages, and zeros outside of the image."""
 
     def make(problem: Problem, threads: int) -> TimedFunction:
         import halide as hl
@@ -81,7 +81,7 @@ def blurred(schedule: Schedule) -> Callable[[Problem, int], TimedFunction]:
 
 
 def two_stage(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None:
-    """Breadth-first: all row sums, then all results; several threads in blocks of 64 rows."""
+    """Schedule breadth-first: all row sums, then all results; several threads in blocks of 64 rows."""
     for stage in (across.compute_root(), down):
         x, y = stage.args()
         stage.vectorize(x, lanes)
@@ -91,7 +91,7 @@ def two_stage(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> 
 
 
 def tiled(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None:
-    """Tiles of 64 x 64, each with its row sums."""
+    """Compute tiles of 64 x 64, each with its row sums."""
     x, y = down.args()
     xo, yo, xi, yi = (hl.Var(name) for name in ("xo", "yo", "xi", "yi"))
     down.tile(x, y, xo, yo, xi, yi, 64, 64, hl.TailStrategy.GuardWithIf).vectorize(xi, lanes)
@@ -101,7 +101,7 @@ def tiled(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None
 
 
 def strip(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None:
-    """The sliding window: each row of sums is computed once, and kept for as long as it is read."""
+    """Use a sliding window: each row of sums is computed once, and kept while it is read."""
     x, y = down.args()
     yo, yi = hl.Var("yo"), hl.Var("yi")
     down.vectorize(x, lanes)
@@ -114,7 +114,7 @@ def strip(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None
 
 
 def rows_in_registers(rows: int) -> Schedule:
-    """So many rows at a time, a vector of columns after another; the row sums stay in registers."""
+    """Return a schedule that computes `rows` rows and one vector of columns at a time, with row sums in registers."""
 
     def schedule(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None:
         x, y = down.args()
@@ -128,11 +128,11 @@ def rows_in_registers(rows: int) -> Schedule:
 
 
 BLURS: Final = (
-    Rival("Halide two-stage", blurred(two_stage), NEEDS, least=64),
-    Rival("Halide tiled 64x64", blurred(tiled), NEEDS),
-    Rival("Halide strip", blurred(strip), NEEDS, least=64),
-    Rival("Halide 4 rows in registers", blurred(rows_in_registers(4)), NEEDS, least=64),
-    Rival("Halide 8 rows in registers", blurred(rows_in_registers(8)), NEEDS, least=64),
+    Baseline("Halide two-stage", blurred(two_stage), NEEDS, min_size=64),
+    Baseline("Halide tiled 64x64", blurred(tiled), NEEDS),
+    Baseline("Halide strip", blurred(strip), NEEDS, min_size=64),
+    Baseline("Halide 4 rows in registers", blurred(rows_in_registers(4)), NEEDS, min_size=64),
+    Baseline("Halide 8 rows in registers", blurred(rows_in_registers(8)), NEEDS, min_size=64),
 )
 
 
@@ -142,7 +142,7 @@ VECTORS: Final = 3
 
 
 def product(problem: Problem, threads: int) -> TimedFunction:
-    """Tiles of rows and three vectors in registers, over panels of the right operand, packed once."""
+    """Compute register tiles, three vectors wide, over packed panels of the right operand."""
     import halide as hl
 
     element = {"float32": hl.Float(32), "float64": hl.Float(64)}[problem.out.dtype.name]
@@ -170,11 +170,11 @@ def product(problem: Problem, threads: int) -> TimedFunction:
     return _running(hl, result, [left, right], problem)
 
 
-PRODUCT: Final = Rival("Halide packed", product, NEEDS)
+PRODUCT: Final = Baseline("Halide packed", product, NEEDS)
 
 
 def product_in_tiles(problem: Problem, threads: int) -> TimedFunction:
-    """Tiles of 64 x 64, each added up in a buffer of its own, as fast an order of the loops inside as there is."""
+    """Compute tiles of 64 x 64, each summed in a separate buffer, with the fastest order of inner loops."""
     import halide as hl
 
     element = {"float32": hl.Float(32), "float64": hl.Float(64)}[problem.out.dtype.name]
@@ -194,14 +194,14 @@ def product_in_tiles(problem: Problem, threads: int) -> TimedFunction:
     return _running(hl, result, [left, right], problem)
 
 
-PRODUCT_IN_TILES: Final = Rival("Halide tiled 64x64", product_in_tiles, NEEDS)
+PRODUCT_IN_TILES: Final = Baseline("Halide tiled 64x64", product_in_tiles, NEEDS)
 
 
 # -- filters on images ------------------------------------------------------------------------------------------------
 
 
 def filters(problem: Problem, threads: int) -> TimedFunction:
-    """Tiles of channels and two vectors of columns in registers, over packed weights and padded rows."""
+    """Compute register tiles of channels and two vectors of columns, over packed weights and padded rows."""
     import halide as hl
 
     lanes, high = _lanes(hl, hl.Float(32)), rows_of(2)
@@ -230,4 +230,4 @@ def filters(problem: Problem, threads: int) -> TimedFunction:
     return _running(hl, result, [image, weights], problem)
 
 
-FILTERS: Final = Rival("Halide tiles in registers", filters, NEEDS)
+FILTERS: Final = Baseline("Halide tiles in registers", filters, NEEDS)

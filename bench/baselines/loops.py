@@ -1,17 +1,17 @@
-"""Loops for numba, each made for a `prange`: `range` where one thread runs them."""
+"""Loops for numba. Each function takes `prange`, which is `range` with one thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from bench.contest import Array
+from bench.comparison import Array
 
 Loops = Callable[..., None]
 
 
 def blur(prange: Any) -> Loops:
-    """Nine reads a pixel; at the border only those that there are."""
+    """Read nine pixels per result, and only those inside of the image at the border."""
 
     def edge(v: Array, n: int, y: int, x: int) -> Any:
         total = v[y, x] * 0
@@ -42,7 +42,7 @@ def blur(prange: Any) -> Loops:
 
 
 def transpose(prange: Any) -> Loops:
-    """Tiles of 16 x 16."""
+    """Copy tiles of 16 x 16."""
 
     def run(x: Array, out: Array) -> None:
         n = x.shape[0]
@@ -56,7 +56,7 @@ def transpose(prange: Any) -> Loops:
 
 
 def addition(prange: Any) -> Loops:
-    """Element by element."""
+    """Add element by element."""
 
     def run(a: Array, b: Array, out: Array) -> None:
         for i in prange(a.shape[0]):
@@ -67,7 +67,7 @@ def addition(prange: Any) -> Loops:
 
 
 def matrix_vector(prange: Any) -> Loops:
-    """Row by row."""
+    """Sum row by row."""
 
     def run(a: Array, x: Array, out: Array) -> None:
         for i in prange(a.shape[0]):
@@ -80,7 +80,7 @@ def matrix_vector(prange: Any) -> Loops:
 
 
 def stencil(prange: Any) -> Loops:
-    """The inner cells in plain loops; the border cell by cell."""
+    """Compute the inner cells in plain loops, and the border cell by cell."""
 
     from numba import njit
 
@@ -121,7 +121,7 @@ def stencil(prange: Any) -> Loops:
 
 
 def layer_norm(prange: Any) -> Loops:
-    """Three passes over each row."""
+    """Make three passes over each row."""
 
     def run(x: Array, out: Array) -> None:
         m = x.shape[1]

@@ -1,7 +1,7 @@
-"""The limits of the machine, measured in the same run: copying, reading, and fused multiply-adds.
+"""Roofline of the machine, measured in the same run: copying, reading, and fused multiply-adds.
 
-Each is one C function. The chains of multiply-adds are kept apart by an empty piece of assembly: equal ones are merged
-by the compiler, which then counts one operation as ten.
+Each is one C function. An empty assembly statement separates the chains of multiply-adds. Otherwise the compiler would
+merge equal chains, and one operation would be counted ten times.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from bench.contest import Array, Limit, Problem
-from bench.rivals.c import VECTORS, built
+from bench.baselines.c import VECTORS, built
+from bench.comparison import Array, Problem, Roofline
 from lowering import TimedFunction, find_compiler
 
 CHAINS: Final = 12
 ROUNDS: Final = 200_000
-"""How often each chain takes a step in one run: about a millisecond."""
+"""Steps of each chain in one run, which takes about a millisecond."""
 
 MEMORY: Final = (
     VECTORS
@@ -51,7 +51,7 @@ def _peak_source() -> str:
     chains = range(CHAINS)
     starts = "".join(f"V a{k} = x + {k + 1};" for k in chains)
     steps = "".join(f"a{k} = a{k} * x + y;" for k in chains)
-    apart = ", ".join(f'"+" R (a{k})' for k in chains)
+    operands = ", ".join(f'"+" R (a{k})' for k in chains)
     total = " + ".join(f"a{k}" for k in chains)
     return f"""
 #ifdef __x86_64__
@@ -64,7 +64,7 @@ static void chain(REAL *restrict to, int64_t n)
     V x = {{0}}, y = x + (REAL)1e-6;
     x += (REAL)0.999;
     {starts}
-    for (int64_t i = 0; i < n; i++) {{ {steps} __asm__ volatile("" : {apart}); }}
+    for (int64_t i = 0; i < n; i++) {{ {steps} __asm__ volatile("" : {operands}); }}
     V all = {total};
     for (int k = 0; k < (int)(BYTES / sizeof(REAL)); k++) to[k] = all[k];
 }}
@@ -77,20 +77,20 @@ int64_t peak(REAL *restrict to, int64_t threads, int64_t n)
 """
 
 
-def limit_of(limit: Limit, problem: Problem, threads: int) -> tuple[TimedFunction, float]:
-    """What runs at the limit, and by what its time is multiplied to be that of the problem's work."""
-    match limit.kind:
+def roofline_of(roofline: Roofline, problem: Problem, threads: int) -> tuple[TimedFunction, float]:
+    """Return a function that runs at the roofline, and the factor from its time to that of the problem's work."""
+    match roofline.kind:
         case "copy":
-            return _over_memory("copied", limit.work(problem) / 2, threads), 1.0
+            return _over_memory("copied", roofline.work(problem) / 2, threads), 1.0
         case "read":
-            return _over_memory("added", limit.work(problem), threads), 1.0
+            return _over_memory("added", roofline.work(problem), threads), 1.0
         case "fma":
-            return _peak(problem.out.dtype.name, limit.work(problem), threads)
+            return _peak(problem.out.dtype.name, roofline.work(problem), threads)
 
 
 def _over_memory(name: str, of_bytes: float, threads: int) -> TimedFunction:
     count = max(1, int(of_bytes) // 4)
-    # With a call of memcpy it would be another loop than those that anybody writes.
+    # Without memcpy, so that it is a loop like those that it is compared with.
     extra = ("-fno-tree-loop-distribute-patterns" if find_compiler().kind == "gcc" else "-fno-builtin",)
     function = built(MEMORY.replace("REAL", "float"), name, DECLARED.format(name=name), threads=threads, extra=extra)
     read: Array = np.ones(count, np.float32)
@@ -102,8 +102,8 @@ def _peak(dtype: str, operations: float, threads: int) -> tuple[TimedFunction, f
     real = {"float32": "float", "float64": "double"}[dtype]
     source = (VECTORS + _peak_source()).replace("REAL", real)
     function = built(source, "peak", f"int64_t peak({real} *, int64_t, int64_t);", threads=threads)
-    room: Array = np.zeros(64 * threads, dtype)
-    run: Callable[[], object] = function(room, threads, ROUNDS)
+    sums: Array = np.zeros(64 * threads, dtype)
+    run: Callable[[], object] = function(sums, threads, ROUNDS)
     done = run()
     assert isinstance(done, int)
     return run, operations / done

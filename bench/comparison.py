@@ -1,4 +1,4 @@
-"""What is compared: a workload, our schedules of it, the rivals, and the limit of the machine that it could reach."""
+"""Workloads: a problem, our schedules for it, the baselines, and the roofline of the machine."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+import atl
 from atl import Program
 from atl.meaning.arguments import bind
-from lowering import Kernel, TimedFunction, measure, tolerance
-from lowering import compile as compiled
-from rewrites import Session, autotune
+from lowering import TimedFunction, tolerance
 
 Array: TypeAlias = npt.NDArray[Any]
-Made: TypeAlias = Session | Program
+Made: TypeAlias = atl.Session | Program
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A workload at one size: the inputs, the array that all contestants write into, and what must stand there then.
+    """A workload at one size: the inputs, the array for the results, and the reference.
 
-    `terms` is how many numbers are added for one element, at most: rounding grows with it. `memory` holds `out`.
+    `terms` bounds the number of terms in the sum for one element, since rounding grows with it. `memory` holds `out`.
     """
 
     size: int
@@ -39,21 +38,21 @@ class Problem:
 
     @cached_property
     def expected(self) -> Array:
-        """The result in double precision, by NumPy."""
+        """Result in double precision, computed by NumPy."""
         exact = (array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.inputs)
         return np.asarray(self.reference(*exact), dtype=np.float64)
 
     def fault_of(self, run: TimedFunction, *, allocates: bool = False) -> str | None:
-        """What is wrong with what a contestant computes; nothing if it is right, up to rounding.
+        """Run a candidate and describe the first wrong element; None if all are correct up to rounding.
 
-        What allocates gives its result back; all others have it written where it is to stand.
+        A candidate that allocates returns its result. All others write into `out`.
         """
         self.out.fill(np.nan)
-        made = run()
-        result = np.asarray(made) if allocates else self.out
+        returned = run()
+        result = np.asarray(returned) if allocates else self.out
         if result.shape != self.expected.shape:
             return f"the result has the shape {result.shape}, not {self.expected.shape}"
-        # In blocks of rows, so that a large result needs no third copy.
+        # Blocks of rows avoid a third copy of a large result.
         scale = float(np.abs(self.expected).mean()) if self.expected.size else 0.0
         allowed = tolerance(self.out.dtype, self.terms)
         for row in range(0, len(result), 256):
@@ -66,58 +65,58 @@ class Problem:
         return None
 
     def take_memory(self) -> None:
-        """Write to each page of the result, so that no timed run is the first to touch one."""
+        """Write to each page of the result, so that no timed run has page faults."""
         self.memory[:: mmap.PAGESIZE] = bytes(len(range(0, len(self.memory), mmap.PAGESIZE)))
 
     def give_memory_back(self) -> None:
-        """Give the pages of the result back to the system: of all contestants' processes, one has them at a time."""
+        """Return the pages of the result to the system, so that only one candidate's process holds them at a time."""
         self.memory.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """One of our schedules: a line of a workload's table.
+    """One of our schedules of a workload.
 
-    `make` derives it, or gives a program as it was written; `sizes` are keywords of the call, such as tiles, and
-    `size_as` those that are the size of the problem; `most` is the largest one at which anybody would wait for it.
-    `tiles` are what `make` is called with, and `fixed` gives the sizes that the C compiler knows, of that of a problem.
-    `parallel` are the loops that several threads share out, where there are several; without it there is one at work.
+    `make(**tiles)` returns a session, or a program without a schedule. `sizes` are keyword arguments of the kernel, and
+    `size_parameters` names those that equal the size of the problem. `fixed` maps that size to the sizes that are
+    compile-time constants. `parallel` names the loops that several threads share. Above `max_size` the schedule takes
+    too long and is not measured.
     """
 
     make: Callable[..., Made]
     sizes: Mapping[str, int] = field(default_factory=dict)
-    size_as: tuple[str, ...] = ()
-    most: int | None = None
+    size_parameters: tuple[str, ...] = ()
+    max_size: int | None = None
     tiles: Mapping[str, int] = field(default_factory=dict)
     fixed: Callable[[int], Mapping[str, int]] | None = None
     parallel: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The name of the function that derives it, with its tiles and the sizes that it is called with."""
-        told = [f"{name} = {value}" for name, value in (*self.tiles.items(), *self.sizes.items())]
-        told += ["sizes fixed"] if self.fixed is not None else []
-        return f"{self.make.__name__} ({', '.join(told)})" if told else self.make.__name__
+        """Name of the function that derives the schedule, with its tiles and sizes."""
+        parameters = [f"{name} = {value}" for name, value in (*self.tiles.items(), *self.sizes.items())]
+        parameters += ["sizes fixed"] if self.fixed is not None else []
+        return f"{self.make.__name__} ({', '.join(parameters)})" if parameters else self.make.__name__
 
     def made(self, threads: int = 1) -> tuple[Program, bool]:
-        """The program for so many threads, and whether it was derived (or else stands as somebody wrote it)."""
+        """Return the program for a number of threads, and True if a schedule was derived."""
         return _made(self.make, tuple(self.tiles.items()), self.parallel if threads > 1 else ())
 
-    def contestant(self, problem: Problem, threads: int = 1) -> tuple[TimedFunction, bool]:
-        """What runs it, and whether it was derived (or else stands as somebody wrote it)."""
+    def candidate(self, problem: Problem, threads: int = 1) -> tuple[TimedFunction, bool]:
+        """Return a function that runs the kernel, and True if a schedule was derived."""
         fixed = self.fixed(problem.size) if self.fixed is not None else {}
         marked = self.parallel if threads > 1 else ()
         kernel, derived = _built(self.make, tuple(self.tiles.items()), marked, tuple(fixed.items()))
-        given = {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
+        given = {**self.sizes, **dict.fromkeys(self.size_parameters, problem.size)}
         inputs, out, sizes = problem.inputs, problem.out, {k: v for k, v in given.items() if k not in fixed}
         return lambda: kernel(*inputs, out=out, **sizes), derived
 
 
 _Numbers: TypeAlias = tuple[tuple[str, int], ...]
-"""Names with their numbers, as a key."""
+"""Pairs of a name and a number, as a hashable key."""
 
 
-# A schedule that is asked for at several sizes, or for several threads, is derived and built once in a process.
+# A process derives and builds each schedule once, also for several sizes and numbers of threads.
 
 
 @cache
@@ -128,7 +127,7 @@ def _derived(make: Callable[..., Made], tiles: _Numbers) -> Made:
 @cache
 def _made(make: Callable[..., Made], tiles: _Numbers, marked: tuple[str, ...]) -> tuple[Program, bool]:
     made = _derived(make, tiles)
-    if not isinstance(made, Session):
+    if not isinstance(made, atl.Session):
         return made, False
     shared = made.branch()
     for loop in marked:
@@ -137,69 +136,71 @@ def _made(make: Callable[..., Made], tiles: _Numbers, marked: tuple[str, ...]) -
 
 
 @cache
-def _built(make: Callable[..., Made], tiles: _Numbers, marked: tuple[str, ...], fixed: _Numbers) -> tuple[Kernel, bool]:
+def _built(
+    make: Callable[..., Made], tiles: _Numbers, marked: tuple[str, ...], fixed: _Numbers
+) -> tuple[atl.Kernel, bool]:
     program, derived = _made(make, tiles, marked)
-    return compiled(program, sizes=dict(fixed) or None), derived
+    return atl.compile(program, sizes=dict(fixed) or None), derived
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """A schedule of which autotuning finds the numbers: a function of parameters, and the choices of each."""
+    """A schedule with parameters that autotuning chooses, and the choices of each parameter."""
 
-    schedule: Callable[..., Session]
+    schedule: Callable[..., atl.Session]
     choices: Mapping[str, Sequence[Any]]
 
     @property
     def name(self) -> str:
-        """The name of the function, of which the numbers are not known yet."""
+        """Name of the function, before its parameters are known."""
         return f"{self.schedule.__name__}, tuned"
 
     def found(
         self, problem: Problem, seconds: float, watch: Callable[[str], object]
     ) -> tuple[str, TimedFunction] | None:
-        """What is the fastest, as far as is known after so many seconds of trying: its name, and what runs it."""
+        """Tune for some seconds. Return the name of the fastest schedule, and a function that runs it."""
         start = self.schedule(**{name: values[0] for name, values in self.choices.items()}).theorem.lhs
-        inputs = {array.name: given for array, given in zip(start.inputs, problem.inputs, strict=True)}
+        inputs = {array.name: values for array, values in zip(start.inputs, problem.inputs, strict=True)}
         sizes = bind(start, (), inputs).sizes
-        tried = autotune(
+        tried = atl.autotune(
             self.schedule,
             self.choices,
             sizes,
             seconds,
-            measure=partial(measure, inputs=inputs),
+            measure=partial(atl.measure, inputs=inputs),
             watch=lambda one: watch(f"tuning {self.schedule.__name__}, {one}"),
         )
         if tried.stopped == "interrupted":
             raise KeyboardInterrupt
         if tried.best is None or tried.session is None:
             return None
-        kernel = compiled(tried.session.goal)
+        kernel = atl.compile(tried.session.goal)
         inputs_in_order, out = problem.inputs, problem.out
         return f"{self.schedule.__name__}({tried.best.name}), tuned", lambda: kernel(*inputs_in_order, out=out)
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
-    """The same work by another system: `make(problem, threads)` gives what runs it, and needs these modules.
+class Baseline:
+    """The same work by another system: `make(problem, threads)` returns a function that runs it.
 
-    `allocates` says of a system that it makes its result anew: it cannot write into an array that is there. `least` is
-    the smallest size that it takes.
+    `needs` lists the Python modules that it imports. A baseline that `allocates` returns a new array, because it cannot
+    write into an existing one. `min_size` is the smallest size that it supports.
     """
 
     name: str
     make: Callable[[Problem, int], TimedFunction]
     needs: tuple[str, ...] = ()
     allocates: bool = False
-    least: int = 1
+    min_size: int = 1
 
     def lacks(self) -> tuple[str, ...]:
-        """The modules that are not installed."""
+        """Return the modules that are not installed."""
         return tuple(module for module in self.needs if find_spec(module) is None)
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """What no program can beat: copying or reading so many bytes, or so many operations in fused multiply-adds."""
+class Roofline:
+    """A lower bound of the time: copying or reading `work` bytes, or `work` operations in fused multiply-adds."""
 
     kind: Literal["copy", "read", "fma"]
     work: Callable[[Problem], float]
@@ -207,47 +208,47 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A computation with everybody who does it; `quick` is its size in a run of a minute, if it takes part in that.
+    """A computation with our schedules and the baselines.
 
-    `tuned` are schedules of which what autotuning has found takes part too.
+    `quick` is its size in a quick run; None leaves it out of that run. `tuned` lists schedules with tuned parameters.
     """
 
     name: str
-    says: str
+    description: str
     sizes: tuple[int, ...]
     pose: Callable[[int], Problem]
     ours: tuple[Ours, ...]
-    rivals: tuple[Rival, ...]
-    limit: Limit
-    most: int
+    baselines: tuple[Baseline, ...]
+    roofline: Roofline
+    max_size: int
     quick: int | None = None
     tuned: tuple[Tuning, ...] = ()
 
 
 def moved(problem: Problem) -> float:
-    """The bytes that any program for this problem must move: all inputs once, and the result."""
+    """Return the bytes that any program for this problem must move: all inputs once, and the result."""
     return float(sum(array.nbytes for array in problem.inputs) + problem.out.nbytes)
 
 
 def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 1) -> Array:
-    """Random numbers between 0 and 1: sums of them lose nothing to cancellation, so that they can be compared."""
+    """Return random numbers between 0 and 1. Sums of them have no cancellation, so they can be compared."""
     made: Array = np.random.default_rng(seed).random(shape, dtype=np.float64).astype(dtype)
     return made
 
 
-BEHIND_A_PAGE: Final = 16
-"""The offset in bytes of the first element of a large NumPy array from the start of a page."""
+NUMPY_OFFSET: Final = 16
+"""Offset in bytes of the first element of a large NumPy array from the start of a page."""
 HUGE: Final = 1 << 22
-"""The size in bytes from which on NumPy asks the system for huge pages."""
+"""Size in bytes from which NumPy requests huge pages."""
 
 
 def pages_for(shape: tuple[int, ...], dtype: str) -> tuple[mmap.mmap, Array]:
-    """Return private memory, and an array in it that is aligned as NumPy's are, no better."""
+    """Return private memory, and an array in it with the alignment of NumPy's arrays."""
     size = prod(shape) * np.dtype(dtype).itemsize
-    memory = mmap.mmap(-1, BEHIND_A_PAGE + size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, NUMPY_OFFSET + size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory, np.ndarray(shape, dtype, memory, BEHIND_A_PAGE)
+    return memory, np.ndarray(shape, dtype, memory, NUMPY_OFFSET)
 
 
 def posed(
@@ -257,7 +258,7 @@ def posed(
     terms: Callable[[int], int] = lambda _: 16,
     dtype: str = "float32",
 ) -> Callable[[int], Problem]:
-    """How a problem is made of a size: from the shapes of the inputs, and of the result as the last one."""
+    """Return a function from a size to a problem. `shapes` gives the shapes of the inputs, then of the result."""
 
     def pose(size: int) -> Problem:
         *inputs, result = shapes(size)

@@ -1,6 +1,6 @@
-"""The C that a person would write who knows the machine: the sources, with REAL for the type of the elements.
+"""Sources of the hand-written C baselines, with REAL for the element type.
 
-Each function takes the inputs, the result and the size, and is called like that by `bench.rivals.c.by_hand`.
+Each function takes the inputs, the result and the size. `bench.baselines.c.by_hand` compiles and calls it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ void blur_fused(const REAL *restrict v, REAL *restrict out, int64_t n)
     }
 }
 """
-"""Nine reads a pixel, the border apart."""
+"""Nine reads per pixel, with separate loops for the border."""
 
 BLUR_RING: Final = """
 #include <stdlib.h>
@@ -67,7 +67,7 @@ void blur_ring(const REAL *restrict v, REAL *restrict out, int64_t n)
     }
 }
 """
-"""The sliding window: strips of rows, the sums of three rows in a ring. A fourth that is never computed is zero."""
+"""A sliding window: strips of rows, with the sums of three rows in a circular buffer."""
 
 PRODUCT: Final = """
 #include <stdlib.h>
@@ -123,7 +123,7 @@ void product(const REAL *restrict a, const REAL *restrict b, REAL *restrict out,
     free(bp);
 }
 """
-"""Both operands packed into panels, tiles of rows and two vectors in registers."""
+"""Both operands packed into panels; register tiles two vectors wide."""
 
 CONVOLUTION: Final = """
 #include <stdlib.h>
@@ -164,7 +164,7 @@ void convolution(const REAL *restrict x, const REAL *restrict w, REAL *restrict 
     free(wp);
 }
 """
-"""Gather: tiles of channels and three vectors of positions, over packed weights and a padded piece of input."""
+"""Gather: register tiles of channels and three vectors of positions, over packed weights and a padded input."""
 
 TRANSPOSE: Final = """
 void transposed(const REAL *restrict x, REAL *restrict out, int64_t n)
@@ -212,7 +212,7 @@ void applied(const REAL *restrict a, const REAL *restrict x, REAL *restrict out,
     }
 }
 """
-"""Four rows at a time, so that each element of the vector is read once for them."""
+"""Four rows at a time, so that each element of the vector is read once for four rows."""
 
 STENCIL: Final = """
 void stencil(const REAL *restrict v, REAL *restrict out, int64_t n)
@@ -238,7 +238,7 @@ void stencil(const REAL *restrict v, REAL *restrict out, int64_t n)
         }
 }
 """
-"""The plain loops, with the border apart."""
+"""Plain loops, with separate loops for the border."""
 
 FILTERS: Final = """
 #include <stdlib.h>
@@ -278,7 +278,7 @@ void filters(const REAL *restrict x, const REAL *restrict w, REAL *restrict out,
     free(wp);
 }
 """
-"""Tiles of channels and two vectors of columns, over packed weights and rows with zeros behind them."""
+"""Register tiles of channels and two vectors of columns, over packed weights and zero-padded rows."""
 
 LAYER_NORM: Final = """
 #include <math.h>
@@ -297,4 +297,4 @@ void layer_norm(const REAL *restrict x, REAL *restrict out, int64_t n)
     }
 }
 """
-"""Three passes over each row, which multiply by one over the deviation."""
+"""Three passes over each row; the last multiplies by the inverse deviation."""

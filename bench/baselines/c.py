@@ -1,4 +1,4 @@
-"""C written by hand, in shapes that are known to be good, built by the compiler and with the flags of our kernels."""
+"""Baselines in hand-written C, built by the same compiler and flags as our kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.contest import Problem
+from bench.comparison import Problem
 from lowering import TimedFunction, build_shared, load_shared
 
 ARRAYS: Final = {"float32": "float[]", "float64": "double[]"}
@@ -37,19 +37,19 @@ VECTORS: Final = """#include <stdint.h>
 #define ROWS_OF(WIDTH) (FITTING(WIDTH) < 8 ? FITTING(WIDTH) : 8)
 typedef REAL V __attribute__((vector_size(BYTES), aligned(sizeof(REAL))));
 """
-"""The vectors of the processor that the compiler builds for, and how large a tile of sums its registers hold.
+"""C macros for the vectors of the target processor, and for register tiles.
 
-ROWS_OF(WIDTH) is the number of rows of a tile of WIDTH vectors that stay in registers. The registers also hold a row of
-one operand, an element of the other, and without fused multiply-adds a product. More than eight rows gain nothing.
+ROWS_OF(WIDTH) is the number of rows of a register tile that is WIDTH vectors wide. The registers also hold a row of one
+operand, an element of the other, and without fused multiply-adds a product. More than eight rows gain nothing.
 """
 
 
 def built(
     source: str, name: str, declared: str, *, threads: int, extra: tuple[str, ...] = ()
 ) -> Callable[..., Callable[[], Any]]:
-    """A function of C: called with arrays and numbers it gives what runs it on them, which keeps the arrays alive.
+    """Compile a C function. The result binds arrays and numbers, and returns a function that runs it on them.
 
-    With one thread its loops are not parallel, so that no OpenMP is needed, which not every clang has.
+    With one thread the loops are not parallel, so no OpenMP is needed, which some clang installations lack.
     """
     several = ("-fopenmp",) if threads > 1 else ()
     source = source if threads > 1 else source.replace("#pragma omp parallel for\n", "\n")
@@ -64,7 +64,7 @@ def built(
         ]
 
         def run() -> Any:
-            # The function does not keep its library, nor cffi what it is called with.
+            # Keep the library and the buffers alive: the function object does not.
             return function(*kept) if library else None
 
         return run
@@ -73,7 +73,7 @@ def built(
 
 
 def by_hand(name: str, source: str) -> Callable[[Problem, int], TimedFunction]:
-    """What runs a function of C that takes the inputs, the result and the size of a problem.
+    """Return a baseline that runs a C function of the inputs, the result and the size of a problem.
 
     REAL in the source is the type of the elements, and V a vector of LANES of them; tiles have ROWS_OF(WIDTH) rows.
     """
