@@ -11,7 +11,7 @@ import pytest
 
 import atl
 from atl.core.index import constant
-from atl.errors import ATLError, RankError
+from atl.errors import ATLError
 from proofs_tests.attacks.injection import inject
 from proofs_tests.attacks.random_rules import FALSE, Law
 from proofs_tests.attacks.rule_tricks import TRICKS
@@ -152,13 +152,6 @@ def test_proof_status_is_independent_of_the_name() -> None:
     found = {declare(law.source(f"name_{number}"), f"name_{number}").status for number in range(5)}
     assert len(found) == 1
     assert found.pop().startswith("FalseRule")
-
-
-def test_elements_of_rank_five_are_refused() -> None:
-    x = atl.tensor("x", 1, 1, 1, 1, 1)
-    start = reflexivity(atl.program("p", [x], x + x))
-    with pytest.raises(RankError, match="no statement for elements of rank 5"):
-        rewrite(start, accepted(TWICE), (), {"a": x.node})
 
 
 @pytest.mark.parametrize("what", [what for what in TRICKS if "subclass" in what or "afterwards" in what])

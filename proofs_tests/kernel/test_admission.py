@@ -263,13 +263,6 @@ def test_argument_of_another_kind_is_refused(argument: Any) -> None:
         rewrite(start(), RULES["equal_index"], (), arguments, reverse=True)
 
 
-def test_path_is_made_of_positions() -> None:
-    for path in ((True,), (-1,), (0.0,), ("0",), (5,)):
-        odd: Any = path
-        with pytest.raises(NotEqual, match="no subterm"):
-            rewrite(start(2 * x), RULES["mul_comm"], odd, {})
-
-
 def named(body: Any, *inputs: ix.Array, given: tuple[Any, ...] = ()) -> Program:
     return Program("p", inputs or (DATA,), body, given)
 

@@ -60,12 +60,6 @@ class Agreeable:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_forged_theorem_is_not_renamed() -> None:
-    fake: Any = SimpleNamespace(lhs=doubled(), rhs=doubled(), chain=None, steps=())
-    with pytest.raises(NotATheorem, match="SimpleNamespace is not a theorem"):
-        with_names_and_marks(fake, doubled().body)
-
-
 def test_forged_theorem_does_not_receive_the_key() -> None:
     """Whoever holds the key could make any theorem."""
     handed: list[object] = []

@@ -104,6 +104,28 @@ def shadowing() -> Program:
     )
 
 
+def stencil() -> Program:
+    n = atl.sizes("n")
+    image = atl.tensor("image", n, n)
+    body = atl.gen(
+        n,
+        n,
+        lambda row, column: atl.sum(
+            3,
+            3,
+            lambda p, q: (
+                atl.guard(
+                    (row + p >= 1) & (row + p <= n) & (column + q >= 1) & (column + q <= n),
+                    image[row + p - 1, column + q - 1],
+                )
+                * atl.select(p < q, atl.value(p) / 16.0, atl.value(q) / 16.0)
+                + atl.maximum(image[row, column], 0.0)
+            ),
+        ),
+    )
+    return atl.program("stencil", [image], body)
+
+
 GOLDEN: Final[dict[Callable[[], Program], str]] = {
     matmul: """\
 matmul (A : float32[n, k], B : float32[k, m]) : float32[n, m] :=
@@ -124,6 +146,12 @@ gather (idx : int32[n] in [0, m) strict, x : float64[m]) : float64[n] :=
 shadowing (x : float32[n], i : size) : float32[n, i] :=
   let x1 := ⊞[i1 < n] x[i1] + 1 in
   ⊞[j < n] ⊞[i1 < i] Σ[j1 < n] x1[j1] * value(i1)""",
+    stencil: """\
+stencil (image : float32[n, n]) : float32[n, n] :=
+  ⊞[row < n] ⊞[column < n] Σ[p < 3] Σ[q < 3]
+    ([1 <= row + p <= n ∧ 1 <= column + q <= n] · image[row + p - 1, column + q - 1])
+    * select(p < q, value(p) / 16.0, value(q) / 16.0)
+    + max(image[row, column], 0.0)""",
 }
 TILED_ASCII: Final = """\
 tiled (A : float32[n, k], B : float32[k, m], t : size) : float32[n, m]
@@ -135,9 +163,10 @@ tiled (A : float32[n, k], B : float32[k, m], t : size) : float32[n, m]
 @pytest.mark.parametrize("make", GOLDEN, ids=lambda make: make.__name__)
 def test_program_prints_as_golden_text_and_reads_back(make: Callable[[], Program]) -> None:
     program, text = make(), GOLDEN[make]
-    plain = text.replace("⊞", "gen").replace("Σ", "sum").replace(" · ", " . ")
     assert show_program(program) == text
-    assert show_program(program, ascii=True) == (TILED_ASCII if make is tiled_matmul else plain)
+    if make is not stencil:
+        plain = text.replace("⊞", "gen").replace("Σ", "sum").replace(" · ", " . ")
+        assert show_program(program, ascii=True) == (TILED_ASCII if make is tiled_matmul else plain)
     assert_reads_back(program)
 
 
@@ -201,35 +230,6 @@ def test_alternative_notation_parses(loose: str, printed: str | None) -> None:
             parse_expr(loose, inputs=INPUTS)
     else:
         assert show(parse_expr(loose, inputs=INPUTS)) == printed
-
-
-def test_long_program_is_broken_at_its_structure() -> None:
-    n = atl.sizes("n")
-    image = atl.tensor("image", n, n)
-    body = atl.gen(
-        n,
-        n,
-        lambda row, column: atl.sum(
-            3,
-            3,
-            lambda p, q: (
-                atl.guard(
-                    (row + p >= 1) & (row + p <= n) & (column + q >= 1) & (column + q <= n),
-                    image[row + p - 1, column + q - 1],
-                )
-                * atl.select(p < q, atl.value(p) / 16.0, atl.value(q) / 16.0)
-                + atl.maximum(image[row, column], 0.0)
-            ),
-        ),
-    )
-    assert str(atl.program("stencil", [image], body)) == (
-        """\
-stencil (image : float32[n, n]) : float32[n, n] :=
-  ⊞[row < n] ⊞[column < n] Σ[p < 3] Σ[q < 3]
-    ([1 <= row + p <= n ∧ 1 <= column + q <= n] · image[row + p - 1, column + q - 1])
-    * select(p < q, value(p) / 16.0, value(q) / 16.0)
-    + max(image[row, column], 0.0)"""
-    )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atl
-from rewrites import Session, reschedule
+from rewrites import Rule, Session, reschedule
 from rewrites.user_rules import Body, Elem, Equation, Index, Scalar, equation, given, rule, tactic
 
 OF_EXTREMES = """
@@ -38,6 +38,17 @@ def larger_and_smaller(a: Scalar, b: Scalar) -> Equation:
 def false_far_away(n: Index, e: Elem) -> Equation:
     """Law that is false at n = 1000 only, so that no small size refutes it."""
     return equation(atl.sum(n, lambda i: e), atl.sum(n, lambda i: e) + atl.guard(n == 1000, e), given(n >= 0))
+
+
+def taken_out(factor: int) -> Rule:
+    """Return a rule named "out" for this factor."""
+
+    @rule
+    def out(e: Scalar) -> Equation:
+        """A factor is taken out of a sum."""
+        return equation(factor * e + e, (factor + 1) * e)
+
+    return out
 
 
 @tactic

@@ -11,7 +11,7 @@ import atl
 from atl.core.index import bound, constant, size
 from atl.core.predicate import at_most
 from atl.core.terms import Concat, Gen, Let, Local, Type
-from atl.errors import ATLError, InvalidArgument, RankError, ShapeError
+from atl.errors import ATLError, InvalidArgument, ShapeError
 from rewrites.errors import PremiseFailed
 from rewrites.instantiation import Function
 from rewrites.kernel import reflexivity, rewrite
@@ -103,18 +103,6 @@ def test_shape_of_a_function_may_not_depend_on_its_index(j: str, error: type[ATL
         return
     with pytest.raises(error):
         rewrite(start, other_zeros(), (), arguments)
-
-
-def test_user_rule_is_refused_at_rank_five() -> None:
-    @rule
-    def itself(a: Elem) -> Equation:
-        """What is taken from twice a tensor is that tensor."""
-        return equation(a + a - a, a)
-
-    x = atl.tensor("x", *[1] * 5, dtype="float64")
-    start = reflexivity(atl.program("p", [x], x[0, 0, 0, 0, 0] + x[0, 0, 0, 0, 0]))
-    with pytest.raises(RankError, match="itself has no statement for elements of rank 5"):
-        rewrite(start, itself, (), {"a": x.node})
 
 
 def test_condition_of_indices_applies_under_binders() -> None:

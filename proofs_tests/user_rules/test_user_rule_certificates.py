@@ -15,8 +15,8 @@ import pytest
 import atl
 from atl.cli import main
 from atl.errors import InvalidArgument
-from proofs_tests.user_rules.samples import OF_EXTREMES, extremes, larger_and_smaller, program, telescope
-from rewrites import Rule, load, proof_trace, reschedule, rules
+from proofs_tests.user_rules.samples import OF_EXTREMES, extremes, larger_and_smaller, program, taken_out, telescope
+from rewrites import load, proof_trace, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.certificates.rule_json import _statement as statement_read
 from rewrites.certificates.rule_json import _statement_written as statement_written
@@ -103,23 +103,15 @@ def test_page_is_exported_without_the_rules_file(tmp_path: Path, capsys: pytest.
 
 @pytest.mark.long
 def test_rules_with_equal_names_are_distinguished() -> None:
-    def taken(factor: int) -> Rule:
-        @rule
-        def out(e: Elem) -> Equation:
-            """A factor is taken out of a sum."""
-            return equation(factor * e + e, (factor + 1) * e)
-
-        return out
-
     x, y = atl.tensor("x"), atl.tensor("y")
     start = atl.program("p", [x, y], (2 * x + x) * (3 * y + y))
-    theorem = reschedule(start).rw(taken(2)).rw(taken(3)).done()
+    theorem = reschedule(start).rw(taken_out(2)).rw(taken_out(3)).done()
     assert theorem.rhs.body == (3 * x * (4 * y)).node
     assert list(json.loads(dumps(theorem))["own"]) == ["out", "out#2"]
     back = loads(dumps(theorem))
     assert back.rhs == theorem.rhs
     assert [step.rule.name for step in back.steps] == ["out", "out"]
-    names: dict[str, Any] = {"out": taken(2), "out_2": taken(3)}
+    names: dict[str, Any] = {"out": taken_out(2), "out_2": taken_out(3)}
     exec(theorem.as_python(), names)
     assert names["theorem"].rhs == theorem.rhs
     confused = json.loads(dumps(theorem))

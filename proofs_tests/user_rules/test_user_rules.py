@@ -14,14 +14,7 @@ import pytest
 
 import atl
 from atl.errors import InvalidArgument, InvalidName
-from proofs_tests.user_rules.samples import (
-    OF_EXTREMES,
-    extremes,
-    false_far_away,
-    larger_and_smaller,
-    program,
-    telescope,
-)
+from proofs_tests.user_rules import samples
 from rewrites import reschedule, rules
 from rewrites.certificates.certificate import describe, dumps
 from rewrites.errors import FalseRule, NotATheorem, UntriedRule
@@ -35,17 +28,17 @@ from rewrites.user_rules import Body, Elem, Equation, Index, Matrix, Rule, Scala
 
 
 def unproved_theorem() -> Any:
-    return reschedule(extremes()).rw(larger_and_smaller).done()
+    return reschedule(samples.extremes()).rw(samples.larger_and_smaller).done()
 
 
 def test_proof_status_at_the_declaration() -> None:
-    assert str(proof_status(telescope)) == "proved for all sizes"
-    assert proof_status(false_far_away).status == 2
-    assert proof_status(larger_and_smaller).status == 1
-    assert "not proved: max, sqrt, casts and the like are compared" in str(proof_status(larger_and_smaller))
-    assert status_text(telescope) == "user-defined rule, proved for all sizes"
+    assert str(proof_status(samples.telescope)) == "proved for all sizes"
+    assert proof_status(samples.false_far_away).status == 2
+    assert proof_status(samples.larger_and_smaller).status == 1
+    assert "not proved: max, sqrt, casts and the like are compared" in str(proof_status(samples.larger_and_smaller))
+    assert status_text(samples.telescope) == "user-defined rule, proved for all sizes"
     assert status_text(rules["get_gen"]) == "proved for all sizes"
-    assert "proved for all sizes" in described(telescope)
+    assert "proved for all sizes" in described(samples.telescope)
 
 
 def forgets_a_term(n: Index, e: Body[Index]) -> Equation:
@@ -169,10 +162,16 @@ def test_catalogue_rule_is_not_replaced() -> None:
 
 
 def test_kernel_accepts_checked_rules_only() -> None:
-    start = reflexivity(program())
-    arguments = reschedule(program()).rw(telescope).done().steps[0].arguments
-    assert rewrite(start, telescope, (), arguments).rhs == reschedule(program()).rw(telescope).goal
-    for other in (replace(telescope), replace(telescope, statements=false_far_away.statements), copy.copy(telescope)):
+    start = reflexivity(samples.program())
+    arguments = reschedule(samples.program()).rw(samples.telescope).done().steps[0].arguments
+    assert (
+        rewrite(start, samples.telescope, (), arguments).rhs == reschedule(samples.program()).rw(samples.telescope).goal
+    )
+    for other in (
+        replace(samples.telescope),
+        replace(samples.telescope, statements=samples.false_far_away.statements),
+        copy.copy(samples.telescope),
+    ):
         with pytest.raises(NotATheorem, match="telescope is not a rule of the catalogue"):
             rewrite(start, other, (), arguments)
 
@@ -182,7 +181,7 @@ def test_refused_rule_is_not_accepted() -> None:
     made = Rule("commutes", "own", "", "A difference commutes.", kinds, {(0,): stated(commutes, kinds, (0,))})
     assert status_of(made) is None
     with pytest.raises(NotATheorem, match="commutes is not a rule of the catalogue"):
-        rewrite(reflexivity(extremes()), made, (), {name: atl.tensor("x").node for name in kinds})
+        rewrite(reflexivity(samples.extremes()), made, (), {name: atl.tensor("x").node for name in kinds})
 
 
 @pytest.mark.long
@@ -198,7 +197,7 @@ def test_unreferenced_rule_is_garbage_collected() -> None:
 
 def test_theorem_lists_its_unproved_rules() -> None:
     theorem = unproved_theorem()
-    assert theorem.unproved == (larger_and_smaller,)
+    assert theorem.unproved == (samples.larger_and_smaller,)
     assert repr(theorem) == "extremes = extremes, by 1 step; NOT PROVED: it holds if larger_and_smaller (tested) does"
     assert describe(theorem).startswith(
         "NOT PROVED: it holds if larger_and_smaller (tested) does. Derived by 1 step, that"
@@ -209,7 +208,7 @@ def test_theorem_lists_its_unproved_rules() -> None:
 
 
 def test_theorem_by_a_proved_rule_has_no_caveat() -> None:
-    theorem = reschedule(program()).rw(telescope).done()
+    theorem = reschedule(samples.program()).rw(samples.telescope).done()
     assert theorem.unproved == ()
     assert repr(theorem) == "rise = rise, by 1 step"
     assert "not proved" not in theorem._repr_html_()
@@ -218,26 +217,26 @@ def test_theorem_by_a_proved_rule_has_no_caveat() -> None:
 
 def test_theorem_by_an_unrefuted_false_rule_has_a_caveat() -> None:
     n, x = atl.sizes("n", min=0), atl.tensor("x")
-    theorem = reschedule(atl.program("many", [x], atl.sum(n, lambda i: x))).rw(false_far_away).done()
-    assert theorem.unproved == (false_far_away,)
+    theorem = reschedule(atl.program("many", [x], atl.sum(n, lambda i: x))).rw(samples.false_far_away).done()
+    assert theorem.unproved == (samples.false_far_away,)
     assert describe(theorem).startswith("NOT PROVED")
 
 
 def test_session_finds_a_used_rule_by_name() -> None:
-    s = reschedule(extremes(), own=[larger_and_smaller])
-    assert s.rw("larger_and_smaller").goal == reschedule(extremes()).rw(larger_and_smaller).goal
-    s = reschedule(program())
+    s = reschedule(samples.extremes(), own=[samples.larger_and_smaller])
+    assert s.rw("larger_and_smaller").goal == reschedule(samples.extremes()).rw(samples.larger_and_smaller).goal
+    s = reschedule(samples.program())
     with pytest.raises(InvalidArgument, match=r"(?s)telescope is a user-defined rule.*s\.rw\(telescope\)"):
         s.rw("telescope")
-    assert s.rw(telescope).undo().branch().rw("telescope").goal == s.redo().goal
-    assert reschedule(program(), own=(telescope,)).rw("telescope").goal == s.goal
-    for wrong in ([rules["get_gen"]], telescope, "telescope"):
+    assert s.rw(samples.telescope).undo().branch().rw("telescope").goal == s.redo().goal
+    assert reschedule(samples.program(), own=(samples.telescope,)).rw("telescope").goal == s.goal
+    for wrong in ([rules["get_gen"]], samples.telescope, "telescope"):
         with pytest.raises(InvalidArgument, match="a list of user-defined rules"):
-            reschedule(program(), own=wrong)  # type: ignore[arg-type]
+            reschedule(samples.program(), own=wrong)  # type: ignore[arg-type]
 
 
 def test_script_imports_the_rule() -> None:
-    theorem = reschedule(program()).rw(telescope).done()
+    theorem = reschedule(samples.program()).rw(samples.telescope).done()
     script = theorem.as_python()
     assert "from proofs_tests.user_rules.samples import telescope" in script
     names: dict[str, Any] = {}
@@ -247,23 +246,15 @@ def test_script_imports_the_rule() -> None:
 
 def test_script_asks_for_the_definition_of_a_notebook_rule() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(OF_EXTREMES, names)
-    script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
+    exec(samples.OF_EXTREMES, names)
+    script = reschedule(samples.extremes()).rw(names["larger_and_smaller"]).done().as_python()
     assert "# larger_and_smaller is a user-defined rule: define it here" in script
 
 
 def test_sweep_uses_the_given_rule_among_equal_names() -> None:
-    def taken(factor: int) -> Rule:
-        @rule
-        def out(e: Scalar) -> Equation:
-            """A factor is taken out of a sum."""
-            return equation(factor * e + e, (factor + 1) * e)
-
-        return out
-
     x, y = atl.tensor("x"), atl.tensor("y")
     s = reschedule(atl.program("p", [x, y], (2 * x + x) * (3 * y + y) * (2 * y + y)))
-    s.rw(taken(2)).rw(taken(3), all=True)
+    s.rw(samples.taken_out(2)).rw(samples.taken_out(3), all=True)
     assert s.goal.body == (3 * x * (4 * y) * (2 * y + y)).node
 
 
