@@ -162,7 +162,7 @@ class Run:
     ) -> Theorem | None:
         direction = (made.rule.name, made.reverse)
         self.report.attempts[direction] += 1
-        theorem = self._asked(
+        theorem = self._attempt_step(
             kind,
             lambda: kernel.rewrite(start, made.rule, made.path, arguments, reverse=made.reverse),
             f"{made.rule.name}{' in reverse' if made.reverse else ''} at {list(made.path)}",
@@ -172,7 +172,7 @@ class Run:
         self.report.applied[direction] += theorem is not None
         return theorem
 
-    def _asked(
+    def _attempt_step(
         self, kind: str, ask: Callable[[], Theorem | None], what: str, choices: Choices, about: Program
     ) -> Theorem | None:
         """Run an attempt and evaluate its theorem."""
@@ -269,13 +269,13 @@ class Run:
         for _ in range(3):
             program = damaged_program(choices, made.declarations, made.program)
             ask = partial(kernel.reflexivity, program)
-            start = self._asked(DAMAGED_PROGRAM, ask, "itself", choices, made.program)
+            start = self._attempt_step(DAMAGED_PROGRAM, ask, "itself", choices, made.program)
             if start is not None:
                 self._step(IN_DAMAGED_PROGRAM, start, made, made.arguments, choices)
 
     def _forged(self, start: Theorem, made: Attack, choices: Choices) -> None:
         for forgery in FORGERIES:
-            self._asked(
+            self._attempt_step(
                 f"forgery: {forgery.__name__}",
                 partial(forgery, choices, start, made, made.declarations),
                 made.rule.name,

@@ -285,11 +285,13 @@ class Run:
         except ATLError as error:
             self.report.theorems[f"no program: {type(error).__name__}"] += 1
             return None
-        theorem = self._asked(lambda: kernel.rewrite(start, rule, path, arguments, reverse=reverse), rule, choices)
+        theorem = self._attempt_step(
+            lambda: kernel.rewrite(start, rule, path, arguments, reverse=reverse), rule, choices
+        )
         if theorem is not None:
             self.report.ranks.update([max(stated.ranks, default=0)])
             self.report.types.update(set(used.types.values()))
-        self._asked(lambda: reschedule(start.lhs).rw(rule, reverse=reverse).done(), rule, choices, how="session")
+        self._attempt_step(lambda: reschedule(start.lhs).rw(rule, reverse=reverse).done(), rule, choices, how="session")
         return theorem
 
     def _instance(
@@ -307,7 +309,9 @@ class Run:
             return used, arguments, (made.lhs, made.rhs), made.premises
         return None
 
-    def _asked(self, ask: Callable[[], Theorem], rule: Rule, choices: Choices, how: str = "kernel") -> Theorem | None:
+    def _attempt_step(
+        self, ask: Callable[[], Theorem], rule: Rule, choices: Choices, how: str = "kernel"
+    ) -> Theorem | None:
         try:
             theorem = ask()
         except ATLError as error:

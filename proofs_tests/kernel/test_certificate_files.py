@@ -25,7 +25,6 @@ from rewrites.errors import CertificateError
 from rewrites.kernel import Theorem, reflexivity
 from rewrites.rules import RULES
 
-LAYERS = ("trivial", "linear", "z3")
 n, m = atl.sizes("n m")
 x = atl.tensor("x", n)
 
@@ -298,13 +297,9 @@ def test_description_counts_and_sorts_layers_of_premises() -> None:
     assert said == (
         f"  the prover's answer to 3 premises: 2 by z3, 1 by {premise.layer}; 1 where the facts contradict each other"
     )
-    said = certificate._premises_text(
-        [
-            replace(
-                step, premises=[replace(premise, layer=layer, vacuous=False) for layer in ("trivial", "linear", "z3")]
-            )
-        ]
-    )
+    layers = ("trivial", "linear", "z3")
+    premises = tuple(replace(premise, layer=layer, vacuous=False) for layer in layers)
+    said = certificate._premises_text([replace(step, premises=premises)])
     assert said == "  the prover's answer to 3 premises: 1 by linear, 1 by trivial, 1 by z3"
 
 
