@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
-from proofs_tests.mutation.rooms import HERE, ROOMS
+from proofs_tests.mutation.packages import HERE, SCOPES
 
 LIBRARY: Final = ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
 FOLDER: Final = HERE / "out" / "coverage"
@@ -89,20 +89,20 @@ def _share(reached: int, of: int) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Return 1 if a test fails, 2 without the package coverage."""
     parser = argparse.ArgumentParser(prog="python -m proofs_tests.coverage", description="What the tests reach.")
-    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=f"{', '.join(ROOMS)} (default: all)")
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=f"{', '.join(SCOPES)} (default: all)")
     parser.add_argument("--workers", default="0", help="processes of pytest-xdist (default: none)")
     parser.add_argument("--tests", action="append", default=[], metavar="PATH", help="some of the tests instead")
     parser.add_argument("--add", action="store_true", help="count what earlier runs have reached too")
     parser.add_argument("--missing", action="store_true", help="list what no test reaches")
     asked = parser.parse_args(argv)
-    if unknown := [name for name in asked.packages if name not in ROOMS]:
-        parser.error(f"there is no package {unknown[0]}; one of {', '.join(ROOMS)}")
+    if unknown := [name for name in asked.packages if name not in SCOPES]:
+        parser.error(f"there is no package {unknown[0]}; one of {', '.join(SCOPES)}")
     if find_spec("coverage") is None:
         print("the package coverage is not installed: pip install coverage", file=sys.stderr)
         return 2
-    tests = asked.tests or list(dict.fromkeys(test for name in asked.packages for test in ROOMS[name].tests))
+    tests = asked.tests or list(dict.fromkeys(test for name in asked.packages for test in SCOPES[name].tests))
     # Measuring is slow: include the files of the given packages only. For the whole library, include unimported files.
-    included = ",".join(str(HERE / path) for name in asked.packages for path in ROOMS[name].paths())
+    included = ",".join(str(HERE / path) for name in asked.packages for path in SCOPES[name].paths())
     source = ",".join(str(HERE / name) for name in LIBRARY)
     measured_files = f"include = {included}" if included else f"source = {source}"
     code, files = measured(tests, measured_files, asked.workers, add=asked.add)
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for module in () if asked.packages else absent_modules():
         print(f"not counted, as {module} is not installed: {len(ABSENT[module])} functions that need it")
     if asked.missing:
-        wanted = {path for name in asked.packages for path in ROOMS[name].paths()} or set(files)
+        wanted = {path for name in asked.packages for path in SCOPES[name].paths()} or set(files)
         for path in sorted(wanted & set(files)):
             if not_reached := missing(files[path]):
                 print(f"{path}: {not_reached}")
@@ -156,7 +156,7 @@ def absent_modules() -> list[str]:
 def by_package(files: Mapping[str, Any], packages: Sequence[str]) -> list[Reached]:
     """Return the sums for these packages, or for the library's packages and the whole library."""
     if packages:
-        return [_sum(name, [files[path] for path in ROOMS[name].paths() if path in files]) for name in packages]
+        return [_sum(name, [files[path] for path in SCOPES[name].paths() if path in files]) for name in packages]
     found = [_sum(package, [of for path, of in files.items() if path.startswith(f"{package}/")]) for package in LIBRARY]
     return [*found, _sum("the library", list(files.values()))]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from proofs_tests.mutation.planting import nothing_is_remembered
+from proofs_tests.mutation.planting import clear_memos
 
 MOST: Final = 1 << 30
 """Maximum memory of a test process, in bytes."""
@@ -61,7 +61,7 @@ class Memory:
         """Clear memos if the process has grown by `STEP`. Raise `AssertionError` if it exceeds the limit."""
         if self.peak() > self.emptied_at + STEP:
             self.emptied_at = self.peak()
-            nothing_is_remembered(without=OF_COMPILERS)
+            clear_memos(without=OF_COMPILERS)
             gc.collect()
         if (most := self.peak()) > self.allowed:
             self.allowed = most

@@ -1,4 +1,4 @@
-"""Calls of tactics with random arguments, for random derivations: each tactic where the goal has something for it."""
+"""Random calls of tactics that fit the goal, for random derivations."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from random import Random
 from typing import Any, Final
 
 from atl.core.index import Index, Size, atoms, index
-from atl.core.terms import (
-    OPERATORS_BY_WORD,
-    Access,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Reduce,
-    Reshape,
-    Term,
-)
+from atl.core.terms import OPERATORS_BY_WORD, Access, Gen, Guard, Input, Let, Reduce, Reshape, Term
 from atl.surface.values import IndexExpr
 from layouts import antidiagonal, backwards, blocked, column_major, morton, padded, skewed, swizzled
 from rewrites import Session
 from rewrites.cursors.cursor import Cursor, cursors, walk
 
 Call = Callable[[Session, Random], Session | None]
-"""A call of a tactic; None when the goal has nothing for it."""
+"""A call of a tactic, or None if the goal does not fit."""
 
 
 def _loops(s: Session) -> list[Cursor]:
@@ -36,7 +26,7 @@ def _nested(s: Session) -> list[Cursor]:
 
 
 def _inside(cursor: Cursor) -> Term:
-    """What stands directly in a loop, below guards."""
+    """Return the body of a loop, below guards."""
     at = cursor.child(0)
     while isinstance(at.term, Guard):
         at = at.child(0)
@@ -52,7 +42,7 @@ def _one(random: Random, among: list[Cursor]) -> Cursor | None:
 
 
 def _bound(random: Random, cursor: Cursor) -> IndexExpr:
-    """An index within a loop's range, if sizes and small numbers give one."""
+    """Return an index in the loop's range, made of sizes and small numbers, or None."""
     assert isinstance(cursor.term, Gen | Reduce)
     low, high = cursor.term.low, cursor.term.high
     choices: list[Index] = [low + random.randint(0, 3), high - random.randint(0, 2), index(random.randint(0, 4))]
@@ -147,7 +137,7 @@ def _stage(s: Session, random: Random) -> Session | None:
 
 
 def _pack(s: Session, random: Random) -> Session | None:
-    """An input, a let or an element, within a loop around it or before everything, in some order of the loops."""
+    """Stage or pack a random tensor, at a random loop, in a random order."""
     reads = [cursor for cursor in cursors(s.goal) if isinstance(cursor.term, Access | Input | Let)]
     cursor = _one(random, reads)
     if cursor is None:
@@ -158,7 +148,7 @@ def _pack(s: Session, random: Random) -> Session | None:
 
 
 def _layout(random: Random, rank: int) -> Any:
-    """A storage of tensors of this rank, mostly."""
+    """Return a random storage, usually of this rank."""
     of_any = [padded(random.randint(0, 2)), morton(random.choice((2, 4))), backwards, column_major]
     of_some = [blocked(*(random.randint(1, 4) for _ in range(random.choice((rank, rank, 2))))), skewed, antidiagonal]
     return random.choice([*of_any, *of_some, swizzled(random.choice((2, 4)), random.randint(1, 2))])
@@ -183,7 +173,7 @@ def _reorder(s: Session, random: Random) -> Session | None:
 
 
 def _pad(s: Session, random: Random) -> Session | None:
-    """An input, a let or an element, within a loop around it or before everything."""
+    """Stage a random tensor or element, at a random loop or at the start."""
     cursor = _one(random, [cursor for cursor in cursors(s.goal) if isinstance(cursor.term, Access | Input | Let)])
     if cursor is None:
         return None
@@ -277,7 +267,7 @@ def _extent(cursor: Cursor) -> int | None:
 
 
 def _mark(s: Session, random: Random) -> Session | None:
-    """A loop or a let, or all of that name, with a mark that it has not had, or without one."""
+    """Change the mark of a loop or let, or of all with that name."""
     cursor = _one(random, _loops(s) + _lets(s))
     if cursor is None or cursor.term.form.mark is None:
         return None
@@ -335,4 +325,4 @@ TACTICS: Final[dict[str, Call]] = {
     "mark": _mark,
     "rename": _rename,
 }
-"""Every tactic of a session by its name."""
+"""The random calls by name of the tactic."""

@@ -1,4 +1,4 @@
-"""Random derivations keep every program well-formed and its values; the long run is `random_derivations`."""
+"""Random derivations keep programs well-formed and their values; planted faults are found."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rewrites.rule import Equation
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(8))
-def test_every_program_of_a_random_derivation_computes_what_the_start_does(numbers: range) -> None:
-    """Each planted fault below is found by the second derivation of a seed: four times as many are made."""
+def test_random_derivations_keep_values(numbers: range) -> None:
+    # Planted faults are found by the second derivation of a seed; this makes four times as many.
     report = run(numbers, 7)
     print(report)
     assert not report.failures, report.failures[0]
@@ -29,20 +29,19 @@ def test_every_program_of_a_random_derivation_computes_what_the_start_does(numbe
 @pytest.mark.parametrize(
     "count", [pytest.param(60, marks=pytest.mark.long), pytest.param(len(rules), marks=pytest.mark.slow)]
 )
-def test_every_rule_has_its_turn(count: int) -> None:
-    """Two of three derivations start from an instance of the next rule."""
+def test_every_rule_is_used(count: int) -> None:
     starts = (start_of(number, Random(number)) for number in range(3 * count // 2 + 3))
     turns = {start.rule.name for start in starts if start.rule is not None}
     assert turns >= set(list(rules)[:count])
 
 
-def test_every_tactic_of_a_session_is_among_the_steps() -> None:
+def test_every_tactic_is_used() -> None:
     public = {name for name in tactics.__all__ if hasattr(Session, name)}
     assert public == set(TACTICS)
 
 
-def test_a_false_rule_is_found_by_a_random_derivation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: an addition whose operands are said to be equal."""
+def test_false_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a false rule: the operands of an addition are equal."""
     add = rules["add_comm"]
 
     def wrong(**arguments: object) -> Equation:
@@ -52,13 +51,13 @@ def test_a_false_rule_is_found_by_a_random_derivation(monkeypatch: pytest.Monkey
 
     planted = {"wrong": restated(add, wrong, "wrong")}
     monkeypatch.setattr(random_derivations, "rules", planted)
-    monkeypatch.setattr(kernel, "RULES", planted)  # which takes no rule from elsewhere
+    monkeypatch.setattr(kernel, "RULES", planted)  # the kernel uses only these rules
     assert any(run([number], 7).failures for number in range(6))
 
 
 @pytest.mark.long
-def test_an_undo_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: undo takes back one call less than it is asked to."""
+def test_incomplete_undo_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant an undo of one call too few."""
     undo = Session.undo
     monkeypatch.setattr(Session, "undo", lambda self, count=1: undo(self, max(0, count - 1)))
     assert any(run([number], 7).failures for number in range(6))

@@ -131,18 +131,18 @@ def test_uninstalled_matrices_are_reported_as_skipped(
     monkeypatch.setitem(sys.modules, "pyamg.gallery", None)
     monkeypatch.setattr(command, "comparisons", lambda *_, **__: [("CSR", "pyamg bar", lambda: example("bar"))])
     assert main(["CSR"]) == 0
-    assert "pyamg bar" in (said := capsys.readouterr().out)
-    assert "SKIPPED: pyamg.gallery is not installed" in said
+    assert "pyamg bar" in (output := capsys.readouterr().out)
+    assert "SKIPPED: pyamg.gallery is not installed" in output
 
 
 def test_small_matrices_have_separate_means() -> None:
     lines = [
         Line("CSR", matrix, 7, "scipy", 1.0, ratio, ratio, ratio) for matrix, ratio in (("pyamg bar", 0.5), ("a", 2.0))
     ]
-    said = report.means(lines).splitlines()
-    assert "2.00" in said[-2]
-    assert said[-1].startswith("CSR, pyamg")
-    assert "0.50" in said[-1]
+    output = report.means(lines).splitlines()
+    assert "2.00" in output[-2]
+    assert output[-1].startswith("CSR, pyamg")
+    assert "0.50" in output[-1]
 
 
 def test_benchmarks_are_selected_by_name_and_size(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from lowering.nest.loopnest import Accumulate, LoopNest, statements
 from lowering.passes.single_stores import with_single_stores
 from proofs_tests.nests.by_hand import at, cell, i, j, loop, m, n, nest, output, tensor, vi, vj
 from proofs_tests.nests.scatters.nests import ONCE, TWICE, scatters
-from proofs_tests.storages.ways import WAYS, T, faults_in_c
+from proofs_tests.storages.storages import STORAGES, T, faults_in_c
 from rewrites import reschedule
 
 
@@ -57,10 +57,10 @@ def test_a_buffer_to_which_two_statements_add_is_left_alone() -> None:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("name", sorted(set(WAYS) - {"turning", "swizzled in chunks", "padded", "column-major"}))
+@pytest.mark.parametrize("name", sorted(set(STORAGES) - {"turning", "swizzled in chunks", "padded", "column-major"}))
 def test_a_generation_that_is_run_in_the_order_of_a_layout_is_stored_plainly(name: str) -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
-    s = reschedule(program, given=[T >= 1]).reorder(["i", "j"], WAYS[name])
+    s = reschedule(program, given=[T >= 1]).reorder(["i", "j"], STORAGES[name])
     of = lower(s.goal)
     assert (adds(of), of.complete) == (0, True)
 

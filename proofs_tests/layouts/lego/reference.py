@@ -1,4 +1,4 @@
-"""LEGO's definitions (Figs. 4, 5 and 9 of the paper) as they are written: every place is flat between two links."""
+"""Reference implementation of LEGO (Figs. 4, 5 and 9 of the paper): locations are flat between two links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Tile = tuple[list[int], Callable[..., int]]
 
 
 def flat(index: Sequence[int], dims: Sequence[int]) -> int:
-    """The canonical bijection."""
+    """Return the flat index: the canonical bijection."""
     place = 0
     for digit, extent in zip(index, dims, strict=True):
         place = place * extent + digit
@@ -21,7 +21,7 @@ def flat(index: Sequence[int], dims: Sequence[int]) -> int:
 
 
 def unflat(place: int, dims: Sequence[int]) -> list[int]:
-    """Its way back."""
+    """Return the digits of a flat index."""
     out = []
     for extent in reversed(dims[1:]):
         out.append(place % extent)
@@ -31,13 +31,13 @@ def unflat(place: int, dims: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ByHand:
-    """A view with the chain of its links, each of tiles with functions from digits to a flat place."""
+    """A view with a chain of links; each link has tiles with functions from digits to a flat location."""
 
     view: list[int]
     links: list[list[Tile]]
 
     def apply(self, index: Sequence[int]) -> int:
-        """The place of an element, link by link."""
+        """Return the location of an element, link by link."""
         place = flat(index, self.view)
         for link in self.links:
             left = unflat(place, [extent for dims, _ in link for extent in dims])
@@ -49,7 +49,7 @@ class ByHand:
 
 
 def regular(dims: list[int], sigma: list[int]) -> Tile:
-    """A RegP, by its definition."""
+    """Return a RegP, by definition."""
 
     def function(*digits: int) -> int:
         return flat([digits[k - 1] for k in sigma], [dims[k - 1] for k in sigma])
@@ -58,12 +58,12 @@ def regular(dims: list[int], sigma: list[int]) -> Tile:
 
 
 def shuffled(dims: list[int], order: list[int]) -> tuple[Tile, Callable[[int], tuple[int, ...]]]:
-    """Elements in any order, and the way back."""
+    """Return a tile with its elements in this order, and the inverse."""
     return (dims, lambda *digits: order[flat(digits, dims)]), lambda place: tuple(unflat(order.index(place), dims))
 
 
 def factored(random: Random, size: int, most: int = 4) -> list[int]:
-    """Extents whose product is the size."""
+    """Return random extents whose product is the size."""
     out: list[int] = []
     while size > 1 and len(out) < most - 1:
         factor = random.choice([d for d in range(1, size + 1) if size % d == 0])
@@ -75,7 +75,7 @@ def factored(random: Random, size: int, most: int = 4) -> list[int]:
 
 
 def any_chain(random: Random) -> tuple[GroupBy, ByHand]:
-    """A random layout, and the same by hand."""
+    """Return a random layout, and its reference."""
     size = random.choice((6, 8, 12, 24, 36, 30, 7))
     view = factored(random, size)
     made, links = GroupBy(view), []

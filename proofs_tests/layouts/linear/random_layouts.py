@@ -9,13 +9,13 @@ from layouts import LinearLayout
 
 
 def widths(random: Random, names: Sequence[str], most: int) -> dict[str, int]:
-    """So many bits, at most, for some of these names."""
+    """Return random widths of up to `most` bits for some of these names."""
     chosen = random.sample(list(names), random.randint(1, len(names)))
     return {name: random.randint(0, most) for name in chosen}
 
 
 def layout(random: Random, ins: dict[str, int], outs: dict[str, int]) -> LinearLayout:
-    """Digits and coordinates of so many bits, with any bases; often each bit in a place of its own."""
+    """Return a random layout of these widths, often a permutation of bits."""
     whole = sum(outs.values())
     units = [1 << bit for bit in range(whole)]
     random.shuffle(units)
@@ -34,5 +34,5 @@ def layout(random: Random, ins: dict[str, int], outs: dict[str, int]) -> LinearL
 
 
 def any_layout(random: Random, most: int = 3) -> LinearLayout:
-    """Up to three digits and two coordinates."""
+    """Return a random layout of up to three digits and two coordinates."""
     return layout(random, widths(random, ("reg", "lane", "warp"), most), widths(random, ("i", "j"), most + 1))

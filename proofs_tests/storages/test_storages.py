@@ -1,4 +1,4 @@
-"""Storages: proved for every size, as enumerated at some, and refused with what goes wrong where a fault is planted."""
+"""Storages: proved for all sizes, compared with enumeration, and refused with a counterexample if faulty."""
 
 from __future__ import annotations
 
@@ -9,23 +9,11 @@ from itertools import product
 import pytest
 
 import atl
+import layouts
 from atl.core.index import Index, index, size
 from atl.prove import Facts, Proved, Refuted, forget, statistics, without_smt
 from atl.surface.reindexing import Reindexing
-from layouts import (
-    IndexFunction,
-    LayoutError,
-    backwards,
-    bijective,
-    blocked,
-    column_major,
-    compact_antidiagonal,
-    injective,
-    morton,
-    skewed,
-    swizzled,
-)
-from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
+from proofs_tests.storages.storages import STORAGES, T, at_sizes, variables
 from rewrites import reschedule
 from rewrites.errors import NotInjective
 from rewrites.tactics.reindexing.wellformed import check_reindexing
@@ -35,21 +23,21 @@ POSITIVE = Facts().assume((T >= 1).node)
 
 
 def stored(name: str) -> Reindexing:
-    made = WAYS[name]((N, M)).stored((N, M))
+    made = STORAGES[name]((N, M)).stored((N, M))
     assert isinstance(made, Reindexing)
     return made
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_a_storage_gives_each_element_a_place_of_its_own_for_every_size(name: str) -> None:
+@pytest.mark.parametrize("name", STORAGES)
+def test_storages_are_injective_for_all_sizes(name: str) -> None:
     check_reindexing(stored(name), POSITIVE)
-    layout = WAYS[name]((N, M))
-    if isinstance(layout, IndexFunction):
-        assert isinstance(injective(layout, given=[T >= 1]), Proved)
+    layout = STORAGES[name]((N, M))
+    if isinstance(layout, layouts.IndexFunction):
+        assert isinstance(layouts.injective(layout, given=[T >= 1]), Proved)
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_what_is_proved_is_what_is_enumerated(name: str) -> None:
+@pytest.mark.parametrize("name", STORAGES)
+def test_storages_agree_with_enumeration(name: str) -> None:
     made = stored(name)
     to, back = made.place(variables(2)), made.origin(variables(len(made.places)))
     for n, m, t in ((1, 1, 1), (4, 8, 2), (5, 3, 3), (2, 9, 7), (3, 0, 1)):
@@ -64,39 +52,39 @@ def test_what_is_proved_is_what_is_enumerated(name: str) -> None:
         assert len(seen) == n * m
 
 
-def test_bricks_are_blocks_of_three_dimensions() -> None:
+def test_three_dimensional_storages_are_proved() -> None:
     shape = (N, M, size("k"))
-    check_reindexing(blocked(2, 4, 8)(shape).stored(shape), Facts())
-    check_reindexing(morton(8)(shape).stored(shape), Facts())
+    check_reindexing(layouts.blocked(2, 4, 8)(shape).stored(shape), Facts())
+    check_reindexing(layouts.morton(8)(shape).stored(shape), Facts())
 
 
-@pytest.mark.parametrize("way", [skewed, backwards, compact_antidiagonal, column_major])
-def test_a_storage_without_padding_is_proved_onto_all_places_of_every_size(way: Callable[..., IndexFunction]) -> None:
+@pytest.mark.parametrize("way", [layouts.skewed, layouts.backwards, layouts.compact_antidiagonal, layouts.column_major])
+def test_unpadded_storages_are_bijective(way: Callable[..., layouts.IndexFunction]) -> None:
     n, m = atl.sizes("n m")
-    assert isinstance(bijective(way((n, m))), Proved)
-    assert isinstance(bijective(way((n, m)), 2 * n * m), Refuted)
+    assert isinstance(layouts.bijective(way((n, m))), Proved)
+    assert isinstance(layouts.bijective(way((n, m)), 2 * n * m), Refuted)
 
 
-def test_an_antidiagonal_lies_side_by_side_without_padding_in_its_compact_storage() -> None:
+def test_compact_antidiagonals_are_contiguous() -> None:
     for n, m in ((1, 1), (4, 4), (3, 5), (7, 2)):
-        layout = compact_antidiagonal((n, m))
+        layout = layouts.compact_antidiagonal((n, m))
         assert sorted(layout.table().tolist()) == list(range(n * m))
         neighbours = [(i, j) for i, j in product(range(n - 1), range(1, m))]
         assert all(layout(i + 1, j - 1) == layout(i, j) + 1 for i, j in neighbours)
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
-    assert "⊞[d < m] ⊞[i < n] A[i, (d - i) % m]" in str(reschedule(program).store("A", compact_antidiagonal))
+    assert "⊞[d < m] ⊞[i < n] A[i, (d - i) % m]" in str(reschedule(program).store("A", layouts.compact_antidiagonal))
 
 
-def test_a_storage_of_six_digits_is_checked_by_few_questions_without_a_search() -> None:
-    """That is what it takes to be checked in milliseconds."""
+def test_six_digit_storage_needs_few_queries() -> None:
+    # A few milliseconds in all.
     shape = (N, M, size("k"))
-    made = blocked(2, 4, 8)(shape).stored(shape)
+    made = layouts.blocked(2, 4, 8)(shape).stored(shape)
     forget()
     before = statistics.snapshot()
     check_reindexing(made, Facts())
-    asked = statistics.since(before)
-    assert 15 <= asked.trivial + asked.linear <= 30
-    assert asked.search == asked.z3 == asked.z3_refuted == asked.unknown == 0
+    counts = statistics.since(before)
+    assert 15 <= counts.trivial + counts.linear <= 30
+    assert counts.search == counts.z3 == counts.z3_refuted == counts.unknown == 0
 
 
 @pytest.mark.parametrize(
@@ -106,39 +94,37 @@ def test_a_storage_of_six_digits_is_checked_by_few_questions_without_a_search() 
         (N * N * N + 1, True, "that each element has a place within the extents"),
         (N * N * N + 1, False, "that each element has a separate place"),
     ],
-    ids=["extents", "places", "the way back"],
+    ids=["extents", "places", "inverse"],
 )
-def test_what_is_not_proved_says_what_it_is(extent: Index, copies: bool, what: str) -> None:
-    """z3 proves the first one."""
+def test_unproved_requirement_is_named(extent: Index, copies: bool, what: str) -> None:
+    # z3 proves the first one.
     made = Reindexing((N,), (extent,), lambda i: (i * i * i,), lambda p: (p,))
     with without_smt(), pytest.raises(NotInjective, match=f"it is not proved {what}"):
         check_reindexing(made, Facts(), copies=copies)
 
 
-# -- planted faults ---------------------------------------------------------------------------------------------------
-
 Fault = Callable[[Reindexing], Reindexing]
 
 
 def _one_place(made: Reindexing) -> Reindexing:
-    """`to` forgets its last digit."""
+    """Drop the last digit in `to`."""
     return Reindexing(made.shape, made.places, lambda *at: (*made.to(*at)[:-1], 0), made.inverse)
 
 
 def _next_place(made: Reindexing) -> Reindexing:
-    """`to` goes one further in its last digit."""
+    """Shift the last digit in `to`."""
     return Reindexing(made.shape, made.places, lambda *at: (*made.to(*at)[:-1], made.to(*at)[-1] + 1), made.inverse)
 
 
 def _next_element(made: Reindexing) -> Reindexing:
-    """`back` leads to the neighbour."""
+    """Shift the inverse to the neighbour."""
     back = made.inverse
     assert back is not None
     return Reindexing(made.shape, made.places, made.to, lambda *at: (back(*at)[0], back(*at)[1] + 1))
 
 
 def _short(made: Reindexing) -> Reindexing:
-    """An extent is too small."""
+    """Make an extent too small."""
     tight = [extent - 1 if extent.constant != 2 else index(1) for extent in made.places[:1]]
     return Reindexing(made.shape, (*tight, *made.places[1:]), made.to, made.inverse)
 
@@ -147,8 +133,8 @@ FAULTS: dict[str, Fault] = {"to": _one_place, "there": _next_place, "back": _nex
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", WAYS)
-def test_a_planted_fault_is_refused_with_two_elements_that_meet_or_one_that_is_lost(name: str, fault: str) -> None:
+@pytest.mark.parametrize("name", STORAGES)
+def test_planted_faults_are_refused_with_a_counterexample(name: str, fault: str) -> None:
     whole, made = stored(name), FAULTS[fault](stored(name))
     with pytest.raises(NotInjective) as refused:
         check_reindexing(made, POSITIVE)
@@ -179,19 +165,19 @@ def test_a_planted_fault_is_refused_with_two_elements_that_meet_or_one_that_is_l
     check_reindexing(whole, POSITIVE)
 
 
-def test_what_is_no_storage_is_refused_where_it_is_made() -> None:
-    with pytest.raises(LayoutError, match="the extent of a tile is 0"):
-        blocked(0)
+def test_invalid_storages_are_refused() -> None:
+    with pytest.raises(layouts.LayoutError, match="the extent of a tile is 0"):
+        layouts.blocked(0)
     for wrong in (3, 0, 2048, 4.0):
         with pytest.raises(atl.errors.InvalidArgument, match="a power of two"):
-            morton(wrong)  # type: ignore[arg-type]
-    with pytest.raises(LayoutError, match="swizzled of a tensor with 1 dimension"):
-        swizzled(4)((N,))
+            layouts.morton(wrong)  # type: ignore[arg-type]
+    with pytest.raises(layouts.LayoutError, match="swizzled of a tensor with 1 dimension"):
+        layouts.swizzled(4)((N,))
     with pytest.raises(atl.errors.InvalidArgument, match="chunk=0"):
-        swizzled(4, 0)
+        layouts.swizzled(4, 0)
 
 
-def test_a_layout_of_another_shape_is_refused() -> None:
+def test_layout_of_another_shape_is_refused() -> None:
     program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
     with pytest.raises(atl.errors.InvalidArgument, match="the layout is for m x n elements, the tensor has n x m"):
-        reschedule(program).store("A", WAYS["skewed"]((M, N)))
+        reschedule(program).store("A", STORAGES["skewed"]((M, N)))

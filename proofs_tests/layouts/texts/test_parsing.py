@@ -1,4 +1,4 @@
-"""Layouts of all families are read as they are printed, and what is none is refused; nothing is evaluated."""
+"""Parsing printed layouts of all families, refusing invalid text, and the `layout` command."""
 
 from __future__ import annotations
 
@@ -10,32 +10,21 @@ from random import Random
 import pytest
 
 import atl
+import layouts
 from atl.cli import main as command_line
 from atl.errors import ATLError, InvalidArgument, ParseError
 from atl.prove import Proved, Refuted
-from layouts import (
-    Chain,
-    Layout,
-    LinearLayout,
-    as_layout,
-    ask,
-    bijective,
-    composition,
-    draw,
-    read_function,
-    zipped_divide,
-)
 from layouts.axe import Axe, locations
 from layouts.foundation.function import Function
 from layouts.lego import CoverBy, GenP, GroupBy
 from proofs_tests.layouts.axe.test_enumeration import drawn
-from proofs_tests.layouts.lego.by_hand import any_chain
-from proofs_tests.layouts.linear import drawing
+from proofs_tests.layouts.lego.reference import any_chain
+from proofs_tests.layouts.linear import random_layouts
 
 
 def same(a: Function, b: Function) -> bool:
-    """Whether two read the same: those that can be, are compared; else all values are."""
-    if isinstance(a, Axe | LinearLayout):
+    """Return whether two functions are equal: directly, or by text and values."""
+    if isinstance(a, Axe | layouts.LinearLayout):
         return a == b
     return str(a) == str(b) and a.table().tolist() == b.table().tolist()
 
@@ -43,14 +32,14 @@ def same(a: Function, b: Function) -> bool:
 def test_printed_layouts_of_every_family_parse() -> None:
     random = Random(21)
     for _ in range(40):
-        for made in (drawing.any_layout(random, 2), drawn(random), any_chain(random)[0]):
+        for made in (random_layouts.any_layout(random, 2), drawn(random), any_chain(random)[0]):
             if isinstance(made, GroupBy) and any(isinstance(p, GenP) for link in made.chain for p in link.permutations):
                 with pytest.raises(ParseError, match="functions"):
-                    read_function(str(made))
+                    layouts.read_function(str(made))
                 continue
-            if isinstance(made, LinearLayout) and not made.in_dims:
-                continue  # it is printed in words
-            assert same(read_function(str(made)), made), str(made)
+            if isinstance(made, layouts.LinearLayout) and not made.in_dims:
+                continue  # its text cannot be parsed
+            assert same(layouts.read_function(str(made)), made), str(made)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +64,7 @@ def test_printed_layouts_of_every_family_parse() -> None:
     ],
 )
 def test_each_function_name_parses(text: str, at: tuple[int, ...], place: int) -> None:
-    found = read_function(text)(*at)
+    found = layouts.read_function(text)(*at)
     assert (next(iter(found)) if isinstance(found, tuple) else int(getattr(found, "parts", [found])[0])) == place
 
 
@@ -96,55 +85,55 @@ REFUSED = (
 @pytest.mark.parametrize("text", REFUSED)
 def test_invalid_text_raises_atl_errors(text: str) -> None:
     with pytest.raises(ATLError):
-        draw(read_function(text))
+        layouts.draw(layouts.read_function(text))
 
 
 def test_invalid_text_prints_no_python_warning() -> None:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(ParseError):
-            read_function("4and:1")
-    assert not told
+            layouts.read_function("4and:1")
+    assert not caught
 
 
-def test_quotients_that_are_rounded_up_are_read_as_they_are_printed() -> None:
+def test_ceiling_quotients_parse_as_printed() -> None:
     n, m = atl.sizes("n m")
     for made in (CoverBy([n], [4]), CoverBy([n, 7], [m, 2], given=[m >= 1]), GroupBy([((n + 3) // 4 + m - 1) // m])):
-        again = read_function(str(made), given=[m >= 1])
+        again = layouts.read_function(str(made), given=[m >= 1])
         assert str(again) == str(made)
         assert again.where(n=11, m=3).table().tolist() == made.where(n=11, m=3).table().tolist()
 
 
 def test_extreme_layouts_are_drawn_and_described() -> None:
-    assert str(draw(read_function("()"))).endswith("0")
-    of_one = read_function("R[2:4@warp] + 1")
+    assert str(layouts.draw(layouts.read_function("()"))).endswith("0")
+    of_one = layouts.read_function("R[2:4@warp] + 1")
     assert isinstance(of_one, Axe)
     assert [str(place) for place in locations(of_one, 0)] == ["1@m", "1@m + 4@warp"]
     with pytest.raises(ATLError, match="the location is"):
-        as_layout(read_function(f"Swizzle(2,0,2) o (4,4):({10**20 - 1},1)"))
+        layouts.as_layout(layouts.read_function(f"Swizzle(2,0,2) o (4,4):({10**20 - 1},1)"))
 
 
 def test_facts_reach_the_layouts_that_are_read() -> None:
     M, B = atl.sizes("M B")  # noqa: N806
     text = "TileBy([M // B],[B]).OrderBy(Row(M))"
     with pytest.raises(ATLError, match="equal sizes"):
-        read_function(text)
-    assert str(read_function(text, given=[M % B == 0]))
+        layouts.read_function(text)
+    assert str(layouts.read_function(text, given=[M % B == 0]))
     with pytest.raises(ATLError, match="given="):
-        read_function("ExpandBy([M], [8*B], TileBy([B], [8]))")
-    assert str(read_function("ExpandBy([M], [8*B], TileBy([B], [8]))", given=[M <= 8 * B]))
-    assert str(read_function("TileBy([M // B],[B], given=[M % B == 0]).OrderBy(Row(M))"))
+        layouts.read_function("ExpandBy([M], [8*B], TileBy([B], [8]))")
+    assert str(layouts.read_function("ExpandBy([M], [8*B], TileBy([B], [8]))", given=[M <= 8 * B]))
+    assert str(layouts.read_function("TileBy([M // B],[B], given=[M % B == 0]).OrderBy(Row(M))"))
 
 
 @pytest.mark.parametrize("text", [f"8:{10**40}", f"S[8:{10**40}]", f"S[(8,2):({10**18}@a,{10**18}@b)]"])
 def test_strides_beyond_machine_integers_are_described(text: str) -> None:
-    assert ask([text]).data["result"]["injective"] == {"answer": "proved", "by": "structure"} or "S" in text
-    assert ask([text]).text
+    assert layouts.ask([text]).data["result"]["injective"] == {"answer": "proved", "by": "structure"} or "S" in text
+    assert layouts.ask([text]).text
 
 
 def test_locations_on_several_axes_are_not_integers() -> None:
-    assert isinstance(bijective(read_function("S[(4,2):(2@a,1@b)]")), Refuted)
-    assert isinstance(bijective(read_function("S[(4,2):(1@a,1@b)]"), (4, 2)), Proved)
+    assert isinstance(layouts.bijective(layouts.read_function("S[(4,2):(2@a,1@b)]")), Refuted)
+    assert isinstance(layouts.bijective(layouts.read_function("S[(4,2):(1@a,1@b)]"), (4, 2)), Proved)
 
 
 @pytest.mark.parametrize(
@@ -153,32 +142,34 @@ def test_locations_on_several_axes_are_not_integers() -> None:
         (["equal", "S[(4,8):(8,1)]", "(4,8):(8,1)"], Proved),
         (["S[(4,8):(8,1)]", "equal", "(4,8):(1,4)"], Refuted),
         (["(4,8):(1,4)", "as_lego"], GroupBy),
-        (["as_linear", "Swizzle(2,0,3)"], LinearLayout),
+        (["as_linear", "Swizzle(2,0,3)"], layouts.LinearLayout),
         (["canonicalize", "S[(2,2):(2,1)]"], Axe),
-        (["composition", "(6,2):(1,7)", "(3,2):(2,3)"], Chain),
-        (["composition", "Swizzle(2,0,2)", "(4,4):(4,1)"], Chain),
+        (["composition", "(6,2):(1,7)", "(3,2):(2,3)"], layouts.Chain),
+        (["composition", "Swizzle(2,0,2)", "(4,4):(4,1)"], layouts.Chain),
         (["injective", "(4,8):(7,1)"], Refuted),
         (["GroupBy([4,8])", "bijective"], Proved),
     ],
 )
 def test_an_operation_may_precede_or_follow_its_first_layout(words: list[str], kind: type) -> None:
-    asked = ask(words)
-    assert isinstance(asked.result, kind)
-    assert asked.text
-    assert json.loads(json.dumps(asked.data))["operation"] in words
+    answer = layouts.ask(words)
+    assert isinstance(answer.result, kind)
+    assert answer.text
+    assert json.loads(json.dumps(answer.data))["operation"] in words
 
 
 @pytest.mark.parametrize(
-    ("text", "tiler"), [("(4,3)", (4, 3)), ("(2:4,3)", (Layout(2, 4), 3)), ("((2,4),6)", ((2, 4), 6))]
+    ("text", "tiler"), [("(4,3)", (4, 3)), ("(2:4,3)", (layouts.Layout(2, 4), 3)), ("((2,4),6)", ((2, 4), 6))]
 )
 def test_parenthesised_tilers_go_by_mode(text: str, tiler: tuple[object, ...]) -> None:
-    nested = Layout(((2, 4), 6), ((24, 6), 1))
-    for operation in (composition, zipped_divide):
-        asked = ask([str(nested), operation.__name__, text])
-        assert asked.result == operation(nested, tiler)
-        assert str(asked.result) in asked.text
-        assert json.loads(json.dumps(asked.data))["result"]["layout"] == str(asked.result)
-    assert ask(["composition", str(nested), "(2,4):(1,2)"]).result == composition(nested, Layout((2, 4)))
+    nested = layouts.Layout(((2, 4), 6), ((24, 6), 1))
+    for operation in (layouts.composition, layouts.zipped_divide):
+        answer = layouts.ask([str(nested), operation.__name__, text])
+        assert answer.result == operation(nested, tiler)
+        assert str(answer.result) in answer.text
+        assert json.loads(json.dumps(answer.data))["result"]["layout"] == str(answer.result)
+    assert layouts.ask(["composition", str(nested), "(2,4):(1,2)"]).result == layouts.composition(
+        nested, layouts.Layout((2, 4))
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,14 +177,14 @@ def test_parenthesised_tilers_go_by_mode(text: str, tiler: tuple[object, ...]) -
 )
 def test_an_unknown_operation_is_named(words: list[str]) -> None:
     with pytest.raises(InvalidArgument, match="unknown operation 'equall'"):
-        ask(words)
+        layouts.ask(words)
 
 
 def test_the_command_answers_in_json_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chain = "TileBy([3,2],[4,5]).OrderBy(Row(12,10))"
     assert command_line(["layout", chain, "--json", "--svg", str(tmp_path / "out.svg")]) == 0
-    told = json.loads(capsys.readouterr().out)["result"]
-    assert (told["size"], told["onto"], told["locations"][:6]) == (
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert (result["size"], result["onto"], result["locations"][:6]) == (
         120,
         {"answer": "proved", "by": "structure"},
         [0, 1, 2, 3, 4, 10],

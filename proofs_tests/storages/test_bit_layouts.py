@@ -1,4 +1,4 @@
-"""Tensors stored through layouts over F2, through compositions with swizzles, and through Axe's layouts."""
+"""Tensors stored through layouts over F2, compositions with swizzles, and Axe layouts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from layouts import F2, Chain, Function, Layout, LinearLayout, NoLayout, Swizzle
 from layouts.axe import R, S, axis
 from layouts.foundation.storing import bits as storing_bits
 from proofs_tests.sessions.session_programs import body
-from proofs_tests.storages.ways import faults_in_c
+from proofs_tests.storages.storages import faults_in_c
 from rewrites import load, reschedule
 from rewrites.errors import NotInjective
 
@@ -30,45 +30,37 @@ def scaled(*extents: object) -> Program:
 
 
 STORED: Final[dict[str, tuple[Function, str]]] = {
-    "a swizzle of rows": (
-        LinearLayout.from_bases([("i", [17, 34, 68]), ("j", [1, 2, 4, 8])], ["offset"]),
-        "i, j // 8, xor(i, j % 8)",
-    ),
-    "two coordinates": (
-        LinearLayout.from_bases([("i", [(1, 0), (2, 1), (0, 2)]), ("j", [(1, 1), (0, 4), (0, 8), (4, 0)])], ["x", "y"]),
-        "",
-    ),
-    "room that no element has": (LinearLayout.from_bases([("i", [32, 64, 128]), ("j", [1, 2, 4, 8])], ["offset"]), ""),
+    "a swizzle of rows":
+        (LinearLayout.from_bases([("i", [17, 34, 68]), ("j", [1, 2, 4, 8])], ["offset"]), "i, j // 8, xor(i, j % 8)"),
+    "two coordinates":
+        (LinearLayout.from_bases([("i", [(1, 0), (2, 1), (0, 2)]), ("j", [(1, 1), (0, 4), (0, 8), (4, 0)])],
+        ["x", "y"]), ""),
+    "unused locations": (LinearLayout.from_bases([("i", [32, 64, 128]), ("j", [1, 2, 4, 8])], ["offset"]), ""),
     "CuTe's swizzle after rows": (composition(Swizzle(2, 0, 3), Layout((8, 16), (16, 1))), ""),
-    "CuTe's swizzle in chunks": (
-        composition(Swizzle(2, 2, 3), Layout((8, 16), (16, 1))),
-        "",
-    ),
+    "CuTe's swizzle in chunks": (composition(Swizzle(2, 2, 3), Layout((8, 16), (16, 1))), ""),
     "strides over F2": (Layout((8, 16), (F2(17), F2(1))), "i, j // 8, xor(i, j % 8)"),
     "modes within modes": (Layout(((2, 4), (4, 4)), ((F2(1), F2(10)), (F2(66), F2(16)))), ""),
-    "Axe's lanes and registers": (
-        S[(2, 4, 4, 4) : (4 @ lane, 1 @ lane, 4 @ reg, 1 @ reg)],
-        "i // 4, i % 4, j // 4, j % 4",
-    ),
+    "Axe's lanes and registers":
+        (S[(2, 4, 4, 4) : (4 @ lane, 1 @ lane, 4 @ reg, 1 @ reg)], "i // 4, i % 4, j // 4, j % 4"),
     "Axe's memory, in blocks of columns": (S[(8, 4, 4) : (4, 32, 1)], "j // 4, i, j % 4"),
-    "Axe's memory, with room": (S[(8, 2, 8) : (8, 128, 1)], "j // 8, i, j % 8"),
-}
-"""Storages of 8 x 16 elements, and where an element is read, for some."""
+    "Axe's memory, with gaps": (S[(8, 2, 8) : (8, 128, 1)], "j // 8, i, j % 8"),
+}  # fmt: skip
+"""Storages of 8 x 16 elements, with the location of element i, j for some."""
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", STORED)
-def test_elements_are_stored_where_the_layout_says(name: str) -> None:
+def test_elements_are_stored_at_layout_locations(name: str) -> None:
     layout, read = STORED[name]
     made = layout.stored((constant(8), constant(16)))
-    room = [extent.constant for extent in made.places]
+    extents = [extent.constant for extent in made.places]
     at = {(i, j): made.place((constant(i), constant(j))) for i in range(8) for j in range(16)}
-    flat = {e: int(np.ravel_multi_index([p.constant for p in place], room)) for e, place in at.items()}  # type: ignore[arg-type,misc]
+    flat = {e: int(np.ravel_multi_index([p.constant for p in place], extents)) for e, place in at.items()}  # type: ignore[arg-type,misc]
     table = layout.table()
     if isinstance(layout, LinearLayout | Chain | Layout):
         places = layout.colexicographic().reshape(16, 8).T
         assert all(places[e] == flat[e] for e in flat)
-    else:  # places along axes: in their order, each coordinate within that before it
+    else:  # along axes in their order, first axis outermost
         order = np.unique(table.reshape(128, -1), axis=0, return_inverse=True)[1].reshape(8, 16)
         ranks = np.unique(list(flat.values()), return_inverse=True)[1]
         assert all(order[e] == rank for e, rank in zip(flat, ranks, strict=True))
@@ -77,27 +69,24 @@ def test_elements_are_stored_where_the_layout_says(name: str) -> None:
 
 
 @pytest.mark.long
-def test_all_of_these_agree_in_c_under_sanitizers() -> None:
+def test_stored_layouts_agree_in_c() -> None:
     sessions = [reschedule(scaled(8, 16)).store("A", layout) for layout, _ in STORED.values()]
     assert faults_in_c(sessions, [{}]) == []
 
 
-def test_a_certificate_of_such_a_storage_checks(tmp_path: Path) -> None:
+def test_certificate_of_a_swizzled_storage_is_valid(tmp_path: Path) -> None:
     s = reschedule(scaled(8, 16)).store("A", STORED["CuTe's swizzle after rows"][0])
     s.done().save(tmp_path / "stored.atl.json")
     assert load(tmp_path / "stored.atl.json").rhs == s.goal
 
 
-def test_a_swizzle_of_symbolically_many_rows_is_stored_at_addresses() -> None:
+def test_swizzle_of_symbolic_rows_uses_flat_addresses() -> None:
     s = reschedule(scaled("n", 64)).store("A", composition(Swizzle(3, 3, 3), Layout((n, 64), (64, 1))))
     assert body(s) == (
         "let As := ⊞[p < 64*n] A[p // 64, xor(p, 8*((p // 64) % 8)) % 64] in "
         "⊞[i < n] ⊞[j < 64] 2 * As[xor(8*(i % 8), 64*i + j)]"
     )
     assert faults_in_c([s], [{"n": rows} for rows in (0, 1, 9)]) == []
-
-
-# -- what is refused --------------------------------------------------------------------------------------------------
 
 
 REFUSED: Final[dict[str, tuple[Any, str]]] = {
@@ -114,18 +103,18 @@ REFUSED: Final[dict[str, tuple[Any, str]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_does_not_store_is_refused(name: str) -> None:
+def test_unsuitable_bit_layouts_are_refused(name: str) -> None:
     layout, text = REFUSED[name]
     with pytest.raises(NoLayout, match=text):
         reschedule(scaled(8, 16)).store("A", layout)
 
 
-def test_a_layout_of_another_size_is_refused() -> None:
+def test_layout_of_another_size_is_refused() -> None:
     with pytest.raises(atl.ATLError, match="the layout is for 8 x 16 elements, the tensor has 16 x 16"):
         reschedule(scaled(16, 16)).store("A", STORED["a swizzle of rows"][0])
 
 
-def test_a_inverse_of_the_wrong_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_inverse_of_bits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = storing_bits._inverse
 
     def wrong(*given: Any) -> list[list[set[int]]]:
@@ -139,7 +128,7 @@ def test_a_inverse_of_the_wrong_bits_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.long
-def test_random_layouts_of_full_rank_are_all_stored() -> None:
+def test_random_layouts_of_full_rank_are_stored() -> None:
     numbers = Random(6)
     for _ in range(3):
         columns: list[int] = []

@@ -1,4 +1,4 @@
-"""LEGO's words: the paper's own layouts, slices, partial tiles, and what is refused."""
+"""LEGO: the paper's layouts, slices, partial tiles and refusals."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ n, m = atl.sizes("n m")
 
 
 def antidiagonal(size: int) -> GenP:
-    """The elements of a square in the order of its antidiagonals."""
+    """Return the order of a square by antidiagonals."""
     order = sorted(((i, j) for i in range(size) for j in range(size)), key=lambda at: (at[0] + at[1], at[0]))
     return GenP([size, size], lambda i, j: order.index((i, j)), lambda x: order[x])
 
 
-def test_the_layouts_of_the_paper() -> None:
+def test_layouts_of_the_paper() -> None:
     reverse = GenP([3, 2], lambda i, j: (2 - i) * 2 + 1 - j, lambda x: ((5 - x) // 2, (5 - x) % 2))
     second = GroupBy([6, 4], OrderBy(RegP([2, 2], [2, 1]), reverse))
     assert second.apply(4, 1) == 6
@@ -80,7 +80,7 @@ def test_slices() -> None:
     assert str(part) == "16*i + 11 over [i < 4]"
     assert part.table().tolist() == [11, 27, 43, 59]
     i = atl.sizes("i")
-    assert str(tiles[i, 1, :, 3]) == "64*i + 16*j + 11 over [j < 4]", "an index is not called as a size is"
+    assert str(tiles[i, 1, :, 3]) == "64*i + 16*j + 11 over [j < 4]", "an index does not reuse the name of a size"
     whole = tiles[:, 1, 2, :]
     assert whole.table(n=2).shape == (2, 8)
     with pytest.raises(CannotTabulate, match="the sizes n"):
@@ -140,7 +140,7 @@ def test_symbolic_functions_are_proved() -> None:
     ],
     ids=range(18),
 )
-def test_what_is_refused(made: Any, message: str) -> None:
+def test_invalid_arguments_are_refused(made: Any, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         made()
 
