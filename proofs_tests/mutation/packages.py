@@ -64,6 +64,7 @@ SCOPES: Final = {
             "proofs_tests/kernel/test_argument_encoding.py",
             "proofs_tests/rules/test_patterns.py",
             "proofs_tests/rules/test_statements.py",
+            "proofs_tests/rules/test_declarations.py",
             "proofs_tests/rules/test_rule_arguments.py",
         ),
     ),

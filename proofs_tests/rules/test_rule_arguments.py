@@ -29,7 +29,7 @@ from rewrites.instantiation import (
 )
 from rewrites.kinds import Elem
 from rewrites.kinds import Index as RuleIndex
-from rewrites.rule import MOST_RANK, Body, Rule, Statements, is_name, metavariables_of, ranks_text
+from rewrites.rule import ranks_text
 from rewrites.rule import rule as declared
 from rewrites.rule import rules as schema
 from rewrites.rules import RULES
@@ -237,59 +237,3 @@ def test_repeated_rule_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_rule_has_a_statement() -> None:
     assert [rule.name for rule in RULES.values() if next(iter(rule.statements), None) is None] == []
-
-
-def test_ranks_above_the_limit_have_no_statement() -> None:
-    asked: list[int] = []
-
-    def same(a: Elem[()], e: Body[RuleIndex]) -> Equation:
-        asked.append(1)
-        return equation(a, a)
-
-    kinds = metavariables_of(same)
-    statements = Statements(same, kinds)
-    groups = len(next(iter(statements)))
-    assert asked
-    asked.clear()
-    for position in range(groups):
-        ranks = [0] * groups
-        ranks[position] = MOST_RANK + 1
-        with pytest.raises(KeyError):
-            statements[tuple(ranks)]
-        ranks[position] = MOST_RANK
-        assert statements[tuple(ranks)].ranks == tuple(ranks)
-    assert len(asked) == groups, "the function is not called for ranks above the limit"
-
-
-def test_statements_of_a_rule_are_a_copy() -> None:
-    rule = RULES["get_gen"]
-    given = dict(rule.statements)
-    made = Rule("copied", rule.family, "", "", rule.metavariables, given)
-    ranks = next(iter(given))
-    given.clear()
-    assert ranks in made.statements
-    with pytest.raises(TypeError):
-        made.statements[ranks] = rule.statements[ranks]  # type: ignore[index]
-
-
-class Text(str):
-    """Subclass of `str`."""
-
-    __slots__ = ()
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [("k", True), ("a b", False), ("", False), (3, False), (Text("k"), False)]
-)
-def test_names_are_plain_identifiers(value: object, expected: bool) -> None:
-    assert is_name(value) is expected
-
-
-@pytest.mark.parametrize("name", ["a.0", "a b"])
-def test_parameters_are_identifiers(name: str) -> None:
-    def function(**arguments: object) -> Equation:
-        raise AssertionError(arguments)
-
-    function.__annotations__ = {name: Elem, "return": Equation}
-    with pytest.raises(InvalidArgument, match="has no kind"):
-        metavariables_of(function)

@@ -1,0 +1,96 @@
+"""Declarations of rules: statements by rank, names and kinds of parameters, and what cannot be changed afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from atl.errors import InvalidArgument
+from rewrites.kinds import Kind, is_kind
+from rewrites.rule import MOST_RANK, Elem, ElemT, Equation, Rule, Statements, equation, is_name, metavariables_of
+from rewrites.rules import RULES
+
+
+def test_ranks_above_the_limit_have_no_statement() -> None:
+    asked: list[int] = []
+
+    def same(a: Elem[()], b: ElemT[()]) -> Equation:
+        asked.append(1)
+        return equation(a, a)
+
+    kinds = metavariables_of(same)
+    statements = Statements(same, kinds)
+    groups = len(next(iter(statements)))
+    assert asked
+    asked.clear()
+    for position in range(groups):
+        ranks = [0] * groups
+        ranks[position] = MOST_RANK + 1
+        with pytest.raises(KeyError):
+            statements[tuple(ranks)]
+        ranks[position] = MOST_RANK
+        assert statements[tuple(ranks)].ranks == tuple(ranks)
+    assert len(asked) == groups, "the function is not called for ranks above the limit"
+
+
+def test_statements_of_a_rule_are_a_copy() -> None:
+    rule = RULES["get_gen"]
+    given = dict(rule.statements)
+    made = Rule("copied", rule.family, "", "", rule.metavariables, given)
+    ranks = next(iter(given))
+    given.clear()
+    assert ranks in made.statements
+    with pytest.raises(TypeError):
+        made.statements[ranks] = rule.statements[ranks]  # type: ignore[index]
+
+
+class Text(str):
+    """Subclass of `str`."""
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("k", True), ("a b", False), ("", False), (3, False), (Text("k"), False)]
+)
+def test_names_are_plain_identifiers(value: object, expected: bool) -> None:
+    assert is_name(value) is expected
+
+
+@pytest.mark.parametrize("name", ["a.0", "a b"])
+def test_parameters_are_identifiers(name: str) -> None:
+    def function(**arguments: object) -> Equation:
+        raise AssertionError(arguments)
+
+    function.__annotations__ = {name: Elem, "return": Equation}
+    with pytest.raises(InvalidArgument, match="has no kind"):
+        metavariables_of(function)
+
+
+INDEX, TENSOR, CONDITION = Kind("index"), Kind("tensor"), Kind("condition")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        *((kind, True) for kind in (INDEX, TENSOR, CONDITION, Kind("tensor", 8), Kind("tensor", 2, "T"))),
+        (Kind("tensor", parameters=(INDEX, TENSOR)), True),
+        (Kind("condition", parameters=(INDEX, INDEX)), True),
+        (Kind("condition", parameters=(TENSOR,)), False),
+        (Kind("condition", parameters=(INDEX, TENSOR)), False),
+        (Kind("tensor", parameters=(TENSOR, CONDITION)), False),
+        (Kind("tensor", parameters=(CONDITION, TENSOR)), False),
+        (Kind("index", parameters=(INDEX,)), False),
+        (Kind("tensor", parameters=(Kind("tensor", parameters=(INDEX,)),)), False),
+        (Kind("tensor", parameters=(Kind("tensor", 9),)), False),
+        (Kind("tensor", -1), False),
+        (Kind("tensor", 9), False),
+        (Kind("tensor", True), False),
+        (Kind("tensor", parameters=[INDEX]), False),  # type: ignore[arg-type]
+        (Kind("tensor", group=3), False),  # type: ignore[arg-type]
+        (Kind("number"), False),  # type: ignore[arg-type]
+        (Kind(Text("tensor")), False),  # type: ignore[arg-type]
+        (Kind("tensor", group=Text("T")), False),
+        ("tensor", False),
+        (None, False),
+    ],
+)
+def test_kinds_have_plain_values_and_one_level(kind: object, expected: bool) -> None:
+    assert is_kind(kind) is expected
