@@ -32,7 +32,7 @@ def test_ranks_above_the_limit_have_no_statement() -> None:
     assert len(asked) == groups, "the function is not called for ranks above the limit"
 
 
-def test_the_statements_of_a_rule_are_a_copy() -> None:
+def test_statements_of_a_rule_are_a_copy() -> None:
     rule = RULES["get_gen"]
     given = dict(rule.statements)
     made = Rule("copied", rule.family, "", "", rule.metavariables, given)
@@ -44,7 +44,7 @@ def test_the_statements_of_a_rule_are_a_copy() -> None:
 
 
 class Text(str):
-    """A string that is not a plain one."""
+    """Subclass of `str`."""
 
 
 @pytest.mark.parametrize(
@@ -92,5 +92,5 @@ INDEX, TENSOR, CONDITION = Kind("index"), Kind("tensor"), Kind("condition")
         (None, False),
     ],
 )
-def test_kinds_are_of_plain_values_and_of_one_depth(kind: object, expected: bool) -> None:
+def test_kinds_have_plain_values_and_one_level(kind: object, expected: bool) -> None:
     assert is_kind(kind) is expected
