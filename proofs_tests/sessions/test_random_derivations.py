@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import doctest
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
+import atl
 from atl.core.terms import Binary
+from atl.errors import ATLError
 from proofs_tests.rules.declarations import function_of, restated
 from proofs_tests.sampling import few_and_rest
 from proofs_tests.sessions import random_derivations
 from proofs_tests.sessions.random_derivations import run, start_of
 from proofs_tests.sessions.random_tactics import TACTICS
-from rewrites import Session, kernel, rules, tactics
+from rewrites import Session, kernel, reschedule, rules
 from rewrites.rule import Equation
+from rewrites.tactics import TACTICS as TACTICS_BY_NAME
 
 
 @pytest.mark.parametrize("numbers", few_and_rest(8))
@@ -36,9 +41,29 @@ def test_every_rule_has_its_turn(count: int) -> None:
     assert turns >= set(list(rules)[:count])
 
 
-def test_every_tactic_of_a_session_is_among_the_steps() -> None:
-    public = {name for name in tactics.__all__ if hasattr(Session, name)}
-    assert public == set(TACTICS)
+@pytest.mark.parametrize("name", TACTICS)
+def test_every_tactic_succeeds_with_some_random_arguments(name: str) -> None:
+    s, random = before_the_example(name), Random(name)
+    assert any(changes(s, name, random) for _ in range(60))
+
+
+def before_the_example(name: str) -> Session:
+    """The session of the docstring's example, before its last call of the tactic."""
+    examples = doctest.DocTestParser().get_examples(TACTICS_BY_NAME[name].__doc__ or "")
+    last = max(at for at, example in enumerate(examples) if f".{name}(" in example.source)
+    values: dict[str, Any] = {"atl": atl, "reschedule": reschedule}
+    for example in examples[:last]:
+        exec(example.source, values)
+    made: Session = values["s"]
+    return made
+
+
+def changes(s: Session, name: str, random: Random) -> bool:
+    try:
+        made = TACTICS[name](s.branch(), random)
+    except ATLError:
+        return False
+    return made is not None and str(made.goal) != str(s.goal)
 
 
 def test_a_false_rule_is_found_by_a_random_derivation(monkeypatch: pytest.MonkeyPatch) -> None:

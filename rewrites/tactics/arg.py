@@ -33,9 +33,7 @@ Inside: TypeAlias = Annotated[Target | None, "the loop, sum or let in which the 
 
 Bound: TypeAlias = Annotated[Any, "an index in the range of the loop: a number, a size, an expression or a string"]
 Factor: TypeAlias = Annotated[Any, "a tile size: a number, a size, an expression or a string"]
-Factors: TypeAlias = Annotated[
-    Any, "a tile size, or a list of them for each loop; a list for one loop tiles tiles"
-]
+Factors: TypeAlias = Annotated[Any, "a tile size, or a list of them for each loop; a list for one loop tiles tiles"]
 Count: TypeAlias = Annotated[Any, "a small positive number"]
 Number: TypeAlias = Annotated[int, "a position, counted from 0"]
 NewName: TypeAlias = Annotated[str, "a new name for a loop or a let"]
