@@ -30,6 +30,7 @@ import layouts
 import lowering
 import padtypes
 import rewrites
+from rewrites.tactics import TACTICS
 import sparse
 from atl.files import programs
 from atl.files.arrays import parse_values
@@ -107,7 +108,7 @@ def session(program: atl.Program = staged) -> rewrites.Session:
 @cache
 def example(tactic: str) -> tuple[str, str]:
     """What a tactic's docstring shows: how its session is made, and the call."""
-    text = getattr(rewrites.tactics, tactic).__doc__
+    text = TACTICS[tactic].__doc__ or ""
     lines = [each.source.strip() for each in doctest.DocTestParser().get_examples(text)]
     at = next(at for at, line in enumerate(lines) if line.startswith(f"s.{tactic}("))
     return "\n".join(lines[:at]), lines[at]
